@@ -1,0 +1,2 @@
+//! verbs
+fn main() {}
