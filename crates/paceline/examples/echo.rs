@@ -1,0 +1,132 @@
+//! An echo server on the pool: a handful of threads, thousands of connections.
+//!
+//! ```text
+//! cargo run --release --example echo -- --listen 127.0.0.1:7000 --threads 4
+//! ```
+//!
+//! Then, from another terminal: `nc 127.0.0.1 7000`. Ctrl-C stops it in order.
+
+use std::{env, io, net::TcpStream, process::ExitCode, time::Duration};
+
+use paceline::{Closed, Context, EventHandler, Next, Pool};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+const HELP: &str = "\
+An echo server on a Leader/Followers pool: sends back whatever it receives.
+
+usage: echo [--listen ADDR] [--threads N]
+
+  --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
+  --threads N     how many threads take turns (default: four per core)
+  --help          this text
+
+It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
+what has arrived is still answered, and it says what was left undone. Try it with `nc ADDR`.";
+
+fn main() -> ExitCode {
+    match Options::parse(env::args().skip(1)) {
+        Ok(Some(options)) => report(serve(&options)),
+        Ok(None) => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Err(mistake) => {
+            eprintln!("echo: {mistake}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One connection: each of its bytes is sent back, in order.
+struct Echo;
+
+impl EventHandler<TcpStream> for Echo {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        let mut buffer = [0; 16 * 1024];
+        match cx.read(&mut buffer)? {
+            0 => Ok(Next::Close),
+            count => {
+                cx.write_all(&buffer[..count])?;
+                Ok(Next::Continue)
+            }
+        }
+    }
+
+    fn closed(&mut self, why: Closed) {
+        if let Closed::Panicked(message) = why {
+            eprintln!("echo: a handler panicked: {message}");
+        }
+    }
+}
+
+/// Serves until a signal comes, then ends in order.
+fn serve(options: &Options) -> io::Result<()> {
+    // Before the first thread, so that none of them dies of a signal.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut builder = Pool::builder().name("echo");
+    if let Some(threads) = options.threads {
+        builder = builder.threads(threads);
+    }
+    let pool = builder.build()?;
+    let listener = pool.listen(&*options.listen, |stream, _peer| {
+        // Small answers go out at once. A connection that is gone already will tell.
+        let _ = stream.set_nodelay(true);
+        Some(Echo)
+    })?;
+    println!("listening on {}", listener.local_addr());
+    signals.forever().next();
+    let report = pool.shutdown(Duration::from_secs(5));
+    let seen = pool.snapshot();
+    eprintln!(
+        "echo: {report}; {} connections, {} events, {} wakes",
+        seen.accepted, seen.promotions, seen.wakes
+    );
+    Ok(())
+}
+
+fn report(served: io::Result<()>) -> ExitCode {
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("echo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What was asked for on the command line.
+struct Options {
+    listen: String,
+    threads: Option<usize>,
+}
+
+impl Options {
+    /// `None`: help was asked for.
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut options = Self {
+            listen: "127.0.0.1:7000".to_owned(),
+            threads: None,
+        };
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+            match &*name {
+                "--listen" => options.listen = value()?,
+                "--threads" => options.threads = Some(number(&value()?)?),
+                "--help" | "-h" => return Ok(None),
+                _ => return Err(format!("unknown option {name}")),
+            }
+        }
+        if options.threads == Some(0) {
+            return Err("--threads 0: nobody would serve".to_owned());
+        }
+        Ok(Some(options))
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("{text} is not a number of threads"))
+}

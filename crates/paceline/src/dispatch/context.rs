@@ -1,0 +1,317 @@
+//! What a handler gets: its source on loan, and what the pool knows about it.
+
+use std::{
+    error, fmt,
+    io::{self, Read, Write},
+    sync::Weak,
+};
+
+use super::{
+    entry::Outbox,
+    handle::{Handle, HandleId, Key},
+    registry::Registry,
+    readiness::{Readiness, State},
+};
+use crate::handle_set::Ready;
+
+/// The lent source, and what is known of its readiness, for one call of a handler.
+///
+/// The source is lent in a way that knows whether it **ran dry**. Only then does the pool wait for the
+/// next edge; a handler that stops earlier is called again after the others had their turn. So
+/// edge-triggered readiness is never lost, whatever a handler does.
+pub struct Context<'c, S> {
+    pub(super) source: &'c S,
+    pub(super) outbox: &'c mut Outbox<S>,
+    pub(super) lent: Lent<'c>,
+    pub(super) origin: Origin<'c>,
+}
+
+impl<S> Context<'_, S> {
+    /// Whether input, the end of the stream or an error is waiting.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.lent.seen.ready().has(Ready::READABLE)
+    }
+
+    /// Whether there is room for output.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.lent.seen.ready().has(Ready::WRITABLE)
+    }
+
+    /// Whether the peer has stopped sending, or an error is pending.
+    #[must_use]
+    pub fn is_hung_up(&self) -> bool {
+        self.lent.seen.ready().has(Ready::HANG_UP)
+    }
+
+    /// This handle, to be kept or given to others.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle::new(Weak::clone(self.origin.registry), self.origin.key)
+    }
+
+    /// The source itself, for its addresses and options.
+    ///
+    /// What is read or written directly does not count as running dry: the handler will be called
+    /// again. Use [`try_read`](Self::try_read) or [`try_write`](Self::try_write) for operations that
+    /// may block.
+    #[must_use]
+    pub fn source(&self) -> &S {
+        self.source
+    }
+
+    /// Does an input operation on the source. "Would block" means that it ran dry.
+    ///
+    /// # Errors
+    /// Whatever `operation` returns; an interrupted one is repeated.
+    pub fn try_read<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
+        self.lent
+            .attempt(Ready::READABLE, self.source, operation)
+            .inspect_err(|error| self.lent.note_refusal(error))
+            .inspect(|_| self.lent.refused = false)
+    }
+
+    /// Does an output operation on the source. "Would block" means that it can take no more now.
+    ///
+    /// # Errors
+    /// Whatever `operation` returns; an interrupted one is repeated.
+    pub fn try_write<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
+        self.lent
+            .attempt(Ready::WRITABLE, self.source, operation)
+            .inspect_err(|error| self.lent.note_refusal(error))
+            .inspect(|_| self.lent.refused = false)
+    }
+
+    /// How many bytes of output are kept because the descriptor did not take them yet.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Whether to dispatch input also while output is kept. Usually it is not, so that a peer which
+    /// does not read can't make us keep more and more.
+    pub fn read_while_sending(&mut self, on: bool) {
+        self.outbox.read_meanwhile = on;
+    }
+}
+
+impl<S> Context<'_, S>
+where
+    for<'s> &'s S: Read,
+{
+    /// Reads what is there. `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// "Would block" if there is nothing more now, or if this call has read its share (64 KiB unless
+    /// told otherwise): then the handler is called again after the others had their turn. Let `?`
+    /// pass it on.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if self.lent.budget == 0 {
+            self.lent.refused = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let room = buffer.len().min(self.lent.budget);
+        let count = self.try_read(|mut source| source.read(&mut buffer[..room]))?;
+        self.lent.budget -= count.min(self.lent.budget);
+        if count == 0 || (count < room && self.lent.short_read_is_dry()) {
+            self.lent.mark_dry(Ready::READABLE);
+        }
+        Ok(count)
+    }
+}
+
+impl<S> Context<'_, S>
+where
+    for<'s> &'s S: Write,
+{
+    /// Writes as much as the descriptor takes now. Nothing is kept.
+    ///
+    /// # Errors
+    /// "Would block" if it takes nothing now, or if kept output must go first.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.outbox.is_empty() {
+            self.lent.refused = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.try_write(|mut source| source.write(bytes))
+    }
+
+    /// Sends all of `bytes`. What the descriptor does not take now is kept, and sent when it can be;
+    /// until then no input is dispatched (see [`read_while_sending`](Self::read_while_sending)).
+    ///
+    /// # Errors
+    /// [`OutputLimit`] (of kind `QuotaExceeded`) if more would be kept than the pool allows; then
+    /// nothing of `bytes` was taken. Otherwise what the descriptor said; never "would block".
+    pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let kept = self.outbox.len();
+        if kept.saturating_add(bytes.len()) > self.outbox.limit {
+            let limit = self.outbox.limit;
+            return Err(OutputLimit::error(limit, kept, bytes.len()));
+        }
+        let sent = match self.outbox.is_empty() {
+            true => self.send_now(bytes)?,
+            false => 0,
+        };
+        self.outbox.keep(&bytes[sent..], |mut source, bytes| source.write(bytes));
+        Ok(())
+    }
+
+    /// Writes until all is taken or the descriptor takes no more.
+    fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let rest = &bytes[sent..];
+            let operation = |mut source: &S| source.write(rest);
+            match self.lent.attempt(Ready::WRITABLE, self.source, operation) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+}
+
+impl<S> fmt::Debug for Context<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("handle", &HandleId::new(self.origin.key))
+            .field("ready", &self.lent.seen.ready())
+            .field("unsent", &self.outbox.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which registration a visit is for; a handle is made of it only when somebody asks.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'c> {
+    pub(super) registry: &'c Weak<Registry>,
+    pub(super) key: Key,
+}
+
+/// More output would be kept than the pool allows for one handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// What the pool allows.
+    pub limit: usize,
+    /// What was kept already.
+    pub kept: usize,
+    /// What was to be sent, and was not taken.
+    pub attempted: usize,
+}
+
+impl OutputLimit {
+    fn error(limit: usize, kept: usize, attempted: usize) -> io::Error {
+        let limit = Self {
+            limit,
+            kept,
+            attempted,
+        };
+        io::Error::new(io::ErrorKind::QuotaExceeded, limit)
+    }
+}
+
+impl fmt::Display for OutputLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "write_all of {} bytes: {} bytes are kept already and the limit is {}",
+            self.attempted, self.kept, self.limit
+        )
+    }
+}
+
+impl error::Error for OutputLimit {}
+
+/// The readiness of one visit: what was claimed for it, and what was used up.
+pub(super) struct Lent<'v> {
+    readiness: &'v Readiness,
+    /// What was known in the step that claimed.
+    pub(super) seen: State,
+    /// The bits that were cleared in the word for this visit.
+    pub(super) taken: Ready,
+    /// The directions that ran dry.
+    dry: Ready,
+    /// How much this visit may still read.
+    budget: usize,
+    /// The last operation on the lent source told "would block".
+    pub(super) refused: bool,
+    /// The source is a TCP stream: a short read means that it is empty.
+    is_tcp: bool,
+}
+
+impl<'v> Lent<'v> {
+    /// Claims everything that is wanted.
+    pub(super) fn claim(readiness: &'v Readiness, budget: usize) -> Self {
+        let wanted = readiness.look().wanted();
+        let seen = readiness.claim(wanted);
+        Self {
+            readiness,
+            seen,
+            taken: seen.ready() & wanted,
+            dry: Ready::NONE,
+            budget,
+            refused: false,
+            is_tcp: false,
+        }
+    }
+
+    pub(super) fn set_tcp(&mut self, is_tcp: bool) {
+        self.is_tcp = is_tcp;
+    }
+
+    /// Does `operation`; finds out whether `direction` ran dry.
+    ///
+    /// If the direction was claimed before this attempt, an edge that comes later sets its bit anew,
+    /// so "would block" is the truth. If not (a handler that writes without having waited for room),
+    /// its old bit is claimed first and the operation tried once more.
+    pub(super) fn attempt<S, R>(
+        &mut self,
+        direction: Ready,
+        source: &S,
+        mut operation: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        loop {
+            match operation(source) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.taken.has(direction) {
+                        self.mark_dry(direction);
+                        return Err(error);
+                    }
+                    self.readiness.claim(direction);
+                    self.taken |= direction;
+                }
+                told => return told,
+            }
+        }
+    }
+
+    /// Puts back what was not used up.
+    pub(super) fn settle(self) {
+        let rest = self.taken.without(self.dry);
+        if !rest.is_empty() {
+            self.readiness.restore(rest);
+        }
+    }
+
+    fn mark_dry(&mut self, direction: Ready) {
+        self.dry |= direction;
+    }
+
+    /// A read that brought less than it could emptied the stream, unless the end of the stream, an
+    /// error or an urgent mark was known: those stop a read early and bring no further edge.
+    fn short_read_is_dry(&self) -> bool {
+        let special = Ready::HANG_UP | Ready::URGENT;
+        self.is_tcp && self.taken.has(Ready::READABLE) && !self.seen.ready().has(special)
+    }
+
+    fn note_refusal(&mut self, error: &io::Error) {
+        self.refused = error.kind() == io::ErrorKind::WouldBlock;
+    }
+}

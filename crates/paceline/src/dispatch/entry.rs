@@ -1,0 +1,200 @@
+//! A registration's contents behind one face: source, handler and kept output.
+
+use std::{any::TypeId, io, net::TcpStream, os::fd::{AsRawFd, RawFd}};
+
+use super::{
+    context::{Context, Lent, Origin},
+    handler::{Closed, EventHandler, Next},
+};
+use crate::handle_set::Ready;
+
+/// What the registry knows of a registration, whatever its types.
+pub(super) trait Entry: Send {
+    fn descriptor(&self) -> RawFd;
+
+    /// Does what the claimed readiness allows: sends kept output, calls the handler.
+    fn visit(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Verdict;
+
+    /// Whether output is kept, and whether input shall be dispatched meanwhile.
+    fn sending(&self) -> (bool, bool);
+
+    /// How much output is kept.
+    fn unsent(&self) -> usize;
+
+    /// Tells the handler that this is the end.
+    fn closed(&mut self, why: Closed);
+}
+
+/// What shall become of a registration after a visit.
+#[must_use]
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Keep,
+    Close(Closed),
+}
+
+pub(super) struct Registered<S, H> {
+    pub(super) source: S,
+    pub(super) handler: H,
+    outbox: Outbox<S>,
+    /// The handler asked for the end; only kept output holds it up.
+    finishing: bool,
+}
+
+impl<S: AsRawFd + 'static, H> Registered<S, H> {
+    pub(super) fn new(source: S, handler: H, output_limit: usize) -> Self {
+        Self {
+            source,
+            handler,
+            outbox: Outbox::new(output_limit),
+            finishing: false,
+        }
+    }
+
+    fn is_tcp() -> bool {
+        TypeId::of::<S>() == TypeId::of::<TcpStream>()
+    }
+}
+
+impl<S, H> Registered<S, H>
+where
+    S: AsRawFd + Send + 'static,
+    H: EventHandler<S>,
+{
+    /// Calls the handler and judges what it said.
+    fn call(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Verdict {
+        let mut cx = Context {
+            source: &self.source,
+            outbox: &mut self.outbox,
+            lent,
+            origin,
+        };
+        let told = self.handler.ready(&mut cx);
+        let refused = cx.lent.refused;
+        cx.lent.settle();
+        match told {
+            Ok(Next::Continue) => Verdict::Keep,
+            Ok(Next::Close) => self.finish(),
+            Err(error) if refused && error.kind() == io::ErrorKind::WouldBlock => {
+                Verdict::Keep
+            }
+            Err(error) => Verdict::Close(Closed::Failed(error)),
+        }
+    }
+
+    /// Closes now, or as soon as kept output is sent.
+    fn finish(&mut self) -> Verdict {
+        self.finishing = true;
+        self.outbox.read_meanwhile = false;
+        self.finished()
+    }
+
+    fn finished(&self) -> Verdict {
+        match self.finishing && self.outbox.is_empty() {
+            true => Verdict::Close(Closed::Finished),
+            false => Verdict::Keep,
+        }
+    }
+}
+
+impl<S, H> Entry for Registered<S, H>
+where
+    S: AsRawFd + Send + 'static,
+    H: EventHandler<S>,
+{
+    fn descriptor(&self) -> RawFd {
+        self.source.as_raw_fd()
+    }
+
+    fn visit(&mut self, mut lent: Lent<'_>, origin: Origin<'_>) -> Verdict {
+        lent.set_tcp(Self::is_tcp());
+        if !self.outbox.is_empty() {
+            if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
+                return Verdict::Close(Closed::Failed(error));
+            }
+        }
+        // Room for output that was only waited for to send what was kept is not the handler's affair.
+        let for_handler = match lent.seen.is_sending() {
+            true => Ready::READABLE,
+            false => Ready::READABLE | Ready::WRITABLE,
+        };
+        match lent.taken.has(for_handler) && !self.finishing {
+            true => self.call(lent, origin),
+            false => {
+                lent.settle();
+                self.finished()
+            }
+        }
+    }
+
+    fn sending(&self) -> (bool, bool) {
+        (!self.outbox.is_empty(), self.outbox.read_meanwhile)
+    }
+
+    fn unsent(&self) -> usize {
+        self.outbox.len()
+    }
+
+    fn closed(&mut self, why: Closed) {
+        self.handler.closed(why);
+    }
+}
+
+/// Output that the descriptor did not take yet, bounded.
+pub(super) struct Outbox<S> {
+    kept: Vec<u8>,
+    /// How much of `kept` is sent already.
+    sent: usize,
+    pub(super) limit: usize,
+    pub(super) read_meanwhile: bool,
+    /// How to write to the source; known since something was kept.
+    write: fn(&S, &[u8]) -> io::Result<usize>,
+}
+
+impl<S> Outbox<S> {
+    fn new(limit: usize) -> Self {
+        Self {
+            kept: Vec::new(),
+            sent: 0,
+            limit,
+            read_meanwhile: false,
+            write: |_, _| Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.kept.len() - self.sent
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keeps `bytes` behind what is kept already.
+    pub(super) fn keep(&mut self, bytes: &[u8], write: fn(&S, &[u8]) -> io::Result<usize>) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Make room at the front first, so that no more than the limit is ever held.
+        self.kept.drain(..self.sent);
+        self.sent = 0;
+        self.kept.extend_from_slice(bytes);
+        self.write = write;
+    }
+
+    /// Sends what the descriptor takes now. The memory is given back when all is sent.
+    fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
+        while !self.is_empty() {
+            let rest = &self.kept[self.sent..];
+            match lent.attempt(Ready::WRITABLE, source, |source| (self.write)(source, rest)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.kept = Vec::new();
+        self.sent = 0;
+        Ok(())
+    }
+}

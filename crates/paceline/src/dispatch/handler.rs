@@ -1,0 +1,91 @@
+//! What an application writes: the handler of a handle's events.
+
+use std::{io, ops};
+
+use super::Context;
+
+/// The application's service for one handle.
+///
+/// A closure `FnMut(&mut Context<'_, S>) -> io::Result<Next>` is a handler too.
+///
+/// The pool calls it from one thread at a time (H1), after that thread has given the lead away (L3).
+/// It may block: another thread leads meanwhile.
+pub trait EventHandler<S>: Send + 'static {
+    /// Something that the handle is interested in may be done now.
+    ///
+    /// An `Err` closes the handle, with one exception: "would block" from the lent source
+    /// ([`Context::read`] and its like) means "nothing more now", so `?` does what one expects.
+    fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next>;
+
+    /// The handle is closed; nothing will be called after this. Told exactly once, outside of every
+    /// lock; the source is dropped right afterwards.
+    fn closed(&mut self, why: Closed) {
+        let _ = why;
+    }
+}
+
+impl<S, F> EventHandler<S> for F
+where
+    F: FnMut(&mut Context<'_, S>) -> io::Result<Next> + Send + 'static,
+{
+    fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
+        self(cx)
+    }
+}
+
+/// What shall become of the handle after its handler ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for more. A handler that stopped before its source ran dry is called again after the
+    /// others had their turn.
+    Continue,
+    /// Close the handle, after kept output was sent.
+    Close,
+}
+
+/// Why a handle was closed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Closed {
+    /// Its handler asked for it ([`Next::Close`]), and everything was sent.
+    Finished,
+    /// Somebody called [`Handle::close`](super::Handle::close).
+    Requested,
+    /// The handler failed, or kept output could not be sent.
+    Failed(io::Error),
+    /// The handler panicked with this message.
+    Panicked(String),
+    /// The pool was shut down.
+    Shutdown,
+}
+
+/// The events that a handle waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest(u8);
+
+impl Interest {
+    /// Nothing: events are remembered, not dispatched.
+    pub const NONE: Self = Self(0);
+    /// Input, the end of the stream, and errors.
+    pub const READ: Self = Self(1);
+    /// Room for output, and errors.
+    pub const WRITE: Self = Self(2);
+
+    /// Whether everything in `other` is in this one.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// As bits of `Ready`: read and write are its lowest two.
+    pub(super) const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl ops::BitOr for Interest {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

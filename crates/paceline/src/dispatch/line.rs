@@ -1,0 +1,74 @@
+//! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the lead.
+
+use std::{collections::VecDeque, io, time::Duration};
+
+use super::registry::{Claim, Registry};
+use crate::handle_set::Event;
+
+/// After this many dispatches the set is looked at, whoever still waits in the line (F1).
+const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
+
+/// Claimable handles, first come first served, and the way to find more.
+#[derive(Debug)]
+pub(crate) struct Line {
+    waiting: VecDeque<u32>,
+    since_look: u32,
+    /// The memory of one wait, kept for the next.
+    events: Vec<Event>,
+}
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: VecDeque::with_capacity(256),
+            since_look: 0,
+            events: Vec::with_capacity(256),
+        }
+    }
+
+    /// The next handle, claimed. Looks into the set if nobody waits in the line or it is time to, and
+    /// sleeps there for at most `timeout` (`None`: for ever) if there is nothing at all.
+    ///
+    /// `None`: nothing came, the wait was interrupted, or somebody woke the leader for another reason.
+    pub(crate) fn next<'r>(
+        &mut self,
+        registry: &'r Registry,
+        timeout: Option<Duration>,
+    ) -> io::Result<Option<Claim<'r>>> {
+        if self.waiting.is_empty() || self.since_look >= DISPATCHES_BETWEEN_LOOKS {
+            self.look(registry, timeout)?;
+        }
+        while let Some(index) = self.waiting.pop_front() {
+            if let Some(claim) = registry.claim(index) {
+                self.since_look += 1;
+                return Ok(Some(claim));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a handle at the end of the line. Its owner word says QUEUED.
+    pub(super) fn append(&mut self, index: u32) {
+        self.waiting.push_back(index);
+    }
+
+    /// Asks the set and the return list for more.
+    fn look(&mut self, registry: &Registry, timeout: Option<Duration>) -> io::Result<()> {
+        self.since_look = 0;
+        registry.take_returned(self);
+        let nothing_yet = self.waiting.is_empty();
+        let timeout = match nothing_yet && registry.may_sleep() {
+            true => timeout,
+            false => Some(Duration::ZERO),
+        };
+        let waited = registry.wait(&mut self.events, timeout);
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            registry.edge(event, self);
+        }
+        self.events = events;
+        // Also ends the announced sleep, whatever the wait said.
+        registry.take_returned(self);
+        waited
+    }
+}

@@ -1,0 +1,24 @@
+#![doc = include_str!("README.md")]
+
+mod context;
+mod entry;
+mod handle;
+mod handler;
+mod line;
+#[cfg(all(test, loom))]
+mod models;
+mod owner;
+mod readiness;
+mod registry;
+mod rejected;
+mod return_list;
+mod slot;
+mod unwind;
+
+pub use context::{Context, OutputLimit};
+pub use handle::{Handle, HandleId};
+pub use handler::{Closed, EventHandler, Interest, Next};
+pub(crate) use line::Line;
+pub(crate) use registry::{Claim, Limits, Registry};
+pub use rejected::Rejected;
+pub(crate) use unwind::{abort_on_unwind, caught};

@@ -1,0 +1,209 @@
+//! Slots: where a registration lives, and the proof that one thread owns it.
+//!
+//! A slot never moves and is never freed, so a stale key is always safe to look up. It is reused for
+//! the next registration with the next generation.
+
+use std::sync::OnceLock;
+
+use super::{
+    entry::Entry,
+    owner::{Attempt, Owner, Rest, Signal},
+    readiness::Readiness,
+    return_list::Link,
+};
+use crate::sync::{lock, Mutex, UnsafeCell};
+
+/// One place for a registration.
+pub(super) struct Slot {
+    pub(super) readiness: Readiness,
+    owner: Owner,
+    pub(super) link: Link,
+    /// Source and handler; `None` while vacant. Only the owner touches it.
+    entry: UnsafeCell<Option<Box<dyn Entry>>>,
+}
+
+// SAFETY: `entry` is reached only through `Owned`, which exists only while the owner word is BUSY or
+// AGAIN on behalf of its holder (H1, see `owner.rs`); the word's read-modify-writes order one owner's
+// accesses before the next one's. An entry is `Send`.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    fn vacant() -> Self {
+        Self {
+            readiness: Readiness::new(),
+            owner: Owner::busy(),
+            link: Link::new(),
+            entry: UnsafeCell::new(None),
+        }
+    }
+
+    /// There is a reason to visit: see [`Owner::signal`].
+    pub(super) fn signal(&self) -> Signal {
+        self.owner.signal()
+    }
+}
+
+/// A slot that this thread owns. All ways out consume it.
+pub(super) struct Owned<'s> {
+    slot: &'s Slot,
+    index: u32,
+}
+
+impl<'s> Owned<'s> {
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(super) fn readiness(&self) -> &'s Readiness {
+        &self.slot.readiness
+    }
+
+    pub(super) fn with_entry<R>(
+        &mut self,
+        using: impl FnOnce(&mut Option<Box<dyn Entry>>) -> R,
+    ) -> R {
+        self.slot.entry.with_mut(|entry| {
+            // SAFETY: this is the one `Owned` of the slot, borrowed exclusively; slots live as long
+            // as their table, which `'s` borrows.
+            using(unsafe { &mut *entry })
+        })
+    }
+
+    /// Lets go, unless a signal came: then it is still owned.
+    pub(super) fn rest(self) -> Result<(), Self> {
+        match self.slot.owner.rest() {
+            Rest::Idle => Ok(()),
+            Rest::LookAgain => Err(self),
+        }
+    }
+
+    /// Lets go and asks for another visit; the caller puts the index into a list.
+    pub(super) fn requeue(self) -> u32 {
+        self.slot.owner.requeue();
+        self.index
+    }
+}
+
+/// All slots of a pool: an array that grows by chunks, each twice as large as the one before, and is
+/// read without a lock.
+pub(super) struct SlotTable {
+    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    free: Mutex<FreeList>,
+}
+
+/// The first chunk has `1 << FIRST` slots.
+const FIRST: u32 = 6;
+const CHUNKS: usize = 22;
+
+/// More registrations than this at a time can't be held.
+const MOST_SLOTS: u32 = ((1 << CHUNKS) - 1) << FIRST;
+
+#[derive(Debug, Default)]
+struct FreeList {
+    vacated: Vec<u32>,
+    /// The lowest index that was never used.
+    fresh: u32,
+}
+
+impl SlotTable {
+    pub(super) fn new() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            free: Mutex::new(FreeList::default()),
+        }
+    }
+
+    /// The slot at `index`, if there ever was one.
+    pub(super) fn get(&self, index: u32) -> Option<&Slot> {
+        let (chunk, offset) = position(index);
+        self.chunks.get(chunk)?.get()?.get(offset)
+    }
+
+    /// Takes a vacant slot from the free list; `None` if all are taken.
+    pub(super) fn take_vacant(&self) -> Option<Owned<'_>> {
+        let mut free = lock(&self.free);
+        let index = match free.vacated.pop() {
+            Some(index) => index,
+            None if free.fresh < MOST_SLOTS => {
+                free.fresh += 1;
+                free.fresh - 1
+            }
+            None => return None,
+        };
+        drop(free);
+        Some(Owned {
+            slot: self.grown_to(index),
+            index,
+        })
+    }
+
+    /// Gives an emptied slot back to the free list, which owns it from now on.
+    pub(super) fn vacate(&self, owned: Owned<'_>) {
+        owned.slot.readiness.retire();
+        lock(&self.free).vacated.push(owned.index);
+    }
+
+    /// Empties a slot for good.
+    pub(super) fn abandon(&self, owned: Owned<'_>) {
+        owned.slot.readiness.retire();
+    }
+
+    /// Owns the slot at `index`, which was taken off a list; `None` if a sweep was there first.
+    pub(super) fn claim(&self, index: u32) -> Option<Owned<'_>> {
+        let slot = self.get(index)?;
+        slot.owner.claim().then_some(Owned { slot, index })
+    }
+
+    /// Owns the slot at `index` if it is idle; else its owner will look again.
+    pub(super) fn try_own(&self, index: u32) -> Option<Owned<'_>> {
+        self.owned_by(index, Owner::try_own)
+    }
+
+    /// Owns the slot at `index` if it is idle or in a list; see [`Owner::sweep`].
+    pub(super) fn sweep(&self, index: u32) -> Option<Owned<'_>> {
+        self.owned_by(index, Owner::sweep)
+    }
+
+    /// Every slot that was ever used.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let fresh = lock(&self.free).fresh;
+        (0..fresh).filter_map(|index| Some((index, self.get(index)?)))
+    }
+
+    fn owned_by(&self, index: u32, attempt: impl Fn(&Owner) -> Attempt) -> Option<Owned<'_>> {
+        let slot = self.get(index)?;
+        match attempt(&slot.owner) {
+            Attempt::Owned => Some(Owned { slot, index }),
+            Attempt::Noted => None,
+        }
+    }
+
+    fn grown_to(&self, index: u32) -> &Slot {
+        let (chunk, offset) = position(index);
+        let chunk = self.chunks[chunk]
+            .get_or_init(|| (0..1_usize << (chunk as u32 + FIRST)).map(|_| Slot::vacant()).collect());
+        &chunk[offset]
+    }
+}
+
+/// Which chunk holds `index`, and where.
+fn position(index: u32) -> (usize, usize) {
+    let shifted = u64::from(index) + (1 << FIRST);
+    let chunk = shifted.ilog2() - FIRST;
+    (chunk as usize, (shifted - (1 << (chunk + FIRST))) as usize)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::position;
+
+    /// Indices fill each chunk from its start to its end, then the next.
+    #[test]
+    fn chunks_are_filled_in_order() {
+        assert_eq!(position(0), (0, 0));
+        assert_eq!(position(63), (0, 63));
+        assert_eq!(position(64), (1, 0));
+        assert_eq!(position(191), (1, 127));
+        assert_eq!(position(192), (2, 0));
+    }
+}

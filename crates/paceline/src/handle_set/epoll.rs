@@ -1,0 +1,144 @@
+//! Edge-triggered epoll, with an eventfd to end a wait.
+//!
+//! A descriptor is registered once for everything and never again: no `epoll_ctl` per event. The
+//! eventfd is edge-triggered too, so it is never read: each write is a new edge, and one that comes
+//! while nobody waits is found by the next wait. It is no handle of the pool, so nothing can claim or
+//! suspend it (ACE 1998, 3714).
+
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    time::Duration,
+};
+
+use super::{Event, HandleSet, Ready};
+
+/// How many events one wait can bring; more stay in the kernel for the next.
+const BATCH: usize = 256;
+
+/// The key of the eventfd, which no handle can have.
+const WAKER: u64 = u64::MAX;
+
+/// Everything that a descriptor may tell, once for ever.
+const ALL_EDGES: i32 =
+    libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
+
+/// An epoll instance and its waker.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    waker: OwnedFd,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no pointer is passed.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: no pointer is passed.
+        let waker = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let set = Self { epoll, waker };
+        set.control(
+            libc::EPOLL_CTL_ADD,
+            set.waker.as_raw_fd(),
+            libc::EPOLLIN | libc::EPOLLET,
+            WAKER,
+        )?;
+        Ok(set)
+    }
+
+    fn control(&self, operation: i32, descriptor: RawFd, edges: i32, key: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: edges as u32,
+            u64: key,
+        };
+        // SAFETY: `event` lives until the call returns; the kernel copies it.
+        let told = unsafe {
+            libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event)
+        };
+        checked(told).map(drop)
+    }
+}
+
+impl HandleSet for Epoll {
+    fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        debug_assert_ne!(key, WAKER);
+        self.control(libc::EPOLL_CTL_ADD, descriptor, ALL_EDGES, key)?;
+        set_nonblocking(descriptor).inspect_err(|_| drop(self.remove(descriptor)))
+    }
+
+    fn remove(&self, descriptor: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
+    }
+
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+        let mut batch = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
+        // SAFETY: `batch` has room for the number of events that is passed with it.
+        let told = unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                batch.as_mut_ptr(),
+                BATCH as i32,
+                milliseconds(timeout),
+            )
+        };
+        let count = match checked(told) {
+            Ok(count) => count as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        let of_handles = batch[..count].iter().filter(|event| event.u64 != WAKER);
+        events.extend(of_handles.map(|event| Event {
+            key: event.u64,
+            ready: ready(event.events),
+        }));
+        Ok(())
+    }
+
+    fn wake(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: the pointer and the length are those of `one`, which lives until the call returns.
+        // The only failure, a full counter, leaves the eventfd readable: the wake is on its way.
+        unsafe { libc::write(self.waker.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+}
+
+/// Translates the kernel's bits. An error or a hang-up makes both directions ready: whoever reads or
+/// writes next learns of it.
+fn ready(bits: u32) -> Ready {
+    let hang_up = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+    let table = [
+        (libc::EPOLLIN | hang_up, Ready::READABLE),
+        (libc::EPOLLPRI, Ready::READABLE | Ready::URGENT),
+        (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR, Ready::WRITABLE),
+        (hang_up, Ready::HANG_UP),
+    ];
+    let holds = table.iter().filter(|(mask, _)| bits & *mask as u32 != 0);
+    holds.fold(Ready::NONE, |all, (_, ready)| all | *ready)
+}
+
+/// Rounds up, so that a wait never ends before its time.
+fn milliseconds(timeout: Option<Duration>) -> i32 {
+    timeout.map_or(-1, |timeout| {
+        let rounded = timeout.as_nanos().div_ceil(1_000_000);
+        rounded.try_into().unwrap_or(i32::MAX)
+    })
+}
+
+fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
+    let mut on: libc::c_int = 1;
+    // SAFETY: FIONBIO reads one int through the pointer, which lives until the call returns.
+    checked(unsafe { libc::ioctl(descriptor, libc::FIONBIO, &mut on) }).map(drop)
+}
+
+fn owned(told: i32) -> io::Result<OwnedFd> {
+    let descriptor = checked(told)?;
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn checked(told: i32) -> io::Result<i32> {
+    if told < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(told)
+}

@@ -1,0 +1,107 @@
+//! Where the leader waits: the contract of a handle set, and the sets that fulfil it.
+//!
+//! A handle set knows descriptors and keys. It knows neither threads nor handlers nor who leads. A new
+//! platform (kqueue, a polling-based set, a completion set) is one more file beside `epoll.rs`.
+//!
+//! What every set promises:
+//!
+//! 1. A descriptor is added once and then reports **edges**: each time its readiness changes for the
+//!    better, `wait` tells its key once, with every kind of readiness that holds at that moment.
+//! 2. An event may be doubled, and may come for a key that was removed a moment ago: the caller
+//!    compares generations. An event is never lost.
+//! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.
+//! 4. Everything but `wait` may be called from anywhere, at any time, also while someone waits.
+
+use std::{io, ops, os::fd::RawFd, time::Duration};
+
+#[cfg(target_os = "linux")]
+mod epoll;
+pub mod simulated;
+
+#[cfg(target_os = "linux")]
+pub(crate) use epoll::Epoll;
+
+/// The contract: see the module's first page.
+pub(crate) trait HandleSet: Send + Sync {
+    /// Makes `descriptor` non-blocking and reports its edges under `key` from now on, beginning with
+    /// what is ready already.
+    fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()>;
+
+    /// Ends the reports for `descriptor`. Called before the descriptor is closed.
+    fn remove(&self, descriptor: RawFd) -> io::Result<()>;
+
+    /// Waits until something is ready, someone calls [`wake`](Self::wake), or `timeout` passes
+    /// (`None`: for ever), and appends what came to `events`. An interrupted wait ends early.
+    ///
+    /// Only the holder of the lead calls this.
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Ends the current or the next wait.
+    fn wake(&self);
+}
+
+/// One edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Whom it is for: what was given to `add`.
+    pub(crate) key: u64,
+    /// What holds.
+    pub(crate) ready: Ready,
+}
+
+/// Kinds of readiness, as a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready(u8);
+
+impl Ready {
+    pub(crate) const NONE: Self = Self(0);
+    /// A read would not block.
+    pub(crate) const READABLE: Self = Self(1);
+    /// A write would not block.
+    pub(crate) const WRITABLE: Self = Self(2);
+    /// The peer will send no more, or an error is pending. It stays true once it is.
+    pub(crate) const HANG_UP: Self = Self(4);
+    /// Urgent data is pending: a read stops short at its mark.
+    pub(crate) const URGENT: Self = Self(8);
+
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & 15)
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether anything of `other` is in this set.
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl ops::BitOr for Ready {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl ops::BitAnd for Ready {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl ops::BitOrAssign for Ready {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}

@@ -1,0 +1,540 @@
+//! A handle set without an operating system: scripted and seeded events on a virtual clock.
+//!
+//! One more platform beside epoll, for tests of the pool and of handlers. Nothing happens here unless
+//! a test does it, descriptors are reused as soon as they are free, time stands still until it is
+//! moved, and on request the world misbehaves in every way that the contract of a handle set allows.
+//!
+//! ```
+//! use paceline::{simulated::Simulation, Context, Interest, Next, Pool, SetKind};
+//!
+//! let world = Simulation::new(7);
+//! let pool = Pool::builder()
+//!     .threads(2)
+//!     .handle_set(SetKind::Simulated(world.clone()))
+//!     .build()?;
+//! let (stream, peer) = world.stream();
+//! pool.register(stream, Interest::READ, |cx: &mut Context<'_, _>| {
+//!     let mut buffer = [0; 16];
+//!     let count = cx.read(&mut buffer)?;
+//!     cx.write_all(&buffer[..count])?;
+//!     Ok(Next::Continue)
+//! })?;
+//! peer.send(b"hello");
+//! assert_eq!(peer.wait_for(5), b"hello");
+//! # std::io::Result::Ok(())
+//! ```
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::{self, Read, Write},
+    os::fd::{AsRawFd, RawFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{Event, HandleSet, Ready};
+pub use crate::sync::VirtualClock;
+use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
+
+/// A world of streams, and the handle set of one pool in it. Cloning gives another handle to it.
+#[derive(Clone)]
+pub struct Simulation {
+    world: Arc<World>,
+}
+
+/// What the world does to the pool now and then, all of it legal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Events are told again for keys that are gone.
+    pub stale: bool,
+    /// Events are told twice.
+    pub doubled: bool,
+    /// Reads, writes and waits are interrupted.
+    pub interrupted: bool,
+    /// Reads and writes move one byte.
+    pub short: bool,
+    /// A wait brings one event at a time.
+    pub single: bool,
+}
+
+impl Faults {
+    /// None of them.
+    pub const NONE: Self = Self {
+        stale: false,
+        doubled: false,
+        interrupted: false,
+        short: false,
+        single: false,
+    };
+    /// Every one of them.
+    pub const ALL: Self = Self {
+        stale: true,
+        doubled: true,
+        interrupted: true,
+        short: true,
+        single: true,
+    };
+}
+
+/// How much a stream takes from the pool before its peer reads.
+const CAPACITY: usize = 64;
+
+/// A fault that is switched on strikes once in this many times.
+const FAULT_EVERY: u64 = 4;
+
+impl Simulation {
+    /// A world without streams. `seed` decides when faults strike.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            world: Arc::new(World {
+                state: Mutex::new(State::new(seed)),
+                leader: Arc::new(Parker::new()),
+                clock: Arc::new(VirtualClock::new()),
+            }),
+        }
+    }
+
+    /// A new connection: the pool's end, and the peer's.
+    #[must_use]
+    pub fn stream(&self) -> (SimStream, SimPeer) {
+        let peer = Arc::new(Parker::new());
+        let (id, descriptor) = lock(&self.world.state).open(Arc::clone(&peer));
+        let end = End {
+            world: Arc::clone(&self.world),
+            id,
+        };
+        let stream = SimStream {
+            end: end.clone(),
+            descriptor,
+        };
+        (stream, SimPeer { end, parker: peer })
+    }
+
+    /// The clock by which every deadline of the pool is measured.
+    #[must_use]
+    pub fn clock(&self) -> &VirtualClock {
+        &self.world.clock
+    }
+
+    /// Switches faults on or off.
+    pub fn set_faults(&self, faults: Faults) {
+        lock(&self.world.state).faults = faults;
+    }
+
+    /// How many times a fault struck.
+    #[must_use]
+    pub fn faults_injected(&self) -> u64 {
+        lock(&self.world.state).injected
+    }
+
+    pub(crate) fn set(&self) -> Box<dyn HandleSet> {
+        Box::new(SimulatedSet(Arc::clone(&self.world)))
+    }
+
+    pub(crate) fn clock_of_pool(&self) -> Clock {
+        Clock::Virtual(Arc::clone(&self.world.clock))
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation").finish_non_exhaustive()
+    }
+}
+
+/// The pool's end of a simulated connection: a source like any other.
+#[derive(Debug)]
+pub struct SimStream {
+    end: End,
+    descriptor: RawFd,
+}
+
+impl AsRawFd for SimStream {
+    /// A number that means something in its simulation only.
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor
+    }
+}
+
+impl Read for &SimStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.end.state();
+        state.interrupt()?;
+        let room = state.shortened(buffer.len());
+        let stream = &mut state.streams[self.end.id];
+        if let Some(PeerEnd::Reset) = stream.ended {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let count = room.min(stream.input.len());
+        if count == 0 && stream.ended.is_none() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        for (place, byte) in buffer.iter_mut().zip(stream.input.drain(..count)) {
+            *place = byte;
+        }
+        Ok(count)
+    }
+}
+
+impl Write for &SimStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.end.state();
+        state.interrupt()?;
+        let most = state.shortened(bytes.len());
+        let stream = &mut state.streams[self.end.id];
+        if stream.ended.is_some() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let count = most.min(CAPACITY - stream.output.len());
+        if count == 0 {
+            stream.out_of_room = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        stream.output.extend_from_slice(&bytes[..count]);
+        state.tell_peer(self.end.id);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for SimStream {
+    fn drop(&mut self) {
+        let mut state = self.end.state();
+        state.descriptors[self.descriptor as usize] = None;
+        state.streams[self.end.id].closed_by_pool = true;
+        state.tell_peer(self.end.id);
+    }
+}
+
+/// The other end of a simulated connection, in the hands of a test.
+#[derive(Debug)]
+pub struct SimPeer {
+    end: End,
+    parker: Arc<Parker>,
+}
+
+impl SimPeer {
+    /// Sends bytes to the pool.
+    pub fn send(&self, bytes: &[u8]) {
+        self.change(|stream| stream.input.extend(bytes));
+    }
+
+    /// Ends the stream after what was sent.
+    pub fn finish(&self) {
+        self.change(|stream| stream.ended = Some(PeerEnd::Finished));
+    }
+
+    /// Breaks the connection; what was sent and not read is lost.
+    pub fn reset(&self) {
+        self.change(|stream| stream.ended = Some(PeerEnd::Reset));
+    }
+
+    /// Takes what the pool has sent so far.
+    #[must_use]
+    pub fn received(&self) -> Vec<u8> {
+        self.take(usize::MAX)
+    }
+
+    /// Waits until the pool has sent `count` bytes, and takes them; or fewer, if it closed before.
+    #[must_use]
+    pub fn wait_for(&self, count: usize) -> Vec<u8> {
+        let mut received = Vec::new();
+        self.wait_until(|| {
+            received.extend(self.take(count - received.len()));
+            received.len() == count || self.is_closed_by_pool()
+        });
+        received
+    }
+
+    /// Waits until the pool has dropped its end.
+    pub fn wait_closed(&self) {
+        self.wait_until(|| self.is_closed_by_pool());
+    }
+
+    /// Whether the pool has dropped its end.
+    #[must_use]
+    pub fn is_closed_by_pool(&self) -> bool {
+        self.end.state().streams[self.end.id].closed_by_pool
+    }
+
+    fn wait_until(&self, mut holds: impl FnMut() -> bool) {
+        loop {
+            // Cleared before the look: a change that comes after it ends the sleep.
+            self.parker.clear();
+            if holds() {
+                return;
+            }
+            self.parker.sleep(None);
+        }
+    }
+
+    fn take(&self, most: usize) -> Vec<u8> {
+        let mut state = self.end.state();
+        let stream = &mut state.streams[self.end.id];
+        let count = most.min(stream.output.len());
+        let taken = stream.output.drain(..count).collect();
+        // Room is news only to a writer that found none.
+        if count > 0 && std::mem::take(&mut stream.out_of_room) {
+            state.edge(self.end.id);
+            self.end.world.wake_leader(state);
+        }
+        taken
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Stream)) {
+        let mut state = self.end.state();
+        change(&mut state.streams[self.end.id]);
+        state.edge(self.end.id);
+        self.end.world.wake_leader(state);
+    }
+}
+
+/// A connection in its world.
+#[derive(Clone)]
+struct End {
+    world: Arc<World>,
+    id: usize,
+}
+
+impl End {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.world.state)
+    }
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.id)
+    }
+}
+
+struct World {
+    state: Mutex<State>,
+    /// Where the pool's leader sleeps.
+    leader: Arc<Parker>,
+    clock: Arc<VirtualClock>,
+}
+
+impl World {
+    /// Ends the leader's sleep, if there is one, after `state` was changed.
+    fn wake_leader(&self, state: MutexGuard<'_, State>) {
+        self.leader.post(1);
+        drop(state);
+        self.leader.wake();
+    }
+}
+
+/// Everything in the world.
+struct State {
+    random: u64,
+    faults: Faults,
+    injected: u64,
+    /// Which stream has which descriptor; the lowest free number is given out first, as by Unix.
+    descriptors: Vec<Option<usize>>,
+    streams: Vec<Stream>,
+    /// Edges that were not told yet.
+    pending: VecDeque<Event>,
+    /// The last edges that were told, as stock for stale ones.
+    past: VecDeque<Event>,
+    woken: bool,
+    /// Somebody waits: only one may (L1).
+    waited_in: bool,
+}
+
+/// One connection.
+struct Stream {
+    /// Under which key the pool watches it.
+    key: Option<u64>,
+    input: VecDeque<u8>,
+    output: Vec<u8>,
+    /// The pool found no room for output.
+    out_of_room: bool,
+    ended: Option<PeerEnd>,
+    closed_by_pool: bool,
+    peer: Arc<Parker>,
+}
+
+#[derive(Clone, Copy)]
+enum PeerEnd {
+    Finished,
+    Reset,
+}
+
+impl Stream {
+    fn ready(&self) -> Ready {
+        let reset = matches!(self.ended, Some(PeerEnd::Reset));
+        let table = [
+            (!self.input.is_empty() || self.ended.is_some(), Ready::READABLE),
+            (self.output.len() < CAPACITY || reset, Ready::WRITABLE),
+            (self.ended.is_some(), Ready::HANG_UP),
+        ];
+        let holds = table.iter().filter(|(holds, _)| *holds);
+        holds.fold(Ready::NONE, |all, (_, ready)| all | *ready)
+    }
+}
+
+impl State {
+    fn new(seed: u64) -> Self {
+        Self {
+            // The generator below must not start at zero.
+            random: seed | 1 << 63,
+            faults: Faults::NONE,
+            injected: 0,
+            descriptors: Vec::new(),
+            streams: Vec::new(),
+            pending: VecDeque::new(),
+            past: VecDeque::new(),
+            woken: false,
+            waited_in: false,
+        }
+    }
+
+    fn open(&mut self, peer: Arc<Parker>) -> (usize, RawFd) {
+        let id = self.streams.len();
+        self.streams.push(Stream {
+            key: None,
+            input: VecDeque::new(),
+            output: Vec::new(),
+            out_of_room: false,
+            ended: None,
+            closed_by_pool: false,
+            peer,
+        });
+        let free = self.descriptors.iter().position(Option::is_none);
+        let descriptor = free.unwrap_or_else(|| {
+            self.descriptors.push(None);
+            self.descriptors.len() - 1
+        });
+        self.descriptors[descriptor] = Some(id);
+        (id, descriptor as RawFd)
+    }
+
+    /// Notes an edge of a stream, if somebody watches it.
+    fn edge(&mut self, id: usize) {
+        let stream = &self.streams[id];
+        let ready = stream.ready();
+        let Some(key) = stream.key.filter(|_| !ready.is_empty()) else {
+            return;
+        };
+        let event = Event { key, ready };
+        self.pending.push_back(event);
+        if self.strikes(self.faults.doubled) {
+            self.pending.push_back(event);
+        }
+        if self.strikes(self.faults.stale) {
+            let stale = self.past.front().copied();
+            self.pending.extend(stale);
+        }
+    }
+
+    fn tell_peer(&mut self, id: usize) {
+        let peer = &self.streams[id].peer;
+        peer.post(1);
+        peer.wake();
+    }
+
+    fn stream_of(&mut self, descriptor: RawFd) -> io::Result<usize> {
+        let place = usize::try_from(descriptor).ok();
+        let id = place.and_then(|place| *self.descriptors.get(place)?);
+        id.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+
+    /// Moves what came to `events`.
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        self.woken = false;
+        let most = match self.strikes(self.faults.single) {
+            true => 1,
+            false => self.pending.len(),
+        };
+        for event in self.pending.drain(..most.min(self.pending.len())) {
+            events.push(event);
+            self.past.push_back(event);
+        }
+        while self.past.len() > 8 {
+            self.past.pop_front();
+        }
+    }
+
+    fn interrupt(&mut self) -> io::Result<()> {
+        match self.strikes(self.faults.interrupted) {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn shortened(&mut self, length: usize) -> usize {
+        match self.strikes(self.faults.short) {
+            true => length.min(1),
+            false => length,
+        }
+    }
+
+    /// Whether a fault strikes that is switched on.
+    fn strikes(&mut self, on: bool) -> bool {
+        let strikes = on && self.next_random() % FAULT_EVERY == 0;
+        self.injected += u64::from(strikes);
+        strikes
+    }
+
+    /// Marsaglia's xorshift.
+    fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+/// The handle set of a world.
+struct SimulatedSet(Arc<World>);
+
+impl HandleSet for SimulatedSet {
+    fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        let mut state = lock(&self.0.state);
+        let id = state.stream_of(descriptor)?;
+        if state.streams[id].key.is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        state.streams[id].key = Some(key);
+        state.edge(id);
+        self.0.wake_leader(state);
+        Ok(())
+    }
+
+    fn remove(&self, descriptor: RawFd) -> io::Result<()> {
+        let mut state = lock(&self.0.state);
+        let id = state.stream_of(descriptor)?;
+        state.streams[id].key = None;
+        Ok(())
+    }
+
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+        let clock = Clock::Virtual(Arc::clone(&self.0.clock));
+        let deadline = timeout.map(|timeout| clock.now().after(timeout));
+        let mut state = lock(&self.0.state);
+        assert!(!state.waited_in, "two threads wait in one handle set (L1)");
+        let interrupted = state.interrupt().is_err();
+        while state.pending.is_empty() && !state.woken && !interrupted && !clock.has_passed(deadline)
+        {
+            state.waited_in = true;
+            self.0.leader.clear();
+            drop(state);
+            clock.sleep(&self.0.leader, deadline);
+            state = lock(&self.0.state);
+            state.waited_in = false;
+        }
+        state.take_events(events);
+        Ok(())
+    }
+
+    fn wake(&self) {
+        let mut state = lock(&self.0.state);
+        state.woken = true;
+        self.0.wake_leader(state);
+    }
+}

@@ -1,0 +1,292 @@
+//! The settings of a pool, and how it is built from them.
+
+use std::{fmt, io, ops::RangeInclusive, sync::Arc, time::Duration};
+
+use super::{crew::Crew, Pool, Shared, Strong};
+use crate::{
+    dispatch::{Limits, Line, Registry},
+    handle_set::{simulated::Simulation, HandleSet},
+    observe::{Counters, Observer, Role},
+    promotion::{Lead, Seat, MOST_THREADS},
+    sync::{lock, thread, Clock, Mutex, Parker},
+    turn::{self, Follower},
+};
+
+/// How the followers are ordered: who is elected next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// The one that came last: its caches are warm.
+    #[default]
+    Newest,
+}
+
+/// Whether giving the lead away wakes someone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// The textbook: the elected follower is woken on every event.
+    #[default]
+    Eager,
+}
+
+/// Where the leader waits.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum SetKind {
+    /// Edge-triggered epoll.
+    #[default]
+    Epoll,
+    /// A world of its own, with its own clock, for tests.
+    Simulated(Simulation),
+}
+
+/// Settings of a pool. [`build`](Self::build) judges them all at once.
+pub struct Builder {
+    threads: Option<usize>,
+    name: String,
+    order: Order,
+    wake: Wake,
+    set: SetKind,
+    limits: Limits,
+    observer: Option<Box<dyn Observer>>,
+    on_error: Option<Box<dyn Fn(&io::Error) + Send + Sync>>,
+}
+
+/// How many threads a pool may have; zero leaves it to threads that join.
+const THREADS: RangeInclusive<usize> = 0..=4096;
+const DEFAULT_READ_BUDGET: usize = 64 * 1024;
+const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
+/// How long one of the pool's own threads pauses after an error of the wait.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
+/// How many errors of the wait are kept for the report.
+const KEPT_ERRORS: usize = 16;
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            name: "paceline".to_owned(),
+            order: Order::default(),
+            wake: Wake::default(),
+            set: SetKind::default(),
+            limits: Limits {
+                read_budget: DEFAULT_READ_BUDGET,
+                output_limit: DEFAULT_OUTPUT_LIMIT,
+            },
+            observer: None,
+            on_error: None,
+        }
+    }
+}
+
+impl Builder {
+    /// How many threads the pool spawns. Default: four per core, at least four. Zero is legal: then
+    /// it lives on threads that [`join`](Pool::join).
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// What its threads are called. Default: `paceline`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Which follower is elected. Default: the newest.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// When a follower is woken. Default: on every event.
+    #[must_use]
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.wake = wake;
+        self
+    }
+
+    /// Where the leader waits. Default: edge-triggered epoll.
+    #[must_use]
+    pub fn handle_set(mut self, set: SetKind) -> Self {
+        self.set = set;
+        self
+    }
+
+    /// How much one call of a handler may read before the others have their turn. Default: 64 KiB.
+    #[must_use]
+    pub fn read_budget(mut self, bytes: usize) -> Self {
+        self.limits.read_budget = bytes;
+        self
+    }
+
+    /// How much output is kept for one handle. Default: 256 KiB.
+    #[must_use]
+    pub fn output_limit(mut self, bytes: usize) -> Self {
+        self.limits.output_limit = bytes;
+        self
+    }
+
+    /// Who is told about changes of role.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Is called with an error of the wait itself on one of the pool's own threads. The error also
+    /// stands in the shutdown report.
+    #[must_use]
+    pub fn on_error(mut self, hook: impl Fn(&io::Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Box::new(hook));
+        self
+    }
+
+    /// Builds the pool and spawns its threads.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming every setting that can't be; or what the operating system said to the
+    /// handle set or the threads.
+    pub fn build(self) -> io::Result<Pool> {
+        self.judge()?;
+        let threads = self.threads.unwrap_or_else(default_threads);
+        let name = self.name.clone();
+        let pool = Pool {
+            inner: Arc::new(Strong {
+                shared: Arc::new(self.into_shared()?),
+            }),
+        };
+        // If a spawn fails, dropping the pool sends those home that were spawned already.
+        for _ in 0..threads {
+            spawn(&pool.inner.shared, &name)?;
+        }
+        Ok(pool)
+    }
+
+    fn into_shared(self) -> io::Result<Shared> {
+        let counters = Arc::new(Counters::default());
+        let (set, clock) = open(&self.set)?;
+        Ok(Shared {
+            lead: Lead::vacant(Line::new()),
+            registry: Registry::new(set, self.limits, Arc::clone(&counters)),
+            clock,
+            counters,
+            crew: Crew::default(),
+            observer: self.observer,
+            threads: Mutex::new(Vec::new()),
+            errors: Mutex::new(Vec::new()),
+            on_error: self.on_error,
+        })
+    }
+
+    /// Names everything that is wrong, not only the first.
+    fn judge(&self) -> io::Result<()> {
+        let mut wrong = Vec::new();
+        let threads = self.threads.unwrap_or(0);
+        if !THREADS.contains(&threads) {
+            let most = THREADS.end();
+            wrong.push(format!("threads({threads}): at most {most} are possible"));
+        }
+        if self.name.contains('\0') {
+            wrong.push(format!("name({:?}): it contains a NUL", self.name));
+        }
+        if self.limits.read_budget == 0 {
+            wrong.push("read_budget(0): no handler could read anything".to_owned());
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let text = format!("build a pool: {}", wrong.join("; "));
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("threads", &self.threads)
+            .field("name", &self.name)
+            .field("order", &self.order)
+            .field("wake", &self.wake)
+            .field("set", &self.set)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+const _: () = assert!(*THREADS.end() < MOST_THREADS);
+
+fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
+    match kind {
+        #[cfg(target_os = "linux")]
+        SetKind::Epoll => Ok((
+            Box::new(crate::handle_set::Epoll::new()?),
+            Clock::monotonic(),
+        )),
+        #[cfg(not(target_os = "linux"))]
+        SetKind::Epoll => Err(io::ErrorKind::Unsupported.into()),
+        SetKind::Simulated(world) => Ok((world.set(), world.clock_of_pool())),
+    }
+}
+
+fn default_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (4 * cores).max(4).min(*THREADS.end())
+}
+
+/// Spawns one thread of the pool's own. Its place is taken before it runs, so that a shutdown right
+/// after the build knows about it.
+fn spawn(shared: &Arc<Shared>, name: &str) -> io::Result<()> {
+    let seat = shared.crew.enlist()?;
+    let index = seat.index();
+    let of_thread = Arc::clone(shared);
+    let spawned = thread::Builder::new()
+        .name(format!("{name}-{index}"))
+        .spawn(move || work(&of_thread, seat));
+    match spawned {
+        Ok(handle) => {
+            lock(&shared.threads).push((index, handle));
+            Ok(())
+        }
+        Err(error) => {
+            shared.crew.leave(index);
+            let text = format!("spawn thread {name}-{index}: {error}");
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+/// The life of a thread of the pool's own: it joins until the pool is shut down, and again after an
+/// error of the wait.
+fn work(shared: &Shared, seat: Arc<Seat>) {
+    shared.crew.arrived(seat.index());
+    shared.tell(seat.index(), Role::Follower);
+    let mut follower = Follower::new(shared, seat, None);
+    while let Err(error) = turn::join(follower) {
+        shared.report(error);
+        match shared.enter(None) {
+            Ok(again) => follower = again,
+            Err(_) => return,
+        }
+    }
+}
+
+impl Shared {
+    /// Tells an error of the wait, and pauses, so that a lasting one does not burn a core.
+    fn report(&self, error: io::Error) {
+        if let Some(hook) = &self.on_error {
+            let _ = crate::dispatch::caught(|| hook(&error));
+        }
+        let mut errors = lock(&self.errors);
+        if errors.len() < KEPT_ERRORS {
+            errors.push(error);
+        }
+        drop(errors);
+        let deadline = self.clock.now().after(PAUSE_AFTER_ERROR);
+        self.clock.sleep(&Arc::new(Parker::new()), Some(deadline));
+    }
+}

@@ -1,0 +1,178 @@
+//! Accepting connections, done for you.
+
+use std::{
+    fs::File,
+    io,
+    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use crate::{
+    dispatch::{caught, Context, EventHandler, Handle, Interest, Next, Registry},
+    observe::Counters,
+};
+
+/// How many connections are accepted before other handles have their turn.
+const BATCH: usize = 16;
+
+/// How long to pause when a connection can be neither accepted nor refused.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A listening socket in a pool. Dropping it changes nothing; [`close`](Handle::close) its handle to
+/// stop listening.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    handle: Handle,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// The address that clients connect to, with the port that the system chose if it was zero.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its handle in the pool.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+pub(super) fn listen<A, F, H>(
+    address: A,
+    make: F,
+    registry: &Arc<Registry>,
+    counters: &Arc<Counters>,
+) -> io::Result<Listener>
+where
+    A: ToSocketAddrs,
+    F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+    H: EventHandler<TcpStream>,
+{
+    let listener = TcpListener::bind(address)
+        .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;
+    let address = listener.local_addr()?;
+    let acceptor = Acceptor {
+        make,
+        registry: Arc::downgrade(registry),
+        counters: Arc::clone(counters),
+        spare: Spare::new(),
+    };
+    let handle = registry.register(listener, Interest::READ, acceptor)?;
+    Ok(Listener { handle, address })
+}
+
+/// The handler of a listening socket.
+struct Acceptor<F> {
+    make: F,
+    registry: Weak<Registry>,
+    counters: Arc<Counters>,
+    spare: Spare,
+}
+
+impl<F, H> EventHandler<TcpListener> for Acceptor<F>
+where
+    F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+    H: EventHandler<TcpStream>,
+{
+    fn ready(&mut self, cx: &mut Context<'_, TcpListener>) -> io::Result<Next> {
+        for _ in 0..BATCH {
+            match cx.try_read(TcpListener::accept) {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(error) => match Failure::of(&error) {
+                    Failure::OfOneConnection => self.counters.aborted.one_more(),
+                    Failure::NoDescriptor => self.refuse_one(cx),
+                    Failure::NoMemory => std::thread::sleep(PAUSE),
+                    Failure::Lasting => return Err(error),
+                },
+            }
+        }
+        Ok(Next::Continue)
+    }
+}
+
+impl<F, H> Acceptor<F>
+where
+    F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+    H: EventHandler<TcpStream>,
+{
+    /// Registers a connection with a handler of its own. A maker that panics refuses this connection
+    /// and no other.
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        self.counters.accepted.one_more();
+        let made = caught(|| (self.make)(&stream, peer)).unwrap_or_else(|_| {
+            self.counters.panics.one_more();
+            None
+        });
+        let registered = made.zip(self.registry.upgrade()).map(|(handler, registry)| {
+            let handle = registry.register(stream, Interest::READ, handler);
+            handle.is_ok()
+        });
+        if registered != Some(true) {
+            self.counters.refused.one_more();
+        }
+    }
+
+    /// The descriptor table is full: gives up the spare descriptor for long enough to accept one
+    /// connection and close it, so that its peer is told and the line moves.
+    fn refuse_one(&mut self, cx: &mut Context<'_, TcpListener>) {
+        self.spare.release();
+        match cx.try_read(TcpListener::accept) {
+            Ok(refused) => {
+                drop(refused);
+                self.counters.refused.one_more();
+            }
+            // Somebody took the descriptor first. The connection waits; so do we, for a moment.
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+        self.spare = Spare::new();
+    }
+}
+
+/// What a failed accept says about the listener.
+enum Failure {
+    /// The connection is gone; the next one may be fine (accept(2) lists these).
+    OfOneConnection,
+    NoDescriptor,
+    NoMemory,
+    /// Also "would block", which the pool understands.
+    Lasting,
+}
+
+impl Failure {
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Self::NoDescriptor,
+            Some(libc::ENOMEM | libc::ENOBUFS) => Self::NoMemory,
+            Some(
+                libc::ECONNABORTED
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH,
+            ) => Self::OfOneConnection,
+            _ => Self::Lasting,
+        }
+    }
+}
+
+/// A descriptor held back for the moment when there are no others.
+struct Spare(Option<File>);
+
+impl Spare {
+    fn new() -> Self {
+        Self(File::open("/dev/null").ok())
+    }
+
+    fn release(&mut self) {
+        self.0 = None;
+    }
+}

@@ -1,0 +1,246 @@
+//! The pool: joins promotion, handle set and dispatch, and owns the threads.
+//!
+//! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
+//! is built in `builder.rs`, who is in it in `crew.rs`, how it ends in `shutdown.rs`.
+
+mod builder;
+mod crew;
+mod listen;
+mod shutdown;
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    os::fd::AsRawFd,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+pub use self::{
+    builder::{Builder, Order, SetKind, Wake},
+    listen::Listener,
+    shutdown::{ShutdownReport, Unfinished},
+};
+use crate::{
+    dispatch::{EventHandler, Handle, Interest, Line, Registry, Rejected},
+    observe::{Counters, Observer, Role, Snapshot},
+    promotion::Lead,
+    sync::{thread, Clock, Mutex, Timestamp},
+    turn::{self, Follower, Left},
+};
+use crew::Crew;
+
+/// A pool of threads that take turns at the front of one handle set.
+///
+/// Cloning it gives another handle to the same pool. When the last one is dropped the pool is shut
+/// down at once, without waiting; see [`shutdown`](Self::shutdown) for the orderly way. Handlers that
+/// need their pool hold a [`WeakPool`].
+#[derive(Clone)]
+pub struct Pool {
+    inner: Arc<Strong>,
+}
+
+impl Pool {
+    /// A pool with default settings: four threads per core, newest follower first.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new() -> io::Result<Self> {
+        Self::builder().build()
+    }
+
+    /// To choose settings.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Gives `source` to the pool, which makes it non-blocking and calls `handler` for what happens
+    /// there. Anything with a descriptor that can be waited for will do.
+    ///
+    /// The pool owns the source from here on: it lends it to the handler, and drops it after
+    /// [`EventHandler::closed`] was told.
+    ///
+    /// # Errors
+    /// Gives source and handler back if the descriptor is closed, can't be waited for (a regular file)
+    /// or is registered already, or if the pool is shutting down.
+    pub fn register<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        self.shared().registry.register(source, interest, handler)
+    }
+
+    /// Accepts connections at `address` and registers each with the handler that `make` gives for it;
+    /// `None` refuses the connection.
+    ///
+    /// Connections that are gone already, and a full descriptor table, do not stop it: what can't be
+    /// served is accepted and closed, and counted.
+    ///
+    /// # Errors
+    /// What binding to the address or registering the listener said.
+    pub fn listen<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
+    where
+        A: ToSocketAddrs,
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
+        let shared = self.shared();
+        listen::listen(address, make, &shared.registry, &shared.counters)
+    }
+
+    /// Lends the calling thread to the pool until it is shut down.
+    ///
+    /// # Errors
+    /// What the wait itself said, or that the pool is shut down, or that this thread is inside one of
+    /// the pool's own handlers.
+    pub fn join(&self) -> io::Result<()> {
+        turn::join(self.enter()?).map(drop)
+    }
+
+    /// Lends the calling thread to the pool for `time`: one deadline for the whole call, in whatever
+    /// role. It is looked at between roles; a handler is never interrupted.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    pub fn join_timeout(&self, time: Duration) -> io::Result<Left> {
+        turn::join(self.enter_timeout(time)?)
+    }
+
+    /// Makes the calling thread a follower, to go through the roles by hand: see [`turn`].
+    ///
+    /// # Errors
+    /// If the pool is shut down, or if this thread is inside one of the pool's own handlers.
+    pub fn enter(&self) -> io::Result<Follower<'_>> {
+        self.shared().enter(None)
+    }
+
+    /// As [`enter`](Self::enter), for at most `time`.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    pub fn enter_timeout(&self, time: Duration) -> io::Result<Follower<'_>> {
+        let shared = self.shared();
+        shared.enter(Some(shared.clock.now().after(time)))
+    }
+
+    /// Ends the pool, from anywhere, also from a handler, and says what was left undone.
+    ///
+    /// Listeners and idle handles close at once, the others as soon as what is ready was handled and
+    /// kept output sent. What is left shortly before `within` has passed is closed and listed;
+    /// threads that are still in a handler then are left alone and listed. A shutdown that is called
+    /// from a handler does not wait for that handler.
+    pub fn shutdown(&self, within: Duration) -> ShutdownReport {
+        self.shared().shutdown(within)
+    }
+
+    /// A handle that does not keep the pool alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakPool {
+        WeakPool(Arc::downgrade(&self.inner))
+    }
+
+    /// How often what happened so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared().counters.snapshot()
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("lead", &self.shared().lead)
+            .field("handles", &self.shared().registry.live())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A handle to a [`Pool`] that does not keep it alive: for handlers, which the pool owns.
+#[derive(Clone, Debug)]
+pub struct WeakPool(Weak<Strong>);
+
+impl WeakPool {
+    /// The pool, if it still exists.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Pool> {
+        self.0.upgrade().map(|inner| Pool { inner })
+    }
+}
+
+/// What the user's handles to a pool share; the pool's threads do not have it.
+#[derive(Debug)]
+struct Strong {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Strong {
+    fn drop(&mut self) {
+        let _ = self.shared.shutdown(Duration::ZERO);
+    }
+}
+
+/// What the threads of a pool share.
+pub(crate) struct Shared {
+    /// Who waits; and the line of handles that belongs to whoever does.
+    pub(crate) lead: Lead<Line>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) crew: Crew,
+    observer: Option<Box<dyn Observer>>,
+    /// The threads that the pool spawned, by their index in the crew.
+    threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,
+    /// Errors of the wait on the pool's own threads.
+    errors: Mutex<Vec<io::Error>>,
+    on_error: Option<Box<dyn Fn(&io::Error) + Send + Sync>>,
+}
+
+impl Shared {
+    /// Whether nobody shall wait any more. The leader that finds everything drained closes the lead.
+    pub(crate) fn is_over(&self) -> bool {
+        if self.registry.is_drained() {
+            self.lead.close();
+        }
+        self.lead.is_closed()
+    }
+
+    pub(crate) fn tell(&self, thread: usize, role: Role) {
+        if let Some(observer) = &self.observer {
+            observer.role_changed(thread, role);
+        }
+    }
+
+    fn enter(&self, deadline: Option<Timestamp>) -> io::Result<Follower<'_>> {
+        if self.registry.own_frames() > 0 {
+            let text = "join: this thread is inside a handler of the same pool";
+            return Err(io::Error::new(io::ErrorKind::Deadlock, text));
+        }
+        if self.lead.is_closed() {
+            let text = "join: the pool is shut down";
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
+        }
+        let seat = self.crew.enlist()?;
+        self.crew.arrived(seat.index());
+        self.tell(seat.index(), Role::Follower);
+        Ok(Follower::new(self, seat, deadline))
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("lead", &self.lead)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! The end of a pool, in numbered steps.
+
+use std::{fmt, io, time::Duration};
+
+use super::Shared;
+use crate::{
+    dispatch::HandleId,
+    sync::lock,
+};
+
+/// What a shutdown left undone.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Handles that still had something to do, and were closed.
+    pub unfinished: Vec<Unfinished>,
+    /// Threads that were still in a handler when the time was over. They go when it returns.
+    pub stuck_threads: Vec<String>,
+    /// Handles that were still with those threads. They close when their handlers return.
+    pub busy_handles: usize,
+    /// Errors of the wait itself on the pool's own threads (the first sixteen).
+    pub errors: Vec<io::Error>,
+}
+
+/// A handle that was closed by force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unfinished {
+    /// Which one.
+    pub handle: HandleId,
+    /// Bytes of output that were kept and not sent.
+    pub unsent: usize,
+}
+
+impl ShutdownReport {
+    /// Whether everything was finished in time and nothing failed.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.unfinished.is_empty()
+            && self.stuck_threads.is_empty()
+            && self.busy_handles == 0
+            && self.errors.is_empty()
+    }
+}
+
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_clean() {
+            return f.write_str("everything was finished");
+        }
+        let unsent: usize = self.unfinished.iter().map(|handle| handle.unsent).sum();
+        write!(
+            f,
+            "{} handles closed unfinished ({unsent} bytes unsent), {} still busy, {} threads stuck, \
+             {} errors of the wait",
+            self.unfinished.len(),
+            self.busy_handles,
+            self.stuck_threads.len(),
+            self.errors.len(),
+        )
+    }
+}
+
+impl Shared {
+    /// Ends the pool within a time: see [`Pool::shutdown`](super::Pool::shutdown). May be called from
+    /// several threads, and again.
+    pub(super) fn shutdown(&self, within: Duration) -> ShutdownReport {
+        let start = self.clock.now();
+        let deadline = start.after(within);
+        // The last tenth is for going home.
+        let drained_by = start.after(within / 10 * 9);
+
+        // 1. Nothing new; what exists ends when it has nothing left to do. A handler that calls this
+        //    is not waited for.
+        self.registry.excuse_own_frames();
+        self.registry.drain();
+        // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
+        //    everyone goes. If nobody is there, nobody is waited for.
+        self.crew.wait_for_others(&self.clock, drained_by);
+        // 3. Nobody leads any more; everyone is woken to go.
+        self.lead.close();
+        self.registry.wake_leader();
+        self.crew.wait_for_others(&self.clock, deadline);
+        // 4. What is left ends now: idle handles here, busy ones when their handler returns.
+        let unfinished = self.registry.shut();
+        // 5. Threads that have gone are joined, the others listed.
+        let stuck_threads = self.part_from_threads();
+        ShutdownReport {
+            unfinished: unfinished
+                .into_iter()
+                .map(|(handle, unsent)| Unfinished { handle, unsent })
+                .collect(),
+            stuck_threads,
+            busy_handles: self
+                .registry
+                .live()
+                .saturating_sub(self.registry.own_frames()),
+            errors: std::mem::take(&mut *lock(&self.errors)),
+        }
+    }
+
+    /// Joins the pool's own threads that have left it; names all that have not.
+    fn part_from_threads(&self) -> Vec<String> {
+        let stuck = self.crew.others();
+        let me = crate::sync::thread::current().id();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for (index, thread) in threads {
+            let gone = stuck.iter().all(|(other, _)| *other != index);
+            if gone && thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+        stuck.into_iter().map(|(_, name)| name).collect()
+    }
+}

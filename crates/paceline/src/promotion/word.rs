@@ -1,0 +1,173 @@
+//! The lead word: everything that decides who leads, in 64 bits.
+//!
+//! | bits | field | meaning |
+//! | --- | --- | --- |
+//! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
+//! | 20..22 | standby | the adaptive wake's standby: none, ticking, in deep sleep (zero under `Eager`) |
+//! | 19 | backlog | more was ready when the lead was opened (zero under `Eager`) |
+//! | 18 | long | the opener's handler is of a long kind (zero under `Eager`) |
+//! | 17 | closed | nobody takes the lead any more; never cleared |
+//! | 16 | elect | a wake is on its way to one elected follower |
+//! | 15 | parked | the list of followers is not empty |
+//! | 0..15 | running | threads that process an event |
+//!
+//! OPEN together with *elect* is an **offer**: only the elected thread may take it. The word changes
+//! by read-modify-write only, so every change has one place in one order; that is what the arguments
+//! in `docs/protocol.md` and the models in `models.rs` rest on.
+
+use std::fmt;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+const ONE_RUNNING: u64 = 1;
+const RUNNING: u64 = PARKED - 1;
+const PARKED: u64 = 1 << 15;
+const ELECT: u64 = 1 << 16;
+const CLOSED: u64 = 1 << 17;
+/// Adding it flips OPEN and HELD and counts; the overflow falls off the top.
+const ONE_STEP: u64 = 1 << 32;
+/// The sequence's lowest bit.
+const OPEN: u64 = 1 << 32;
+
+/// More threads than this can't be counted as running.
+pub(crate) const MOST_THREADS: usize = RUNNING as usize;
+
+/// The word itself.
+#[derive(Debug)]
+pub(super) struct LeadWord(AtomicU64);
+
+impl LeadWord {
+    /// Vacant: the first thread that arrives takes the lead.
+    pub(super) fn vacant() -> Self {
+        Self(AtomicU64::new(OPEN))
+    }
+
+    pub(super) fn look(&self) -> Snapshot {
+        Snapshot(self.0.load(Ordering::Acquire))
+    }
+
+    /// Replaces the word by what `step` makes of it, as one step, and tells what `step` told.
+    /// `step` may be called again with a newer word.
+    ///
+    /// Acquire: a taker sees what the last holder left in the lead's own data. Release: an opener
+    /// shows it. Both are needed on every change, because a change by a third thread (a follower
+    /// parks) may stand between the two in the word's order.
+    pub(super) fn update<R>(&self, mut step: impl FnMut(Snapshot) -> (Snapshot, R)) -> R {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            let (next, told) = step(Snapshot(seen));
+            match self
+                .0
+                .compare_exchange_weak(seen, next.0, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return told,
+                Err(newer) => seen = newer,
+            }
+        }
+    }
+}
+
+/// What the word said at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Snapshot(u64);
+
+impl Snapshot {
+    pub(super) fn is_open(self) -> bool {
+        self.0 & OPEN != 0
+    }
+
+    /// OPEN, and anyone may take it.
+    pub(super) fn is_vacant(self) -> bool {
+        self.is_open() && !self.is_elected()
+    }
+
+    pub(super) fn is_elected(self) -> bool {
+        self.0 & ELECT != 0
+    }
+
+    pub(super) fn is_parked(self) -> bool {
+        self.0 & PARKED != 0
+    }
+
+    pub(super) fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    pub(super) fn running(self) -> usize {
+        (self.0 & RUNNING) as usize
+    }
+
+    /// HELD -> OPEN.
+    pub(super) fn opened(self) -> Self {
+        debug_assert!(!self.is_open(), "only the holder opens: {self:?}");
+        Self(self.0.wrapping_add(ONE_STEP))
+    }
+
+    /// OPEN -> HELD.
+    pub(super) fn taken(self) -> Self {
+        debug_assert!(self.is_open(), "only an open lead is taken: {self:?}");
+        Self(self.0.wrapping_add(ONE_STEP))
+    }
+
+    pub(super) fn with_elect(self, elect: bool) -> Self {
+        self.with(ELECT, elect)
+    }
+
+    pub(super) fn with_parked(self, parked: bool) -> Self {
+        self.with(PARKED, parked)
+    }
+
+    pub(super) fn with_closed(self) -> Self {
+        self.with(CLOSED, true)
+    }
+
+    pub(super) fn one_more_running(self) -> Self {
+        debug_assert!(self.running() < MOST_THREADS, "too many run: {self:?}");
+        Self(self.0 + ONE_RUNNING)
+    }
+
+    pub(super) fn one_less_running(self) -> Self {
+        debug_assert!(self.running() > 0, "nobody runs: {self:?}");
+        Self(self.0 - ONE_RUNNING)
+    }
+
+    fn with(self, bit: u64, set: bool) -> Self {
+        Self(if set { self.0 | bit } else { self.0 & !bit })
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lead")
+            .field("sequence", &(self.0 / ONE_STEP))
+            .field("open", &self.is_open())
+            .field("elect", &self.is_elected())
+            .field("parked", &self.is_parked())
+            .field("closed", &self.is_closed())
+            .field("running", &self.running())
+            .finish()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// E22: the paper's pool leaves the leader's id uninitialised. Ours is built vacant.
+    #[test]
+    fn built_vacant() {
+        let word = LeadWord::vacant().look();
+        assert!(word.is_vacant() && !word.is_parked() && !word.is_closed());
+        assert_eq!(word.running(), 0);
+    }
+
+    /// 2^32 openings later the sequence starts anew and nothing else has changed.
+    #[test]
+    fn sequence_falls_off_the_top() {
+        let last = Snapshot(u64::MAX << 32).with_parked(true).one_more_running();
+        let next = last.taken();
+        assert!(!next.is_open() && next.is_parked());
+        assert_eq!(next.running(), 1);
+        assert!(next.opened().is_open());
+    }
+}

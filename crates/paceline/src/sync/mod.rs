@@ -1,0 +1,80 @@
+//! The primitives that everything else stands on, in three forms.
+//!
+//! | form | chosen by | what it is for |
+//! | --- | --- | --- |
+//! | std | default | the product |
+//! | loom | `--cfg loom` | every interleaving of one protocol, weak memory included |
+//! | shuttle | `--cfg shuttle` | random schedules of the whole pool |
+//!
+//! Every other module imports its atomics, locks and threads from here and never from `std::sync` or
+//! `std::thread` directly, so that the checkers see all of them. `Arc` and `Weak` are std's in all
+//! forms: they carry no protocol of ours.
+
+mod clock;
+mod parker;
+
+#[cfg_attr(
+    all(target_os = "linux", not(any(loom, shuttle))),
+    path = "bed_futex.rs"
+)]
+#[cfg_attr(
+    not(all(target_os = "linux", not(any(loom, shuttle)))),
+    path = "bed_monitor.rs"
+)]
+mod bed;
+
+pub use clock::VirtualClock;
+pub(crate) use clock::{Clock, Timestamp};
+pub(crate) use parker::Parker;
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::{atomic, Condvar, Mutex, MutexGuard},
+    thread, thread_local,
+};
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    sync::{atomic, Condvar, Mutex, MutexGuard},
+    thread, thread_local,
+};
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use std::{
+    sync::{atomic, Mutex, MutexGuard},
+    thread, thread_local,
+};
+
+#[cfg(not(any(target_os = "linux", loom, shuttle)))]
+pub(crate) use std::sync::Condvar;
+
+#[cfg(not(loom))]
+pub(crate) use cell::UnsafeCell;
+
+/// Locks `mutex`, poisoned or not.
+///
+/// No user code ever runs under one of our locks, and a panic of our own code aborts the process
+/// (see `dispatch::unwind`), so a poisoned lock can't be observed with broken contents.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(not(loom))]
+mod cell {
+    /// `std`'s cell with loom's way to open it, so that loom can watch each access.
+    #[derive(Debug)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        /// Calls `open` with a pointer through which the value may be changed.
+        #[inline]
+        pub(crate) fn with_mut<R>(&self, open: impl FnOnce(*mut T) -> R) -> R {
+            open(self.0.get())
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! **Start here.** The turn of a thread: the roles as types, and the loop that leads through them.
+//!
+//! ```text
+//!               lead()                    wait()                  promote()
+//!  Follower ---------------> Leader ---------------> Claimed ---------------> Processing
+//!     ^  sleeps until it leads  | sleeps until an event |   gives the lead away    |
+//!     |                         | comes, and claims it  |                          |
+//!     |<------------------------+  nothing came         |                  run()   |
+//!     +-------------------------------------------------+--------------------------+
+//!                                                           calls the handler
+//! ```
+//!
+//! Only a [`Leader`] can wait, only a [`Processing`] can run a handler, and the only way from the one
+//! to the other gives the lead away first: "process, then promote" does not compile. A role can be
+//! neither copied nor sent to another thread. Dropping one gives back what it held, wherever it is
+//! dropped: the lead passes on, the event stays, the thread leaves the pool. *Forgetting* one
+//! ([`std::mem::forget`]) keeps what it held for ever: of a `Leader`, the lead.
+//!
+//! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`.
+
+use std::{io, marker::PhantomData, sync::Arc, time::Duration};
+
+use crate::{
+    dispatch::{abort_on_unwind, Claim, Line},
+    observe::Role,
+    pool::Shared,
+    promotion::{Arrival, HeldLead, Promotion, Rejoined, Running, Seat},
+    sync::Timestamp,
+};
+
+/// The loop of a thread in the pool: lead, wait, promote, process, rejoin.
+///
+/// # Errors
+/// What the wait itself said. The lead has passed on, and this thread has left the pool.
+pub(crate) fn join(mut follower: Follower<'_>) -> io::Result<Left> {
+    abort_on_unwind(|| loop {
+        follower = match follower.lead() {
+            Led::Leader(leader) => match leader.wait(None)? {
+                Waited::Claimed(claimed) => claimed.promote().run(),
+                Waited::Nothing(follower) => follower,
+            },
+            Led::TimedOut => return Ok(Left::TimedOut),
+            Led::Closing => return Ok(Left::Closing),
+        };
+    })
+}
+
+/// Why a thread came back from [`Pool::join_timeout`](crate::Pool::join_timeout).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Its time was over.
+    TimedOut,
+    /// The pool is shut down.
+    Closing,
+}
+
+/// This thread belongs to the pool and may become its leader.
+#[must_use = "dropping it leaves the pool"]
+pub struct Follower<'p> {
+    /// The lead, if it was vacant when this thread came back from an event. Given up before the place.
+    held: Option<HeldLead<'p, Line>>,
+    place: Place<'p>,
+}
+
+/// How an attempt to lead ended.
+#[must_use]
+pub enum Led<'p> {
+    /// This thread leads.
+    Leader(Leader<'p>),
+    /// Its time in the pool is over; it has left.
+    TimedOut,
+    /// The pool is shut down; the thread has left.
+    Closing,
+}
+
+impl<'p> Follower<'p> {
+    pub(crate) fn new(shared: &'p Shared, seat: Arc<Seat>, deadline: Option<Timestamp>) -> Self {
+        Self {
+            held: None,
+            place: Place {
+                shared,
+                seat,
+                deadline,
+                not_send: PhantomData,
+            },
+        }
+    }
+
+    /// Sleeps until this thread leads, its time is over, or the pool is shut down.
+    pub fn lead(self) -> Led<'p> {
+        let Self { held, place } = self;
+        let arrival = match held {
+            Some(held) if !place.is_late() => Arrival::Leads(held),
+            given_back => {
+                drop(given_back);
+                place.arrive()
+            }
+        };
+        match arrival {
+            Arrival::Leads(held) => {
+                let front = Front::new(held, &place);
+                Led::Leader(Leader { front, place })
+            }
+            Arrival::TimedOut => Led::TimedOut,
+            Arrival::Closed => Led::Closing,
+        }
+    }
+}
+
+/// This thread holds the lead: it alone may wait in the handle set.
+#[must_use = "dropping it gives the lead away and leaves the pool"]
+pub struct Leader<'p> {
+    front: Front<'p>,
+    place: Place<'p>,
+}
+
+/// How a wait ended.
+#[must_use]
+pub enum Waited<'p> {
+    /// An event came. Its handle is claimed: no one else can get it.
+    Claimed(Claimed<'p>),
+    /// No event came in time, or the pool is shut down. The lead has passed on.
+    Nothing(Follower<'p>),
+}
+
+impl<'p> Leader<'p> {
+    /// Waits for one event, for at most `timeout` and within this thread's time in the pool.
+    ///
+    /// # Errors
+    /// What the handle set said. The lead has passed on then, and the thread has left the pool.
+    pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
+        let until = self.place.until(timeout);
+        loop {
+            if self.place.shared.is_over() {
+                return Ok(Waited::Nothing(self.step_down()));
+            }
+            let left = until.map(|until| until.since(self.place.shared.clock.now()));
+            let registry = &*self.place.shared.registry;
+            let lead = &mut self.front.held;
+            if let Some(claim) = lead.with_owned(|line| line.next(registry, left))? {
+                let Self { front, place } = self;
+                return Ok(Waited::Claimed(Claimed {
+                    front,
+                    claim,
+                    place,
+                }));
+            }
+            if self.place.shared.clock.has_passed(until) {
+                return Ok(Waited::Nothing(self.step_down()));
+            }
+        }
+    }
+
+    /// Gives the lead away without an event, and stays in the pool.
+    fn step_down(self) -> Follower<'p> {
+        let Self { front, place } = self;
+        drop(front);
+        Follower { held: None, place }
+    }
+}
+
+/// This thread holds the lead and has claimed an event.
+#[must_use = "dropping it puts the event back, gives the lead away and leaves the pool"]
+pub struct Claimed<'p> {
+    front: Front<'p>,
+    claim: Claim<'p>,
+    place: Place<'p>,
+}
+
+impl<'p> Claimed<'p> {
+    /// Gives the lead away: from here on another thread may wait.
+    pub fn promote(self) -> Processing<'p> {
+        let Self {
+            front,
+            claim,
+            place,
+        } = self;
+        let (running, promotion) = front.leave_for(Role::Processing).promote();
+        let counters = &place.shared.counters;
+        counters.promotions.one_more();
+        if let Promotion::HandedTo(_) = promotion {
+            counters.wakes.one_more();
+        }
+        Processing {
+            claim,
+            running,
+            place,
+        }
+    }
+}
+
+/// This thread has an event to handle, and does not hold the lead.
+#[must_use = "dropping it puts the event back and leaves the pool"]
+pub struct Processing<'p> {
+    claim: Claim<'p>,
+    running: Running<'p, Line>,
+    place: Place<'p>,
+}
+
+impl<'p> Processing<'p> {
+    /// Calls the handler, puts the handle back, and rejoins.
+    ///
+    /// The lead is taken back first if it is vacant: then the handle goes to the end of this thread's
+    /// own line, without a word to anyone.
+    pub fn run(self) -> Follower<'p> {
+        let Self {
+            claim,
+            running,
+            place,
+        } = self;
+        let claim = claim.dispatch();
+        let held = match running.rejoin() {
+            Rejoined::Leads(mut held) => {
+                place.shared.counters.leads_taken_back.one_more();
+                if let Some(claim) = claim {
+                    held.with_owned(|line| claim.release_into(line));
+                }
+                Some(held)
+            }
+            Rejoined::Follows => {
+                drop(claim);
+                None
+            }
+        };
+        if held.is_none() {
+            place.tell(Role::Follower);
+        }
+        Follower { held, place }
+    }
+}
+
+/// The lead, and the word that was given to observers about it. Dropped in this order: they are told
+/// that this thread leads no more before another one can.
+struct Front<'p> {
+    announced: Announced<'p>,
+    held: HeldLead<'p, Line>,
+}
+
+impl<'p> Front<'p> {
+    fn new(held: HeldLead<'p, Line>, place: &Place<'p>) -> Self {
+        place.tell(Role::Leader);
+        let announced = Announced {
+            shared: place.shared,
+            thread: place.seat.index(),
+        };
+        Self { announced, held }
+    }
+
+    /// Announces the next role; the lead is to be given away now.
+    fn leave_for(self, role: Role) -> HeldLead<'p, Line> {
+        self.announced.shared.tell(self.announced.thread, role);
+        std::mem::forget(self.announced);
+        self.held
+    }
+}
+
+/// Observers believe that this thread leads.
+struct Announced<'p> {
+    shared: &'p Shared,
+    thread: usize,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.shared.tell(self.thread, Role::Follower);
+    }
+}
+
+/// A thread's place in the pool, whatever its role.
+struct Place<'p> {
+    shared: &'p Shared,
+    seat: Arc<Seat>,
+    /// When its time in the pool is over.
+    deadline: Option<Timestamp>,
+    /// A role belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'p> Place<'p> {
+    fn arrive(&self) -> Arrival<'p, Line> {
+        let Self { shared, .. } = self;
+        shared.lead.arrive(&self.seat, &shared.clock, self.deadline)
+    }
+
+    fn is_late(&self) -> bool {
+        self.shared.clock.has_passed(self.deadline)
+    }
+
+    /// The earlier of this thread's deadline and `timeout` from now.
+    fn until(&self, timeout: Option<Duration>) -> Option<Timestamp> {
+        let timeout = timeout.map(|timeout| self.shared.clock.now().after(timeout));
+        match (timeout, self.deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn tell(&self, role: Role) {
+        self.shared.tell(self.seat.index(), role);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.tell(Role::Gone);
+        self.shared.crew.leave(self.seat.index());
+    }
+}

@@ -1,0 +1,115 @@
+//! What the tests share: a bound on every wait, connections, and a witness of the roles.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::{
+    net::{TcpListener, TcpStream},
+    panic,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc, Arc, Mutex,
+    },
+    thread,
+    time::Duration,
+};
+
+use paceline::observe::{Observer, Role};
+
+/// Longer than anything here takes on the slowest machine; only a hang reaches it.
+pub const LONG: Duration = Duration::from_secs(20);
+
+/// Runs a test's body and fails if it hangs.
+pub fn bounded<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, wait) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        let told = body();
+        let _ = done.send(());
+        told
+    });
+    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(LONG) {
+        panic!("the test hangs");
+    }
+    thread
+        .join()
+        .unwrap_or_else(|panic| panic::resume_unwind(panic))
+}
+
+/// Two ends of a TCP connection on loopback; the first is meant for the pool.
+pub fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (near, _) = listener.accept().unwrap();
+    far.set_nodelay(true).unwrap();
+    far.set_read_timeout(Some(LONG)).unwrap();
+    (near, far)
+}
+
+/// Remembers every change of role, and that there never were two leaders (L1).
+#[derive(Clone, Default)]
+pub struct Witness {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    leaders: AtomicUsize,
+    most_leaders: AtomicUsize,
+    roles: Mutex<Vec<Option<Role>>>,
+    log: Mutex<Vec<(usize, Role)>>,
+}
+
+impl Witness {
+    /// The largest number of leaders at any time.
+    pub fn most_leaders(&self) -> usize {
+        self.inner.most_leaders.load(Ordering::SeqCst)
+    }
+
+    /// Everything that was told, in order.
+    pub fn log(&self) -> Vec<(usize, Role)> {
+        self.inner.log.lock().unwrap().clone()
+    }
+
+    /// How many threads have this role now.
+    pub fn count(&self, role: Role) -> usize {
+        let roles = self.inner.roles.lock().unwrap();
+        roles.iter().filter(|other| **other == Some(role)).count()
+    }
+
+    /// The role of a thread now.
+    pub fn role(&self, thread: usize) -> Option<Role> {
+        let roles = self.inner.roles.lock().unwrap();
+        roles.get(thread).copied().flatten()
+    }
+
+    /// Waits, within the bound, until `count` threads have `role`.
+    pub fn wait_for(&self, role: Role, count: usize) {
+        wait_until(|| self.count(role) == count);
+    }
+}
+
+impl Observer for Witness {
+    fn role_changed(&self, thread: usize, role: Role) {
+        let mut roles = self.inner.roles.lock().unwrap();
+        if roles.len() <= thread {
+            roles.resize(thread + 1, None);
+        }
+        if roles[thread] == Some(Role::Leader) {
+            self.inner.leaders.fetch_sub(1, Ordering::SeqCst);
+        }
+        if role == Role::Leader {
+            let leaders = self.inner.leaders.fetch_add(1, Ordering::SeqCst) + 1;
+            self.inner.most_leaders.fetch_max(leaders, Ordering::SeqCst);
+        }
+        roles[thread] = Some(role);
+        self.inner.log.lock().unwrap().push((thread, role));
+    }
+}
+
+/// Waits, within the bound, until `holds`.
+pub fn wait_until(mut holds: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LONG, "what was waited for never came");
+        thread::yield_now();
+    }
+}
