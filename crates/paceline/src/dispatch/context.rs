@@ -9,8 +9,8 @@ use std::{
 use super::{
     entry::Outbox,
     handle::{Handle, HandleId, Key},
-    registry::Registry,
     readiness::{Readiness, State},
+    registry::Registry,
 };
 use crate::handle_set::Ready;
 
@@ -156,7 +156,8 @@ where
             true => self.send_now(bytes)?,
             false => 0,
         };
-        self.outbox.keep(&bytes[sent..], |mut source, bytes| source.write(bytes));
+        self.outbox
+            .keep(&bytes[sent..], |mut source, bytes| source.write(bytes));
         Ok(())
     }
 

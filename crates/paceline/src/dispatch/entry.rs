@@ -1,6 +1,11 @@
 //! A registration's contents behind one face: source, handler and kept output.
 
-use std::{any::TypeId, io, net::TcpStream, os::fd::{AsRawFd, RawFd}};
+use std::{
+    any::TypeId,
+    io,
+    net::TcpStream,
+    os::fd::{AsRawFd, RawFd},
+};
 
 use super::{
     context::{Context, Lent, Origin},
@@ -75,9 +80,7 @@ where
         match told {
             Ok(Next::Continue) => Verdict::Keep,
             Ok(Next::Close) => self.finish(),
-            Err(error) if refused && error.kind() == io::ErrorKind::WouldBlock => {
-                Verdict::Keep
-            }
+            Err(error) if refused && error.kind() == io::ErrorKind::WouldBlock => Verdict::Keep,
             Err(error) => Verdict::Close(Closed::Failed(error)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use super::registry::{Claim, Registry};
+use super::{claim::Claim, registry::Registry};
 use crate::handle_set::Event;
 
 /// After this many dispatches the set is looked at, whoever still waits in the line (F1).

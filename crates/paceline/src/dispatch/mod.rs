@@ -1,7 +1,9 @@
 #![doc = include_str!("README.md")]
 
+mod claim;
 mod context;
 mod entry;
+mod frames;
 mod handle;
 mod handler;
 mod line;
@@ -15,10 +17,11 @@ mod return_list;
 mod slot;
 mod unwind;
 
+pub(crate) use claim::Claim;
 pub use context::{Context, OutputLimit};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next};
 pub(crate) use line::Line;
-pub(crate) use registry::{Claim, Limits, Registry};
+pub(crate) use registry::{Limits, Registry};
 pub use rejected::Rejected;
 pub(crate) use unwind::{abort_on_unwind, caught};

@@ -1,7 +1,6 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
 use std::{
-    cell::Cell,
     io,
     os::fd::AsRawFd,
     sync::{Arc, Weak},
@@ -9,8 +8,9 @@ use std::{
 };
 
 use super::{
-    context::{Lent, Origin},
-    entry::{Registered, Verdict},
+    claim::Claim,
+    entry::Registered,
+    frames,
     handle::{Handle, HandleId, Key},
     handler::{Closed, EventHandler, Interest},
     line::Line,
@@ -24,10 +24,7 @@ use super::{
 use crate::{
     handle_set::{Event, HandleSet},
     observe::Counters,
-    sync::{
-        atomic::{AtomicU32, AtomicUsize, Ordering},
-        thread_local,
-    },
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
 /// What one handle may use.
@@ -135,9 +132,9 @@ impl Registry {
 
     /// Accepts no more registrations; lets the others end when they have nothing left to do.
     pub(crate) fn drain(&self) {
-        let _ = self
-            .phase
-            .compare_exchange(ACCEPTING, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            self.phase
+                .compare_exchange(ACCEPTING, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
         for (index, slot) in self.slots.iter() {
             if slot.readiness.drain().needs_visit() {
                 self.signal_from_outside(index);
@@ -165,11 +162,7 @@ impl Registry {
 
     /// How many handlers of this registry are running on this thread, one inside the other.
     pub(crate) fn own_frames(&self) -> usize {
-        let frames = FRAMES.with(Cell::get);
-        match frames.registry == self.address() {
-            true => frames.count,
-            false => 0,
-        }
+        frames::count(self.address())
     }
 
     /// Ends everything: idle handles by this thread, busy ones by their own when their handler
@@ -193,15 +186,34 @@ impl Registry {
         self.set.wake();
     }
 
+    /// Why a registration ends whose end was asked for.
+    pub(super) fn why_closing(&self) -> Closed {
+        match self.phase() {
+            SHUT => Closed::Shutdown,
+            _ => Closed::Requested,
+        }
+    }
+
+    /// How much one visit may read.
+    pub(super) fn read_budget(&self) -> usize {
+        self.limits.read_budget
+    }
+
+    /// For the handles that a visit gives out.
+    pub(super) fn weak(&self) -> &Weak<Self> {
+        &self.me
+    }
+
+    pub(super) fn count_panic(&self) {
+        self.counters.panics.one_more();
+    }
+
     // What the holder of the lead uses.
 
     /// Owns the slot at `index`, taken off the line.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
         let owned = self.slots.claim(index)?;
-        Some(Claim {
-            registry: self,
-            owned: Some(owned),
-        })
+        Some(Claim::new(self, owned))
     }
 
     /// Notes an edge, and puts its handle in the line if it must be visited.
@@ -295,7 +307,7 @@ impl Registry {
 
     /// Ends an ownership: idle if nothing is to be done, else to the end of the line. `line` is there
     /// if this thread holds the lead.
-    fn let_go(&self, mut owned: Owned<'_>, line: Option<&mut Line>) {
+    pub(super) fn let_go(&self, mut owned: Owned<'_>, line: Option<&mut Line>) {
         while !owned.readiness().look().needs_visit() {
             match owned.rest() {
                 Ok(()) => return,
@@ -322,7 +334,7 @@ impl Registry {
 
     /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
     /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
-    fn end(&self, mut owned: Owned<'_>, why: Closed) {
+    pub(super) fn end(&self, mut owned: Owned<'_>, why: Closed) {
         let entry = owned.with_entry(Option::take);
         if let Some(entry) = &entry {
             let _ = self.set.remove(entry.descriptor());
@@ -333,8 +345,12 @@ impl Registry {
             _ => self.slots.vacate(owned),
         }
         if let Some(mut entry) = entry {
-            self.count_panic(self.in_frame(|| entry.closed(why)));
-            self.count_panic(self.in_frame(|| drop(entry)));
+            for told in [
+                self.in_frame(|| entry.closed(why)),
+                self.in_frame(|| drop(entry)),
+            ] {
+                told.unwrap_or_else(|_| self.count_panic());
+            }
             self.live.fetch_sub(1, Ordering::AcqRel);
         }
         if self.phase() != ACCEPTING {
@@ -343,23 +359,8 @@ impl Registry {
     }
 
     /// Runs user code that may panic, and knows on which thread.
-    fn in_frame<R>(&self, user: impl FnOnce() -> R) -> Result<R, String> {
-        let outer = FRAMES.with(Cell::get);
-        let count = match outer.registry == self.address() {
-            true => outer.count + 1,
-            false => 1,
-        };
-        let registry = self.address();
-        FRAMES.with(|frames| frames.set(Frames { registry, count }));
-        let told = caught(user);
-        FRAMES.with(|frames| frames.set(outer));
-        told
-    }
-
-    fn count_panic<R>(&self, told: Result<R, String>) {
-        if told.is_err() {
-            self.counters.panics.one_more();
-        }
+    pub(super) fn in_frame<R>(&self, user: impl FnOnce() -> R) -> Result<R, String> {
+        frames::enter(self.address(), || caught(user))
     }
 
     fn address(&self) -> usize {
@@ -374,100 +375,6 @@ impl Registry {
     fn phase(&self) -> u32 {
         self.phase.load(Ordering::Acquire)
     }
-}
-
-/// One handle, owned by this thread, with something to be done.
-///
-/// Dropped without being dispatched, it is put back with everything that is ready.
-pub(crate) struct Claim<'r> {
-    registry: &'r Registry,
-    /// `None` once it has been let go.
-    owned: Option<Owned<'r>>,
-}
-
-impl<'r> Claim<'r> {
-    /// Calls the handler, or does what else is due. Returns the handle, still owned, unless that was
-    /// its end.
-    pub(crate) fn dispatch(mut self) -> Option<Self> {
-        let mut owned = self.owned.take()?;
-        let registry = self.registry;
-        match visit(registry, &mut owned) {
-            Verdict::Keep => Some(Self {
-                registry,
-                owned: Some(owned),
-            }),
-            Verdict::Close(why) => {
-                if let Closed::Panicked(_) = why {
-                    registry.counters.panics.one_more();
-                }
-                registry.end(owned, why);
-                None
-            }
-        }
-    }
-
-    /// Gives the handle back; this thread holds the lead, whose line that is.
-    pub(crate) fn release_into(mut self, line: &mut Line) {
-        if let Some(owned) = self.owned.take() {
-            self.registry.let_go(owned, Some(line));
-        }
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        if let Some(owned) = self.owned.take() {
-            self.registry.let_go(owned, None);
-        }
-    }
-}
-
-/// What is due at an owned handle, and what shall become of it.
-fn visit(registry: &Registry, owned: &mut Owned<'_>) -> Verdict {
-    let readiness = owned.readiness();
-    let lent = Lent::claim(readiness, registry.limits.read_budget);
-    let seen = lent.seen;
-    if seen.is_closing() {
-        return Verdict::Close(match registry.phase() {
-            SHUT => Closed::Shutdown,
-            _ => Closed::Requested,
-        });
-    }
-    let origin = Origin {
-        registry: &registry.me,
-        key: Key {
-            index: owned.index(),
-            generation: seen.generation(),
-        },
-    };
-    owned.with_entry(|entry| {
-        let Some(entry) = entry else {
-            return Verdict::Keep;
-        };
-        let verdict = match seen.wanted().is_empty() {
-            false => registry
-                .in_frame(|| entry.visit(lent, origin))
-                .unwrap_or_else(|panic| Verdict::Close(Closed::Panicked(panic))),
-            true if seen.is_draining() && !seen.is_sending() => Verdict::Close(Closed::Shutdown),
-            true => Verdict::Keep,
-        };
-        let (sending, read_meanwhile) = entry.sending();
-        if sending || seen.is_sending() {
-            readiness.set_sending(sending, read_meanwhile);
-        }
-        verdict
-    })
-}
-
-/// The handlers that run on this thread: of which registry, and how many.
-#[derive(Clone, Copy, Default)]
-struct Frames {
-    registry: usize,
-    count: usize,
-}
-
-thread_local! {
-    static FRAMES: Cell<Frames> = Cell::new(Frames { registry: 0, count: 0 });
 }
 
 /// The most common reasons, in words.

@@ -95,11 +95,7 @@ impl ReturnList {
     }
 
     /// Takes everything, oldest first; also ends an announced sleep. `link` finds a slot's link.
-    pub(super) fn take_all<'s>(
-        &self,
-        link: impl Fn(u32) -> &'s Link,
-        mut give: impl FnMut(u32),
-    ) {
+    pub(super) fn take_all<'s>(&self, link: impl Fn(u32) -> &'s Link, mut give: impl FnMut(u32)) {
         if self.head.load(Ordering::Relaxed) == EMPTY {
             return;
         }

@@ -91,8 +91,8 @@ pub(super) struct SlotTable {
     free: Mutex<FreeList>,
 }
 
-/// The first chunk has `1 << FIRST` slots.
-const FIRST: u32 = 6;
+/// The first chunk has `1 << FIRST` slots. Two under loom, which follows every single word.
+const FIRST: u32 = if cfg!(loom) { 1 } else { 6 };
 const CHUNKS: usize = 22;
 
 /// More registrations than this at a time can't be held.
@@ -180,8 +180,11 @@ impl SlotTable {
 
     fn grown_to(&self, index: u32) -> &Slot {
         let (chunk, offset) = position(index);
-        let chunk = self.chunks[chunk]
-            .get_or_init(|| (0..1_usize << (chunk as u32 + FIRST)).map(|_| Slot::vacant()).collect());
+        let chunk = self.chunks[chunk].get_or_init(|| {
+            (0..1_usize << (chunk as u32 + FIRST))
+                .map(|_| Slot::vacant())
+                .collect()
+        });
         &chunk[offset]
     }
 }

@@ -52,9 +52,8 @@ impl Epoll {
             u64: key,
         };
         // SAFETY: `event` lives until the call returns; the kernel copies it.
-        let told = unsafe {
-            libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event)
-        };
+        let told =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) };
         checked(told).map(drop)
     }
 }
@@ -109,7 +108,10 @@ fn ready(bits: u32) -> Ready {
     let table = [
         (libc::EPOLLIN | hang_up, Ready::READABLE),
         (libc::EPOLLPRI, Ready::READABLE | Ready::URGENT),
-        (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR, Ready::WRITABLE),
+        (
+            libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR,
+            Ready::WRITABLE,
+        ),
         (hang_up, Ready::HANG_UP),
     ];
     let holds = table.iter().filter(|(mask, _)| bits & *mask as u32 != 0);

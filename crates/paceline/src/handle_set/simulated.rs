@@ -129,6 +129,14 @@ impl Simulation {
         lock(&self.world.state).injected
     }
 
+    /// Makes the wait that goes on now, or else the next one, fail with an error of this kind, once.
+    /// No event is lost by it.
+    pub fn fail_next_wait(&self, kind: io::ErrorKind) {
+        let mut state = lock(&self.world.state);
+        state.failure = Some(kind);
+        self.world.wake_leader(state);
+    }
+
     pub(crate) fn set(&self) -> Box<dyn HandleSet> {
         Box::new(SimulatedSet(Arc::clone(&self.world)))
     }
@@ -184,7 +192,7 @@ impl Write for &SimStream {
         state.interrupt()?;
         let most = state.shortened(bytes.len());
         let stream = &mut state.streams[self.end.id];
-        if stream.ended.is_some() {
+        if let Some(PeerEnd::Reset) = stream.ended {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let count = most.min(CAPACITY - stream.output.len());
@@ -342,6 +350,8 @@ struct State {
     /// The last edges that were told, as stock for stale ones.
     past: VecDeque<Event>,
     woken: bool,
+    /// How the next wait fails.
+    failure: Option<io::ErrorKind>,
     /// Somebody waits: only one may (L1).
     waited_in: bool,
 }
@@ -369,7 +379,10 @@ impl Stream {
     fn ready(&self) -> Ready {
         let reset = matches!(self.ended, Some(PeerEnd::Reset));
         let table = [
-            (!self.input.is_empty() || self.ended.is_some(), Ready::READABLE),
+            (
+                !self.input.is_empty() || self.ended.is_some(),
+                Ready::READABLE,
+            ),
             (self.output.len() < CAPACITY || reset, Ready::WRITABLE),
             (self.ended.is_some(), Ready::HANG_UP),
         ];
@@ -390,6 +403,7 @@ impl State {
             pending: VecDeque::new(),
             past: VecDeque::new(),
             woken: false,
+            failure: None,
             waited_in: false,
         }
     }
@@ -519,7 +533,11 @@ impl HandleSet for SimulatedSet {
         let mut state = lock(&self.0.state);
         assert!(!state.waited_in, "two threads wait in one handle set (L1)");
         let interrupted = state.interrupt().is_err();
-        while state.pending.is_empty() && !state.woken && !interrupted && !clock.has_passed(deadline)
+        while state.pending.is_empty()
+            && !state.woken
+            && state.failure.is_none()
+            && !interrupted
+            && !clock.has_passed(deadline)
         {
             state.waited_in = true;
             self.0.leader.clear();
@@ -527,6 +545,9 @@ impl HandleSet for SimulatedSet {
             clock.sleep(&self.0.leader, deadline);
             state = lock(&self.0.state);
             state.waited_in = false;
+        }
+        if let Some(kind) = state.failure.take() {
+            return Err(kind.into());
         }
         state.take_events(events);
         Ok(())

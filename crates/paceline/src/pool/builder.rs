@@ -2,7 +2,7 @@
 
 use std::{fmt, io, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use super::{crew::Crew, Pool, Shared, Strong};
+use super::{crew::Crew, ErrorHook, Pool, Shared, Strong};
 use crate::{
     dispatch::{Limits, Line, Registry},
     handle_set::{simulated::Simulation, HandleSet},
@@ -50,7 +50,7 @@ pub struct Builder {
     set: SetKind,
     limits: Limits,
     observer: Option<Box<dyn Observer>>,
-    on_error: Option<Box<dyn Fn(&io::Error) + Send + Sync>>,
+    on_error: Option<ErrorHook>,
 }
 
 /// How many threads a pool may have; zero leaves it to threads that join.

@@ -107,10 +107,12 @@ where
             self.counters.panics.one_more();
             None
         });
-        let registered = made.zip(self.registry.upgrade()).map(|(handler, registry)| {
-            let handle = registry.register(stream, Interest::READ, handler);
-            handle.is_ok()
-        });
+        let registered = made
+            .zip(self.registry.upgrade())
+            .map(|(handler, registry)| {
+                let handle = registry.register(stream, Interest::READ, handler);
+                handle.is_ok()
+            });
         if registered != Some(true) {
             self.counters.refused.one_more();
         }

@@ -178,6 +178,9 @@ impl WeakPool {
     }
 }
 
+/// Is told about errors of the wait on the pool's own threads.
+type ErrorHook = Box<dyn Fn(&io::Error) + Send + Sync>;
+
 /// What the user's handles to a pool share; the pool's threads do not have it.
 #[derive(Debug)]
 struct Strong {
@@ -203,7 +206,7 @@ pub(crate) struct Shared {
     threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,
     /// Errors of the wait on the pool's own threads.
     errors: Mutex<Vec<io::Error>>,
-    on_error: Option<Box<dyn Fn(&io::Error) + Send + Sync>>,
+    on_error: Option<ErrorHook>,
 }
 
 impl Shared {

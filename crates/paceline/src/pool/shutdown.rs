@@ -3,10 +3,7 @@
 use std::{fmt, io, time::Duration};
 
 use super::Shared;
-use crate::{
-    dispatch::HandleId,
-    sync::lock,
-};
+use crate::{dispatch::HandleId, sync::lock};
 
 /// What a shutdown left undone.
 #[derive(Debug, Default)]

@@ -191,7 +191,10 @@ impl<T> Lead<T> {
     /// The elected thread takes what was offered to it.
     fn take_offer(&self) -> Attempt {
         self.word.update(|word| {
-            debug_assert!(word.is_elected(), "who is told to lead is elected: {word:?}");
+            debug_assert!(
+                word.is_elected(),
+                "who is told to lead is elected: {word:?}"
+            );
             let word = word.with_elect(false);
             if word.is_open() {
                 Self::take_if_vacant(word)

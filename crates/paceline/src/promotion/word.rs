@@ -164,7 +164,9 @@ mod tests {
     /// 2^32 openings later the sequence starts anew and nothing else has changed.
     #[test]
     fn sequence_falls_off_the_top() {
-        let last = Snapshot(u64::MAX << 32).with_parked(true).one_more_running();
+        let last = Snapshot(u64::MAX << 32)
+            .with_parked(true)
+            .one_more_running();
         let next = last.taken();
         assert!(!next.is_open() && next.is_parked());
         assert_eq!(next.running(), 1);

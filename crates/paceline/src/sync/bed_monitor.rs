@@ -30,7 +30,11 @@ impl Bed {
             return;
         }
         match timeout {
-            None => drop(self.woken.wait(guard).unwrap_or_else(PoisonError::into_inner)),
+            None => drop(
+                self.woken
+                    .wait(guard)
+                    .unwrap_or_else(PoisonError::into_inner),
+            ),
             Some(timeout) => drop(self.woken.wait_timeout(guard, timeout)),
         }
     }

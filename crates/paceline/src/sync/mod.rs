@@ -60,6 +60,22 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Explores every interleaving of `model`, within loom's bounds, and says how many there were.
+#[cfg(all(test, loom))]
+pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let explored = std::sync::Arc::new(AtomicUsize::new(0));
+    let counter = std::sync::Arc::clone(&explored);
+    loom::model(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    println!(
+        "explored {} interleavings",
+        explored.load(Ordering::Relaxed)
+    );
+}
+
 #[cfg(not(loom))]
 mod cell {
     /// `std`'s cell with loom's way to open it, so that loom can watch each access.

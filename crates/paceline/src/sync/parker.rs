@@ -20,7 +20,8 @@ const NUDGE: u32 = 1 << 31;
 /// One sleeper, its message, and the way to wake it.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    /// Zero: nothing to say. Otherwise a message, perhaps with [`NUDGE`].
+    /// Zero: nothing to say. Otherwise a message, perhaps with [`NUDGE`]. Changed by
+    /// read-modify-write only: loom does not order a plain store among those.
     word: AtomicU32,
     /// Where its thread sleeps.
     bed: Bed,
@@ -41,14 +42,14 @@ impl Parker {
 
     /// Forgets message and nudge. Only the sleeper calls this, while nobody can be posting.
     pub(crate) fn clear(&self) {
-        self.word.store(0, Ordering::Relaxed);
+        self.word.swap(0, Ordering::Relaxed);
     }
 
     /// Leaves a message (not zero). The sleeper is woken by [`wake`](Self::wake), which may come
     /// later and from outside of a lock.
     pub(crate) fn post(&self, message: u32) {
         debug_assert!(message != 0 && message & NUDGE == 0);
-        self.word.store(message, Ordering::Release);
+        self.word.swap(message, Ordering::Release);
     }
 
     /// Wakes the sleeper, if it sleeps.

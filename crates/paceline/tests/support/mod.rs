@@ -1,8 +1,13 @@
 //! What the tests share: a bound on every wait, connections, and a witness of the roles.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
 
 use std::{
+    io,
     net::{TcpListener, TcpStream},
     panic,
     sync::{
@@ -13,7 +18,10 @@ use std::{
     time::Duration,
 };
 
-use paceline::observe::{Observer, Role};
+use paceline::{
+    observe::{Observer, Role},
+    Closed, Context, EventHandler, Next,
+};
 
 /// Longer than anything here takes on the slowest machine; only a hang reaches it.
 pub const LONG: Duration = Duration::from_secs(20);
@@ -111,5 +119,59 @@ pub fn wait_until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(start.elapsed() < LONG, "what was waited for never came");
         thread::yield_now();
+    }
+}
+
+/// A handler made of a closure, and a channel on which its end is told.
+pub struct Told<F> {
+    ready: F,
+    closed: mpsc::Sender<Closed>,
+}
+
+/// A handler that calls `ready`, and the receiver of what it is told in the end. A second word, which
+/// must never come, would be received too.
+pub fn told<F>(ready: F) -> (Told<F>, mpsc::Receiver<Closed>) {
+    let (closed, end) = mpsc::channel();
+    (Told { ready, closed }, end)
+}
+
+impl<S, F> EventHandler<S> for Told<F>
+where
+    F: FnMut(&mut Context<'_, S>) -> io::Result<Next> + Send + 'static,
+{
+    fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
+        (self.ready)(cx)
+    }
+
+    fn closed(&mut self, why: Closed) {
+        // Nobody may be there to hear it any more.
+        let _ = self.closed.send(why);
+    }
+}
+
+/// Marsaglia's xorshift: the same numbers for the same seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        // It must not start at zero, and neighbouring seeds shall not begin alike.
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number from zero to below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+
+    /// Once in `times` times.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
     }
 }
