@@ -14,18 +14,10 @@ struct Frames {
     count: usize,
 }
 
-#[allow(
-    clippy::missing_const_for_thread_local,
-    reason = "loom's macro takes no const block"
-)]
-mod current {
-    use super::*;
-
-    thread_local! {
-        pub(super) static FRAMES: Cell<Frames> = Cell::new(Frames { registry: 0, count: 0 });
-    }
+thread_local! {
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
+    static FRAMES: Cell<Frames> = Cell::new(Frames { registry: 0, count: 0 });
 }
-use current::FRAMES;
 
 /// Runs `user` as one more frame of the registry at this address. It must not unwind.
 pub(super) fn enter<R>(registry: usize, user: impl FnOnce() -> R) -> R {
