@@ -7,9 +7,11 @@
 )]
 
 use std::{
-    io,
+    env, io,
     net::{TcpListener, TcpStream},
     panic,
+    path::PathBuf,
+    process::Command,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc, Mutex,
@@ -174,4 +176,26 @@ impl Random {
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
+}
+
+/// The path of an example, freshly built as this test was. (`cargo test --test NAME` builds none.)
+pub fn example(name: &str) -> PathBuf {
+    let tests = env::current_exe().unwrap();
+    let profile = tests.ancestors().nth(2).unwrap();
+    let release = (!cfg!(debug_assertions)).then_some("--release");
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "paceline",
+            "--example",
+            name,
+        ])
+        .args(release)
+        .env("CARGO_TARGET_DIR", profile.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.unwrap().success(), "example {name} does not build");
+    profile.join("examples").join(name)
 }

@@ -1,0 +1,180 @@
+//! The roles stepped by hand, on the simulated set: what the test itself does, no scheduler can reorder.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
+
+use std::{
+    io,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use paceline::{
+    observe::{Observer, Role},
+    simulated::{SimPeer, SimStream, Simulation},
+    turn::{Claimed, Follower, Leader, Led, Waited},
+    Context, Interest, Left, Next, Pool, SetKind,
+};
+
+/// Looks, and does not wait.
+pub const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
+
+/// Only a hang reaches it.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// A pool in a world of its own. Time stands still there until it is moved.
+pub struct Scene {
+    pub world: Simulation,
+    pub pool: Pool,
+}
+
+impl Scene {
+    /// A pool without threads of its own: the test's threads play all the roles.
+    pub fn new(observer: impl Observer) -> Self {
+        Self::with_threads(0, observer)
+    }
+
+    pub fn with_threads(threads: usize, observer: impl Observer) -> Self {
+        let world = Simulation::new(1);
+        let pool = Pool::builder()
+            .threads(threads)
+            .handle_set(SetKind::Simulated(world.clone()))
+            .observer(observer)
+            .build()
+            .unwrap();
+        Self { world, pool }
+    }
+
+    /// As [`new`](Self::new), and nobody watches.
+    pub fn unobserved() -> Self {
+        Self::new(Unobserved)
+    }
+
+    /// A connection whose bytes are sent back, by one call of its handler per event. The peer's end.
+    pub fn echo(&self) -> SimPeer {
+        let (stream, peer) = self.world.stream();
+        self.pool.register(stream, Interest::READ, echo).unwrap();
+        peer
+    }
+
+    /// A thread that joins until the pool is shut down.
+    pub fn joined(&self) -> JoinHandle<io::Result<()>> {
+        let pool = self.pool.clone();
+        thread::spawn(move || pool.join())
+    }
+
+    /// A thread that joins for some seconds of the virtual clock.
+    pub fn joined_for(&self, seconds: u64) -> JoinHandle<io::Result<Left>> {
+        let pool = self.pool.clone();
+        thread::spawn(move || pool.join_timeout(Duration::from_secs(seconds)))
+    }
+
+    /// Waits until `count` followers sleep.
+    pub fn wait_asleep(&self, count: usize) {
+        wait_asleep(&self.pool, count);
+    }
+
+    /// Moves the clock.
+    pub fn advance(&self, seconds: u64) {
+        self.world.clock().advance(Duration::from_secs(seconds));
+    }
+
+    /// The time on the clock.
+    pub fn seconds(&self) -> u64 {
+        self.world.clock().elapsed().as_secs()
+    }
+}
+
+impl Drop for Scene {
+    /// Sends the joined threads home, and waits for nothing.
+    fn drop(&mut self) {
+        let _ = self.pool.shutdown(Duration::ZERO);
+    }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn role_changed(&self, _thread: usize, _role: Role) {}
+}
+
+/// A handler that sends everything back until its source runs dry: one call per event.
+pub fn echo(cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
+    let mut buffer = [0; 64];
+    loop {
+        match cx.read(&mut buffer)? {
+            0 => return Ok(Next::Close),
+            count => cx.write_all(&buffer[..count])?,
+        }
+    }
+}
+
+/// Enters, and leads at once: the lead must be vacant.
+pub fn lead(pool: &Pool) -> Leader<'_> {
+    take_lead(pool.enter().unwrap())
+}
+
+pub fn take_lead(follower: Follower<'_>) -> Leader<'_> {
+    match follower.lead() {
+        Led::Leader(leader) => leader,
+        Led::TimedOut => panic!("its time was over"),
+        Led::Closing => panic!("the pool is closed"),
+    }
+}
+
+/// Claims the next event, which must be there.
+pub fn claim(leader: Leader<'_>) -> Claimed<'_> {
+    match leader.wait(AT_ONCE).unwrap() {
+        Waited::Claimed(claimed) => claimed,
+        Waited::Nothing(_) => panic!("there is no event"),
+    }
+}
+
+/// Finds no event, and gives the lead away.
+pub fn find_nothing(leader: Leader<'_>) -> Follower<'_> {
+    match leader.wait(AT_ONCE).unwrap() {
+        Waited::Claimed(_) => panic!("there is an event"),
+        Waited::Nothing(follower) => follower,
+    }
+}
+
+/// One whole turn: leads, claims the event that must be there, promotes, processes.
+pub fn turn(follower: Follower<'_>) -> Follower<'_> {
+    claim(take_lead(follower)).promote().run()
+}
+
+/// Enters, handles every event that is there, and leaves. Returns how many there were.
+pub fn serve_all(pool: &Pool) -> usize {
+    let mut follower = pool.enter().unwrap();
+    for served in 0..1000 {
+        follower = match take_lead(follower).wait(AT_ONCE).unwrap() {
+            Waited::Claimed(claimed) => claimed.promote().run(),
+            Waited::Nothing(_) => return served,
+        };
+    }
+    panic!("the events never end");
+}
+
+/// Waits until `count` followers of the pool sleep, and no lead is on its way to anyone.
+pub fn wait_asleep(pool: &Pool, count: usize) {
+    let start = Instant::now();
+    while !says(pool, &format!("followers: {count}")) || says(pool, "elect: true") {
+        assert!(start.elapsed() < BOUND, "{count} do not sleep: {pool:?}");
+        thread::yield_now();
+    }
+}
+
+/// Whether the pool's `Debug` form says so.
+fn says(pool: &Pool, what: &str) -> bool {
+    format!("{pool:?}").contains(what)
+}
+
+/// Lets some real time pass in which something might happen that must not.
+pub fn pause(time: Duration) {
+    let (_never, nothing) = mpsc::channel::<()>();
+    let _ = nothing.recv_timeout(time);
+}
