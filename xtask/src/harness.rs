@@ -1,0 +1,280 @@
+//! The library's test programs: build one, list its tests, run it. Building comes apart from running, so
+//! that a time limit measures the tests alone and a failed build is not taken for a failed test.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::run::{self, Ending, Finished};
+use crate::verb::Verdict;
+use crate::workspace::{without_inherited, Form, Workspace};
+
+/// Longest time for one build, from nothing.
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// One test program, and how it is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Suite {
+    /// The form in which it is built.
+    pub(crate) form: Form,
+    /// How far it is optimized.
+    pub(crate) profile: Profile,
+    /// Which of the package's test programs it is.
+    pub(crate) program: Program,
+    /// Only tests whose path contains this are run.
+    pub(crate) filter: String,
+    /// Variables for the run.
+    pub(crate) settings: Vec<(&'static str, String)>,
+    /// Whether a test's own output is held back.
+    pub(crate) talk: Talk,
+}
+
+/// How far a test program is optimized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Quick to build, with debug assertions.
+    Dev,
+    /// Quick to run.
+    Release,
+}
+
+/// A test program of the library's package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// The tests inside the library.
+    Lib,
+    /// The file of this name under `tests`.
+    Test(String),
+}
+
+/// What happens to the output of a test that passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// It is dropped.
+    HeldBack,
+    /// It is shown as it comes.
+    Shown,
+}
+
+/// Where the compiler's messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Messages {
+    /// To the terminal.
+    Shown,
+    /// Into a log, of which the end is shown if the build fails.
+    Logged,
+}
+
+/// A test program that was built.
+pub(crate) struct Binary {
+    /// The executable.
+    path: PathBuf,
+    /// The folder in which `cargo test` would run it.
+    package: PathBuf,
+}
+
+impl Suite {
+    /// Builds it and runs it with its output shown; no tests at all is a failure.
+    pub(crate) fn check(&self, workspace: &Workspace, limit: Duration) -> Verdict {
+        match self.prepare(workspace, Messages::Shown) {
+            Ok((binary, tests)) => {
+                let verdict = run::run_shown(&mut self.command(&binary), limit).verdict();
+                let summary = format!("{} (tests: {})", verdict.summary, tests.len());
+                Verdict { summary, ..verdict }
+            }
+            Err(why) => Verdict::failed(why),
+        }
+    }
+
+    /// Builds it and lists its tests; an error if it does not build or holds no test.
+    pub(crate) fn prepare(
+        &self,
+        workspace: &Workspace,
+        messages: Messages,
+    ) -> Result<(Binary, Vec<String>), String> {
+        let binary = self.build(workspace, messages)?;
+        let tests = at_least_one(binary.tests(&self.filter)?, &self.filter)?;
+        Ok((binary, tests))
+    }
+
+    /// The command that runs it.
+    pub(crate) fn command(&self, binary: &Binary) -> Command {
+        let mut command = binary.command();
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        if !self.filter.is_empty() {
+            command.arg(&self.filter);
+        }
+        if self.talk == Talk::Shown {
+            command.arg("--nocapture");
+        }
+        command
+    }
+
+    /// Builds it, and finds the executable in what cargo tells.
+    fn build(&self, workspace: &Workspace, messages: Messages) -> Result<Binary, String> {
+        let told = workspace.log("artifacts");
+        let list = run::create(&told).map_err(|error| format!("could not be logged: {error}"))?;
+        let mut cargo = workspace.cargo(self.form);
+        cargo
+            .args([
+                "test",
+                "--no-run",
+                "--message-format=json-render-diagnostics",
+            ])
+            .args(["--package", "paceline"])
+            .args(self.form.cargo_options())
+            .args(self.selection())
+            .stdout(list);
+        match messages {
+            Messages::Shown => judge_build(run::run_shown(&mut cargo, BUILD_LIMIT))?,
+            Messages::Logged => build_logged(&mut cargo, workspace)?,
+        }
+        let path = executable(&run::read_log(&told)).ok_or("cargo named no test program")?;
+        let package = workspace.library();
+        Ok(Binary { path, package })
+    }
+
+    /// The options of `cargo test` that choose the program.
+    fn selection(&self) -> Vec<&str> {
+        let mut options = match &self.program {
+            Program::Lib => vec!["--lib"],
+            Program::Test(file) => vec!["--test", file],
+        };
+        if self.profile == Profile::Release {
+            options.push("--release");
+        }
+        options
+    }
+}
+
+impl Binary {
+    /// A command that runs the program as `cargo test` would.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        without_inherited(&mut command);
+        command
+            .current_dir(&self.package)
+            .env("CARGO_MANIFEST_DIR", &self.package);
+        command
+    }
+
+    /// The paths of its tests that contain the filter.
+    fn tests(&self, filter: &str) -> Result<Vec<String>, String> {
+        let list = run::output(self.command().args(["--list", "--format=terse"]))
+            .map_err(|error| format!("its tests cannot be listed: {error}"))?;
+        let tests = listed_tests(&list).into_iter();
+        Ok(tests.filter(|test| test.contains(filter)).collect())
+    }
+}
+
+/// Runs a build with the compiler's messages in a log, of which the end is shown if it fails.
+pub(crate) fn build_logged(cargo: &mut Command, workspace: &Workspace) -> Result<(), String> {
+    let log = workspace.log("build");
+    let messages = run::create(&log).map_err(|error| format!("could not be logged: {error}"))?;
+    let built = judge_build(run::run(cargo.stderr(messages), BUILD_LIMIT));
+    if built.is_err() {
+        run::print_tail(&log, 40);
+    }
+    built
+}
+
+/// The tests, if there are any: a run of none would pass and prove nothing.
+pub(crate) fn at_least_one(tests: Vec<String>, filter: &str) -> Result<Vec<String>, String> {
+    match tests.is_empty() {
+        true => Err(format!(
+            "no test matches `{filter}`: a run of none proves nothing"
+        )),
+        false => Ok(tests),
+    }
+}
+
+/// The names in what a test program prints for `--list`.
+pub(crate) fn listed_tests(list: &str) -> Vec<String> {
+    let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+    names.map(str::to_owned).collect()
+}
+
+/// The first test that failed, or that was begun and never ended, in what a test program printed.
+pub(crate) fn first_failure(tests: &[String], printed: &str) -> String {
+    failures(printed)
+        .into_iter()
+        .next()
+        .or_else(|| unfinished(tests, printed))
+        .unwrap_or_else(|| "(no test named)".to_owned())
+}
+
+/// What the end of a build means.
+fn judge_build(finished: Finished) -> Result<(), String> {
+    match finished.ending {
+        Ending::Passed => Ok(()),
+        Ending::Failed(_) => Err("does not build".to_owned()),
+        Ending::TimedOut => Err("does not build in time".to_owned()),
+        Ending::NotStarted(why) => Err(why),
+    }
+}
+
+/// The list under the last line `failures:`.
+fn failures(printed: &str) -> Vec<String> {
+    let Some((_, after)) = printed.rsplit_once("\nfailures:\n") else {
+        return Vec::new();
+    };
+    let names = after.lines().map_while(|line| line.strip_prefix("    "));
+    names.map(str::to_owned).collect()
+}
+
+/// The first test that is not told as ok.
+fn unfinished(tests: &[String], printed: &str) -> Option<String> {
+    let ended = |test: &&String| printed.contains(&format!("test {test} ... ok"));
+    tests.iter().find(|test| !ended(test)).cloned()
+}
+
+/// The last executable that cargo names in its JSON messages.
+fn executable(told: &str) -> Option<PathBuf> {
+    let (_, after) = told.rsplit_once("\"executable\":\"")?;
+    let (path, _) = after.split_once('"')?;
+    Some(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_tests_is_read() {
+        let list = "promotion::lead::tests::loom_two_promote: test\nspeed: benchmark\nsecond: test\n\n2 tests, 1 benchmark\n";
+        assert_eq!(
+            listed_tests(list),
+            ["promotion::lead::tests::loom_two_promote", "second"]
+        );
+        assert!(listed_tests("0 tests, 0 benchmarks\n").is_empty());
+    }
+
+    #[test]
+    fn the_failing_test_is_found_in_the_last_list() {
+        let printed = "\nfailures:\n\n---- b stdout ----\nboom\n\nfailures:\n    b\n    c\n\ntest result: FAILED.\n";
+        assert_eq!(first_failure(&[], printed), "b");
+    }
+
+    /// A program that aborts or hangs prints no list of failures.
+    #[test]
+    fn without_a_list_the_first_unfinished_test_is_named() {
+        let tests = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(
+            first_failure(&tests, "running 2 tests\ntest a ... ok\n"),
+            "b"
+        );
+        assert_eq!(first_failure(&[], "Segmentation fault"), "(no test named)");
+    }
+
+    #[test]
+    fn the_executable_is_found_among_the_artifacts() {
+        let told = r#"{"reason":"compiler-artifact","executable":null,"fresh":true}
+{"reason":"compiler-artifact","executable":"target/debug/deps/stress-1f","fresh":false}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(
+            executable(told),
+            Some(PathBuf::from("target/debug/deps/stress-1f"))
+        );
+        assert_eq!(executable(r#"{"executable":null}"#), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! `setup`: brings what the other verbs need, and says what could not be had.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use std::{fmt, io};
+
+use crate::run::{self, Ending};
+use crate::sanitizer;
+use crate::verb::{Verb, Verdict};
+
+/// The verb.
+pub(crate) const VERB: Verb = Verb {
+    name: "setup",
+    summary: "install what the other verbs need",
+    help: "\
+usage: cargo xtask setup
+
+Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace (with
+apt-get, on Debian and as root only). Says of each whether it was present, was installed or could not
+be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
+you like.",
+    run: |args| {
+        args.nothing()?;
+        Ok(install_all())
+    },
+};
+
+/// Longest time for one installation.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Something that other verbs need.
+struct Need {
+    /// Its name, for rustup or for apt-get.
+    name: &'static str,
+    /// What it is needed for.
+    purpose: &'static str,
+    /// Tells whether it is there.
+    is_there: fn() -> bool,
+    /// Tries to bring it.
+    install: fn(&str) -> Result<(), String>,
+}
+
+/// Everything that other verbs need and a machine may lack.
+const NEEDS: [Need; 4] = [
+    Need {
+        name: "rustfmt",
+        purpose: "ci: fmt",
+        is_there: || run::answers("cargo", &["fmt", "--version"]),
+        install: with_rustup,
+    },
+    Need {
+        name: "clippy",
+        purpose: "ci: clippy",
+        is_there: || run::answers("cargo", &["clippy", "--version"]),
+        install: with_rustup,
+    },
+    Need {
+        name: "rust-src",
+        purpose: "tsan; ci --full: asan",
+        is_there: sanitizer::rust_src_is_installed,
+        install: with_rustup,
+    },
+    Need {
+        name: "strace",
+        purpose: "injecting faults at system calls",
+        is_there: || run::answers("strace", &["-V"]),
+        install: with_apt_get,
+    },
+];
+
+/// What became of a need.
+#[derive(PartialEq, Eq)]
+enum Found {
+    /// It was there before.
+    Present,
+    /// It is there now.
+    Installed,
+    /// It is not there, for this reason.
+    CouldNot(String),
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Found::Present => f.write_str("present"),
+            Found::Installed => f.write_str("installed"),
+            Found::CouldNot(why) => write!(f, "could not be installed: {why}"),
+        }
+    }
+}
+
+/// Looks at every need, and says what became of it.
+fn install_all() -> Verdict {
+    let mut found = Vec::new();
+    for need in &NEEDS {
+        let result = satisfy(need);
+        println!("{:<9} {result} ({})", need.name, need.purpose);
+        found.push(result);
+    }
+    let count = |what: fn(&Found) -> bool| found.iter().filter(|result| what(result)).count();
+    Verdict::passed(format!(
+        "{} present, {} installed, {} could not be installed",
+        count(|result| *result == Found::Present),
+        count(|result| *result == Found::Installed),
+        count(|result| matches!(result, Found::CouldNot(_))),
+    ))
+}
+
+/// Brings one need, if it is missing.
+fn satisfy(need: &Need) -> Found {
+    if (need.is_there)() {
+        return Found::Present;
+    }
+    match (need.install)(need.name) {
+        Ok(()) if (need.is_there)() => Found::Installed,
+        Ok(()) => Found::CouldNot("its installation passed, and still it is not there".to_owned()),
+        Err(why) => Found::CouldNot(why),
+    }
+}
+
+/// Adds a component to the toolchain in use.
+fn with_rustup(component: &str) -> Result<(), String> {
+    install(Command::new("rustup").args(["component", "add", component]))
+}
+
+/// Installs a Debian package; looks for newer lists only if the lists at hand do not have it.
+fn with_apt_get(package: &str) -> Result<(), String> {
+    if !Path::new("/etc/debian_version").exists() {
+        return Err("only done on Debian; please install it yourself".to_owned());
+    }
+    if !is_root().unwrap_or(false) {
+        return Err("only done as root; please install it yourself".to_owned());
+    }
+    let again = || install(&mut apt_get(&["install", "--yes", package]));
+    again().or_else(|_| install(&mut apt_get(&["update"])).and_then(|()| again()))
+}
+
+/// An apt-get that asks nothing.
+fn apt_get(words: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// Whether this user may install packages.
+fn is_root() -> io::Result<bool> {
+    let user = run::output(Command::new("id").arg("-u"))?;
+    Ok(user.trim() == "0")
+}
+
+/// Runs an installation, with its output shown.
+fn install(command: &mut Command) -> Result<(), String> {
+    match run::run_shown(command, LIMIT).ending {
+        Ending::Passed => Ok(()),
+        Ending::Failed(how) | Ending::NotStarted(how) => Err(how),
+        Ending::TimedOut => Err(format!("it took longer than {} s", LIMIT.as_secs())),
+    }
+}

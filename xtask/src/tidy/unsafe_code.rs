@@ -1,0 +1,56 @@
+//! `unsafe` lives in the system-call seam and in the few primitives that need it.
+
+use crate::rust_text::{code_only, contains_word};
+use crate::tree::Tree;
+
+use super::Offence;
+
+/// The files that may hold it. Adding one is a decision: say in its header why nothing else will do.
+const ALLOWED: [&str; 5] = [
+    "crates/paceline/src/handle_set/epoll.rs",
+    "crates/paceline/src/sync/bed_futex.rs",
+    "crates/paceline/src/promotion/lead.rs",
+    "crates/paceline/src/dispatch/slot.rs",
+    // A counting allocator.
+    "crates/paceline/tests/allocations.rs",
+];
+
+/// Finds `unsafe` in the code of any other file. Lint names such as `unsafe_code` are other words.
+pub(super) fn find(tree: &Tree) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    let others = tree
+        .texts_ending(".rs")
+        .filter(|(path, _)| !ALLOWED.contains(path));
+    for (path, text) in others {
+        for (index, line) in code_only(text).lines().enumerate() {
+            if contains_word(line, "unsafe") {
+                offences.push(Offence::new(
+                    path,
+                    index + 1,
+                    "`unsafe` in a file that is not listed for it",
+                ));
+            }
+        }
+    }
+    offences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tests::tree;
+
+    #[test]
+    fn only_listed_files_may_hold_it() {
+        let text = "#![deny(unsafe_op_in_unsafe_fn)]\n// unsafe\nunsafe { x() }\n";
+        let found = find(&tree(&[
+            (ALLOWED[0], text),
+            ("crates/paceline/src/lib.rs", text),
+        ]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].path.as_str(), found[0].line),
+            ("crates/paceline/src/lib.rs", 3)
+        );
+    }
+}
