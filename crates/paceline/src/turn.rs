@@ -23,7 +23,7 @@ use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 use crate::{
     dispatch::{abort_on_unwind, Claim, Line},
     observe::Role,
-    pool::Shared,
+    pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Promotion, Rejoined, Running, Seat},
     sync::Timestamp,
 };
@@ -55,6 +55,9 @@ pub enum Left {
 }
 
 /// This thread belongs to the pool and may become its leader.
+///
+/// Fresh from an event it may hold the lead already, if that was vacant: go on with [`lead`](Self::lead)
+/// or drop it, and do not sit on it.
 #[must_use = "dropping it leaves the pool"]
 pub struct Follower<'p> {
     /// The lead, if it was vacant when this thread came back from an event. Given up before the place.
@@ -74,13 +77,21 @@ pub enum Led<'p> {
 }
 
 impl<'p> Follower<'p> {
-    pub(crate) fn new(shared: &'p Shared, seat: Arc<Seat>, deadline: Option<Timestamp>) -> Self {
+    /// `membership` is given up with the role; the pool's own threads keep theirs for life.
+    pub(crate) fn new(
+        shared: &'p Shared,
+        seat: Arc<Seat>,
+        deadline: Option<Timestamp>,
+        membership: Option<Membership<'p>>,
+    ) -> Self {
+        shared.tell(seat.index(), Role::Follower);
         Self {
             held: None,
             place: Place {
                 shared,
                 seat,
                 deadline,
+                _membership: membership,
                 not_send: PhantomData,
             },
         }
@@ -212,10 +223,10 @@ impl<'p> Processing<'p> {
         let held = match running.rejoin() {
             Rejoined::Leads(mut held) => {
                 place.shared.counters.leads_taken_back.one_more();
-                if let Some(claim) = claim {
-                    held.with_owned(|line| claim.release_into(line));
-                }
-                Some(held)
+                let remains =
+                    claim.and_then(|claim| held.with_owned(|line| claim.release_into(line)));
+                // After the end of the pool nobody leads, and the handle is ended without the lead.
+                remains.is_none().then_some(held)
             }
             Rejoined::Follows => {
                 drop(claim);
@@ -272,6 +283,7 @@ struct Place<'p> {
     seat: Arc<Seat>,
     /// When its time in the pool is over.
     deadline: Option<Timestamp>,
+    _membership: Option<Membership<'p>>,
     /// A role belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
@@ -303,6 +315,5 @@ impl<'p> Place<'p> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.tell(Role::Gone);
-        self.shared.crew.leave(self.seat.index());
     }
 }

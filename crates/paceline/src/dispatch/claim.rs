@@ -6,7 +6,7 @@ use super::{
     handle::Key,
     handler::Closed,
     line::Line,
-    registry::Registry,
+    registry::{Registry, Remains},
     slot::Owned,
 };
 
@@ -45,17 +45,16 @@ impl<'r> Claim<'r> {
     }
 
     /// Gives the handle back; this thread holds the lead, whose line that is.
-    pub(crate) fn release_into(mut self, line: &mut Line) {
-        if let Some(owned) = self.owned.take() {
-            self.registry.let_go(owned, Some(line));
-        }
+    pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
+        let owned = self.owned.take()?;
+        self.registry.let_go_into(owned, line)
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(owned) = self.owned.take() {
-            self.registry.let_go(owned, None);
+            self.registry.let_go(owned);
         }
     }
 }
@@ -84,7 +83,11 @@ fn visit(registry: &Registry, owned: &mut Owned<'_>) -> Verdict {
                 .in_frame(|| entry.visit(lent, origin))
                 .unwrap_or_else(|panic| Verdict::Close(Closed::Panicked(panic))),
             true if seen.is_draining() && !seen.is_sending() => Verdict::Close(Closed::Shutdown),
-            true => Verdict::Keep,
+            // Interest was taken away while the bits were claimed: they stay for when it comes back.
+            true => {
+                lent.settle();
+                Verdict::Keep
+            }
         };
         let (sending, read_meanwhile) = entry.sending();
         if sending || seen.is_sending() {

@@ -30,19 +30,19 @@ impl<S> Context<'_, S> {
     /// Whether input, the end of the stream or an error is waiting.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        self.lent.seen.ready().has(Ready::READABLE)
+        self.lent.known.has(Ready::READABLE)
     }
 
     /// Whether there is room for output.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.lent.seen.ready().has(Ready::WRITABLE)
+        self.lent.known.has(Ready::WRITABLE)
     }
 
     /// Whether the peer has stopped sending, or an error is pending.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
-        self.lent.seen.ready().has(Ready::HANG_UP)
+        self.lent.known.has(Ready::HANG_UP)
     }
 
     /// This handle, to be kept or given to others.
@@ -117,7 +117,7 @@ where
         let room = buffer.len().min(self.lent.budget);
         let count = self.try_read(|mut source| source.read(&mut buffer[..room]))?;
         self.lent.budget -= count.min(self.lent.budget);
-        if count == 0 || (count < room && self.lent.short_read_is_dry()) {
+        if self.lent.is_dry_after(count, room) {
             self.lent.mark_dry(Ready::READABLE);
         }
         Ok(count)
@@ -152,29 +152,13 @@ where
             let limit = self.outbox.limit;
             return Err(OutputLimit::error(limit, kept, bytes.len()));
         }
+        let write = |mut source: &S, bytes: &[u8]| source.write(bytes);
         let sent = match self.outbox.is_empty() {
-            true => self.send_now(bytes)?,
+            true => self.lent.send(self.source, bytes, write)?,
             false => 0,
         };
-        self.outbox
-            .keep(&bytes[sent..], |mut source, bytes| source.write(bytes));
+        self.outbox.keep(&bytes[sent..], write);
         Ok(())
-    }
-
-    /// Writes until all is taken or the descriptor takes no more.
-    fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let rest = &bytes[sent..];
-            let operation = |mut source: &S| source.write(rest);
-            match self.lent.attempt(Ready::WRITABLE, self.source, operation) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(sent)
     }
 }
 
@@ -182,7 +166,7 @@ impl<S> fmt::Debug for Context<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("handle", &HandleId::new(self.origin.key))
-            .field("ready", &self.lent.seen.ready())
+            .field("ready", &self.lent.known)
             .field("unsent", &self.outbox.len())
             .finish_non_exhaustive()
     }
@@ -232,8 +216,10 @@ impl error::Error for OutputLimit {}
 /// The readiness of one visit: what was claimed for it, and what was used up.
 pub(super) struct Lent<'v> {
     readiness: &'v Readiness,
-    /// What was known in the step that claimed.
+    /// What the word said in the step that claimed.
     pub(super) seen: State,
+    /// What was ready then, and in later steps that claimed more.
+    known: Ready,
     /// The bits that were cleared in the word for this visit.
     pub(super) taken: Ready,
     /// The directions that ran dry.
@@ -254,6 +240,7 @@ impl<'v> Lent<'v> {
         Self {
             readiness,
             seen,
+            known: seen.ready(),
             taken: seen.ready() & wanted,
             dry: Ready::NONE,
             budget,
@@ -285,12 +272,36 @@ impl<'v> Lent<'v> {
                         self.mark_dry(direction);
                         return Err(error);
                     }
-                    self.readiness.claim(direction);
+                    self.known |= self.readiness.claim(direction).ready();
                     self.taken |= direction;
                 }
                 told => return told,
             }
         }
+    }
+
+    /// Writes until all is taken or the descriptor takes no more; tells how much it took.
+    pub(super) fn send<S>(
+        &mut self,
+        source: &S,
+        bytes: &[u8],
+        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let rest = &bytes[sent..];
+            match self.attempt(Ready::WRITABLE, source, |source| write(source, rest)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) if count > rest.len() => {
+                    let text = "a write told of more bytes than it was given";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                }
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
     }
 
     /// Puts back what was not used up.
@@ -305,11 +316,17 @@ impl<'v> Lent<'v> {
         self.dry |= direction;
     }
 
-    /// A read that brought less than it could emptied the stream, unless the end of the stream, an
-    /// error or an urgent mark was known: those stop a read early and bring no further edge.
-    fn short_read_is_dry(&self) -> bool {
+    /// Whether a read that brought `count` bytes of `room` was the last until the next edge.
+    ///
+    /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that emptied
+    /// it, unless the end of the stream, an error or an urgent mark was known, which stop a read early
+    /// and bring no further edge.
+    fn is_dry_after(&self, count: usize, room: usize) -> bool {
+        if count == 0 {
+            return self.known.has(Ready::HANG_UP);
+        }
         let special = Ready::HANG_UP | Ready::URGENT;
-        self.is_tcp && self.taken.has(Ready::READABLE) && !self.seen.ready().has(special)
+        count < room && self.is_tcp && self.taken.has(Ready::READABLE) && !self.known.has(special)
     }
 
     fn note_refusal(&mut self, error: &io::Error) {

@@ -1,11 +1,6 @@
 //! A registration's contents behind one face: source, handler and kept output.
 
-use std::{
-    any::TypeId,
-    io,
-    net::TcpStream,
-    os::fd::{AsRawFd, RawFd},
-};
+use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd};
 
 use super::{
     context::{Context, Lent, Origin},
@@ -41,16 +36,19 @@ pub(super) enum Verdict {
 pub(super) struct Registered<S, H> {
     pub(super) source: S,
     pub(super) handler: H,
+    /// As it was told at registration; a source is not asked again.
+    descriptor: RawFd,
     outbox: Outbox<S>,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
 }
 
-impl<S: AsRawFd + 'static, H> Registered<S, H> {
-    pub(super) fn new(source: S, handler: H, output_limit: usize) -> Self {
+impl<S: 'static, H> Registered<S, H> {
+    pub(super) fn new(source: S, descriptor: RawFd, handler: H, output_limit: usize) -> Self {
         Self {
             source,
             handler,
+            descriptor,
             outbox: Outbox::new(output_limit),
             finishing: false,
         }
@@ -63,7 +61,7 @@ impl<S: AsRawFd + 'static, H> Registered<S, H> {
 
 impl<S, H> Registered<S, H>
 where
-    S: AsRawFd + Send + 'static,
+    S: Send + 'static,
     H: EventHandler<S>,
 {
     /// Calls the handler and judges what it said.
@@ -102,11 +100,11 @@ where
 
 impl<S, H> Entry for Registered<S, H>
 where
-    S: AsRawFd + Send + 'static,
+    S: Send + 'static,
     H: EventHandler<S>,
 {
     fn descriptor(&self) -> RawFd {
-        self.source.as_raw_fd()
+        self.descriptor
     }
 
     fn visit(&mut self, mut lent: Lent<'_>, origin: Origin<'_>) -> Verdict {
@@ -187,14 +185,9 @@ impl<S> Outbox<S> {
 
     /// Sends what the descriptor takes now. The memory is given back when all is sent.
     fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
-        while !self.is_empty() {
-            let rest = &self.kept[self.sent..];
-            match lent.attempt(Ready::WRITABLE, source, |source| (self.write)(source, rest)) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
+        self.sent += lent.send(source, &self.kept[self.sent..], self.write)?;
+        if !self.is_empty() {
+            return Ok(());
         }
         self.kept = Vec::new();
         self.sent = 0;

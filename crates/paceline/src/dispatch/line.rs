@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, io, time::Duration};
 
 use super::{claim::Claim, registry::Registry};
-use crate::handle_set::Event;
+use crate::handle_set::{Batch, Event};
 
 /// After this many dispatches the set is looked at, whoever still waits in the line (F1).
 const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
@@ -61,7 +61,11 @@ impl Line {
             true => timeout,
             false => Some(Duration::ZERO),
         };
-        let waited = registry.wait(&mut self.events, timeout);
+        let mut waited = registry.wait(&mut self.events, timeout);
+        // Who drains must know of everything before it takes a handle for one with nothing to do.
+        while matches!(waited, Ok(Batch::Full)) && !registry.is_accepting() {
+            waited = registry.wait(&mut self.events, Some(Duration::ZERO));
+        }
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             registry.edge(event, self);
@@ -69,6 +73,6 @@ impl Line {
         self.events = events;
         // Also ends the announced sleep, whatever the wait said.
         registry.take_returned(self);
-        waited
+        waited.map(drop)
     }
 }

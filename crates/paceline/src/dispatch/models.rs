@@ -20,7 +20,7 @@ use super::{
     Context, Handle,
 };
 use crate::{
-    handle_set::{Event, HandleSet, Ready},
+    handle_set::{Batch, Event, HandleSet, Ready},
     observe::Counters,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -104,16 +104,18 @@ impl HandleSet for World {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
         if timeout.is_none() {
             self.0.leader.sleep(None);
             self.0.leader.clear();
         }
         events.append(&mut lock(&self.0.watched).1);
-        Ok(())
+        Ok(Batch::Whole)
     }
 
     fn wake(&self) {
+        // The kernel's lock: who is woken sees what was done before.
+        let _kernel = lock(&self.0.watched);
         self.0.leader.post(1);
         self.0.leader.wake();
     }
@@ -161,7 +163,7 @@ fn work(registry: &Registry, lead: &Mutex<Line>) {
         let Some(claim) = claim else { return };
         if let Some(claim) = claim.dispatch() {
             match lead.try_lock() {
-                Ok(mut line) => claim.release_into(&mut line),
+                Ok(mut line) => drop(claim.release_into(&mut line)),
                 Err(_) => drop(claim),
             }
         }
@@ -348,6 +350,74 @@ fn loom_drained_leader_wakes() {
             }
         }
         other.join().unwrap();
+        assert_eq!(world.closed(), 1);
+    });
+}
+
+/// H3, E5: a close that is held up between its two steps, while the registration ends otherwise and
+/// the slot gets a new one. The new registration is not closed.
+#[test]
+fn loom_late_close_spares_the_next_owner() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::READ);
+        world.send();
+        let closer = thread::spawn(move || handle.close().unwrap());
+        let lead = lead();
+        work(&registry, &lead);
+        if world.closed() == 1 {
+            let next = World::new();
+            next.register(&registry, Interest::NONE);
+            closer.join().unwrap();
+            assert_eq!(next.closed(), 0, "a late close hit the slot's next owner");
+        } else {
+            closer.join().unwrap();
+        }
+    });
+}
+
+/// H2: interest is taken away and given back while a visit claims its bits.
+#[test]
+fn loom_interest_away_and_back() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::READ);
+        world.send();
+        let other = thread::spawn(move || {
+            handle.set_interest(Interest::NONE).unwrap();
+            handle.set_interest(Interest::READ).unwrap();
+        });
+        let lead = lead();
+        work(&registry, &lead);
+        other.join().unwrap();
+        work(&registry, &lead);
+        assert_eq!(world.read(), 1);
+    });
+}
+
+/// S1: the last registration ends in one thread while another begins the drain: one of the two sees
+/// the other, and the leader is woken.
+#[test]
+fn loom_close_against_drain() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::READ);
+        let closer = thread::spawn(move || drop(handle.close()));
+        let drainer = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || registry.drain())
+        };
+        let mut line = Line::new();
+        while !registry.is_drained() {
+            if let Some(claim) = line.next(&registry, None).unwrap() {
+                drop(claim.dispatch());
+            }
+        }
+        closer.join().unwrap();
+        drainer.join().unwrap();
         assert_eq!(world.closed(), 1);
     });
 }

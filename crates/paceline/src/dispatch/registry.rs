@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::AsRawFd,
+    os::fd::{AsRawFd, RawFd},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -22,7 +22,7 @@ use super::{
     Rejected,
 };
 use crate::{
-    handle_set::{Event, HandleSet},
+    handle_set::{Batch, Event, HandleSet},
     observe::Counters,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
@@ -89,17 +89,19 @@ impl Registry {
         S: AsRawFd + Send + 'static,
         H: EventHandler<S>,
     {
-        match self.begin(&source, interest) {
+        let descriptor = source.as_raw_fd();
+        match self.begin(descriptor, interest) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok((mut owned, key)) => {
-                let entry = Registered::new(source, handler, self.limits.output_limit);
+                let limit = self.limits.output_limit;
+                let entry = Registered::new(source, descriptor, handler, limit);
                 owned.with_entry(|place| *place = Some(Box::new(entry)));
                 self.live.fetch_add(1, Ordering::AcqRel);
                 // A drain that passed this slot before `occupy` is seen here; a later one marks it.
                 if self.phase() != ACCEPTING {
                     owned.readiness().drain();
                 }
-                self.let_go(owned, None);
+                self.let_go(owned);
                 Ok(self.handle(key))
             }
         }
@@ -124,8 +126,13 @@ impl Registry {
         if slot.readiness.request_close(key.generation)?.is_closing() {
             return Err(Stale);
         }
-        if let Some(owned) = self.slots.try_own(key.index) {
-            self.end(owned, Closed::Requested);
+        // Between the two steps its owner may have ended it, and the slot may have a new one.
+        match self.slots.try_own(key.index) {
+            None => {}
+            Some(owned) if owned.readiness().look().generation() == key.generation => {
+                self.end(owned, Closed::Requested);
+            }
+            Some(of_another) => self.let_go(of_another),
         }
         Ok(())
     }
@@ -248,7 +255,7 @@ impl Registry {
         &self,
         events: &mut Vec<Event>,
         timeout: Option<Duration>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Batch> {
         self.set.wait(events, timeout)
     }
 
@@ -256,12 +263,11 @@ impl Registry {
 
     /// Finds a slot, and lets the set watch the source. The slot is owned, so that what the set tells
     /// waits until the entry is in place.
-    fn begin<S: AsRawFd>(&self, source: &S, interest: Interest) -> io::Result<(Owned<'_>, Key)> {
+    fn begin(&self, descriptor: RawFd, interest: Interest) -> io::Result<(Owned<'_>, Key)> {
         if !self.is_accepting() {
             let text = "register: the pool is shutting down";
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
-        let descriptor = source.as_raw_fd();
         let owned = self.slots.take_vacant().ok_or_else(|| {
             let text = format!("register descriptor {descriptor}: every slot is taken");
             io::Error::new(io::ErrorKind::QuotaExceeded, text)
@@ -305,20 +311,23 @@ impl Registry {
         }
     }
 
-    /// Ends an ownership: idle if nothing is to be done, else to the end of the line. `line` is there
-    /// if this thread holds the lead.
-    pub(super) fn let_go(&self, mut owned: Owned<'_>, line: Option<&mut Line>) {
-        while !owned.readiness().look().needs_visit() {
-            match owned.rest() {
-                Ok(()) => return,
-                Err(still_owned) => owned = still_owned,
-            }
+    /// Ends an ownership: idle if nothing is to be done, else onto the return list.
+    pub(super) fn let_go(&self, owned: Owned<'_>) {
+        if let Some(index) = rest_or_requeue(owned) {
+            self.put_back(index);
         }
-        let index = owned.requeue();
-        match line {
-            Some(line) if self.phase() != SHUT => line.append(index),
-            _ => self.put_back(index),
+    }
+
+    /// The same for the holder of the lead: to the end of its line. At the end of the pool the slot
+    /// remains: see [`Remains`].
+    pub(super) fn let_go_into(&self, owned: Owned<'_>, line: &mut Line) -> Option<Remains<'_>> {
+        let index = rest_or_requeue(owned)?;
+        if self.phase() == SHUT {
+            let registry = self;
+            return Some(Remains { registry, index });
         }
+        line.append(index);
+        None
     }
 
     /// Ends the registration in a slot at the end of all, if no handler runs there.
@@ -353,7 +362,9 @@ impl Registry {
             }
             self.live.fetch_sub(1, Ordering::AcqRel);
         }
-        if self.phase() != ACCEPTING {
+        // A change of the word, so that of this step and `drain` the second one sees the first: else
+        // this thread could miss the drain, and the leader that `live` is zero.
+        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
             self.set.wake();
         }
     }
@@ -375,6 +386,31 @@ impl Registry {
     fn phase(&self) -> u32 {
         self.phase.load(Ordering::Acquire)
     }
+}
+
+/// A slot that was let go by the holder of the lead after the end of the pool. When this is dropped,
+/// after the lead, the registration ends.
+#[must_use]
+pub(crate) struct Remains<'r> {
+    registry: &'r Registry,
+    index: u32,
+}
+
+impl Drop for Remains<'_> {
+    fn drop(&mut self) {
+        self.registry.sweep(self.index);
+    }
+}
+
+/// Idle, or QUEUED and to be put into a list.
+fn rest_or_requeue(mut owned: Owned<'_>) -> Option<u32> {
+    while !owned.readiness().look().needs_visit() {
+        match owned.rest() {
+            Ok(()) => return None,
+            Err(still_owned) => owned = still_owned,
+        }
+    }
+    Some(owned.requeue())
 }
 
 /// The most common reasons, in words.

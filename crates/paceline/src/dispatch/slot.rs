@@ -130,11 +130,9 @@ impl SlotTable {
             }
             None => return None,
         };
-        drop(free);
-        Some(Owned {
-            slot: self.grown_to(index),
-            index,
-        })
+        // Under the lock, so that whoever sees the index used (`iter`) finds its slot.
+        let slot = self.grown_to(index);
+        Some(Owned { slot, index })
     }
 
     /// Gives an emptied slot back to the free list, which owns it from now on.

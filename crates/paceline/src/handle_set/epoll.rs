@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Event, HandleSet, Ready};
+use super::{Batch, Event, HandleSet, Ready};
 
 /// How many events one wait can bring; more stay in the kernel for the next.
-const BATCH: usize = 256;
+const MOST_EVENTS: usize = 256;
 
 /// The key of the eventfd, which no handle can have.
 const WAKER: u64 = u64::MAX;
@@ -69,14 +69,14 @@ impl HandleSet for Epoll {
         self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
-        let mut batch = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
+        let mut batch = [libc::epoll_event { events: 0, u64: 0 }; MOST_EVENTS];
         // SAFETY: `batch` has room for the number of events that is passed with it.
         let told = unsafe {
             libc::epoll_wait(
                 self.epoll.as_raw_fd(),
                 batch.as_mut_ptr(),
-                BATCH as i32,
+                MOST_EVENTS as i32,
                 milliseconds(timeout),
             )
         };
@@ -90,7 +90,10 @@ impl HandleSet for Epoll {
             key: event.u64,
             ready: ready(event.events),
         }));
-        Ok(())
+        Ok(match count == MOST_EVENTS {
+            true => Batch::Full,
+            false => Batch::Whole,
+        })
     }
 
     fn wake(&self) {

@@ -34,10 +34,19 @@ pub(crate) trait HandleSet: Send + Sync {
     /// (`None`: for ever), and appends what came to `events`. An interrupted wait ends early.
     ///
     /// Only the holder of the lead calls this.
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()>;
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch>;
 
     /// Ends the current or the next wait.
     fn wake(&self);
+}
+
+/// Whether a wait brought everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    /// Nothing more was ready.
+    Whole,
+    /// It brought as much as it can; there may be more.
+    Full,
 }
 
 /// One edge.

@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Event, HandleSet, Ready};
+use super::{Batch, Event, HandleSet, Ready};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
 
@@ -527,7 +527,7 @@ impl HandleSet for SimulatedSet {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
         let clock = Clock::Virtual(Arc::clone(&self.0.clock));
         let deadline = timeout.map(|timeout| clock.now().after(timeout));
         let mut state = lock(&self.0.state);
@@ -550,7 +550,10 @@ impl HandleSet for SimulatedSet {
             return Err(kind.into());
         }
         state.take_events(events);
-        Ok(())
+        Ok(match state.pending.is_empty() {
+            true => Batch::Whole,
+            false => Batch::Full,
+        })
     }
 
     fn wake(&self) {

@@ -6,7 +6,7 @@ use super::{crew::Crew, ErrorHook, Pool, Shared, Strong};
 use crate::{
     dispatch::{Limits, Line, Registry},
     handle_set::{simulated::Simulation, HandleSet},
-    observe::{Counters, Observer, Role},
+    observe::{Counters, Observer},
     promotion::{Lead, Seat, MOST_THREADS},
     sync::{lock, thread, Clock, Mutex, Parker},
     turn::{self, Follower},
@@ -263,15 +263,10 @@ fn spawn(shared: &Arc<Shared>, name: &str) -> io::Result<()> {
 /// The life of a thread of the pool's own: it joins until the pool is shut down, and again after an
 /// error of the wait.
 fn work(shared: &Shared, seat: Arc<Seat>) {
-    shared.crew.arrived(seat.index());
-    shared.tell(seat.index(), Role::Follower);
-    let mut follower = Follower::new(shared, seat, None);
-    while let Err(error) = turn::join(follower) {
+    let _for_life = shared.crew.arrived(seat.index());
+    let follower = || Follower::new(shared, Arc::clone(&seat), None, None);
+    while let Err(error) = turn::join(follower()) {
         shared.report(error);
-        match shared.enter(None) {
-            Ok(again) => follower = again,
-            Err(_) => return,
-        }
     }
 }
 

@@ -32,6 +32,21 @@ struct Member {
     /// `None` until a spawned thread runs.
     thread: Option<ThreadId>,
     name: String,
+    /// It waits for the others itself, so nobody need wait for it.
+    waits: bool,
+}
+
+/// A thread's place in the crew; dropping it leaves.
+#[derive(Debug)]
+pub(crate) struct Membership<'c> {
+    crew: &'c Crew,
+    index: usize,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        self.crew.leave(self.index);
+    }
 }
 
 impl Crew {
@@ -48,12 +63,13 @@ impl Crew {
             index,
             thread: None,
             name: format!("thread {index}, not running yet"),
+            waits: false,
         });
         Ok(Seat::new(index))
     }
 
     /// The calling thread has the place with this index.
-    pub(super) fn arrived(&self, index: usize) {
+    pub(super) fn arrived(&self, index: usize) -> Membership<'_> {
         let current = thread::current();
         let name = current.name().unwrap_or("an unnamed thread");
         let name = format!("{name} (thread {index})");
@@ -63,23 +79,21 @@ impl Crew {
                 member.name.clone_from(&name);
             }
         }
+        Membership { crew: self, index }
     }
 
     /// Gives a place up, and tells those who wait for it.
-    pub(crate) fn leave(&self, index: usize) {
-        let waiting = {
-            let mut list = lock(&self.list);
-            list.members.retain(|member| member.index != index);
-            list.waiting.iter().for_each(|parker| parker.post(1));
-            list.waiting.clone()
-        };
-        waiting.iter().for_each(|parker| parker.wake());
+    pub(super) fn leave(&self, index: usize) {
+        self.change(|list| list.members.retain(|member| member.index != index));
     }
 
     /// Waits until no thread but this one is in the pool, or until `deadline`.
     pub(super) fn wait_for_others(&self, clock: &Clock, deadline: Timestamp) {
         let parker = Arc::new(Parker::new());
-        lock(&self.list).waiting.push(Arc::clone(&parker));
+        self.change(|list| {
+            list.waiting.push(Arc::clone(&parker));
+            list.set_waits(true);
+        });
         loop {
             // Cleared before the look: a leave that comes after the look ends the sleep.
             parker.clear();
@@ -88,19 +102,44 @@ impl Crew {
             }
             clock.sleep(&parker, Some(deadline));
         }
-        lock(&self.list)
-            .waiting
-            .retain(|other| !Arc::ptr_eq(other, &parker));
+        self.change(|list| {
+            list.waiting.retain(|other| !Arc::ptr_eq(other, &parker));
+            list.set_waits(false);
+        });
     }
 
-    /// The indices and names of the threads in the pool, but for this one.
+    /// The indices and names of the threads in the pool, but for this one and those that wait for the
+    /// others too.
     pub(super) fn others(&self) -> Vec<(usize, String)> {
         let me = thread::current().id();
         lock(&self.list)
             .members
             .iter()
-            .filter(|member| member.thread != Some(me))
+            .filter(|member| member.thread != Some(me) && !member.waits)
             .map(|member| (member.index, member.name.clone()))
             .collect()
+    }
+
+    /// Changes the list, and makes everyone who waits look again.
+    fn change(&self, change: impl FnOnce(&mut List)) {
+        let waiting = {
+            let mut list = lock(&self.list);
+            change(&mut list);
+            list.waiting.iter().for_each(|parker| parker.post(1));
+            list.waiting.clone()
+        };
+        waiting.iter().for_each(|parker| parker.wake());
+    }
+}
+
+impl List {
+    /// The calling thread, if it is a member, waits for the others or does no more.
+    fn set_waits(&mut self, waits: bool) {
+        let me = thread::current().id();
+        for member in &mut self.members {
+            if member.thread == Some(me) {
+                member.waits = waits;
+            }
+        }
     }
 }

@@ -107,13 +107,16 @@ where
             self.counters.panics.one_more();
             None
         });
-        let registered = made
+        let admitted = made
             .zip(self.registry.upgrade())
             .map(|(handler, registry)| {
-                let handle = registry.register(stream, Interest::READ, handler);
-                handle.is_ok()
+                // What is refused is dropped here, and may panic too.
+                caught(|| registry.register(stream, Interest::READ, handler).is_ok())
             });
-        if registered != Some(true) {
+        if let Some(Err(_)) = admitted {
+            self.counters.panics.one_more();
+        }
+        if !matches!(admitted, Some(Ok(true))) {
             self.counters.refused.one_more();
         }
     }

@@ -22,13 +22,14 @@ pub use self::{
     shutdown::{ShutdownReport, Unfinished},
 };
 use crate::{
-    dispatch::{EventHandler, Handle, Interest, Line, Registry, Rejected},
+    dispatch::{abort_on_unwind, EventHandler, Handle, Interest, Line, Registry, Rejected},
     observe::{Counters, Observer, Role, Snapshot},
     promotion::Lead,
     sync::{thread, Clock, Mutex, Timestamp},
     turn::{self, Follower, Left},
 };
 use crew::Crew;
+pub(crate) use crew::Membership;
 
 /// A pool of threads that take turns at the front of one handle set.
 ///
@@ -60,6 +61,9 @@ impl Pool {
     ///
     /// The pool owns the source from here on: it lends it to the handler, and drops it after
     /// [`EventHandler::closed`] was told.
+    ///
+    /// A [`TcpStream`] must be one: a short read of it counts as having emptied it. (Safe code can make
+    /// a `TcpStream` of another socket; wrap such a one in a type of your own.)
     ///
     /// # Errors
     /// Gives source and handler back if the descriptor is closed, can't be waited for (a regular file)
@@ -135,7 +139,8 @@ impl Pool {
     /// Listeners and idle handles close at once, the others as soon as what is ready was handled and
     /// kept output sent. What is left shortly before `within` has passed is closed and listed;
     /// threads that are still in a handler then are left alone and listed. A shutdown that is called
-    /// from a handler does not wait for that handler.
+    /// from a handler does not wait for that handler. `closed` of what is left is told by the calling
+    /// thread.
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
         self.shared().shutdown(within)
     }
@@ -220,7 +225,7 @@ impl Shared {
 
     pub(crate) fn tell(&self, thread: usize, role: Role) {
         if let Some(observer) = &self.observer {
-            observer.role_changed(thread, role);
+            abort_on_unwind(|| observer.role_changed(thread, role));
         }
     }
 
@@ -234,9 +239,8 @@ impl Shared {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
         let seat = self.crew.enlist()?;
-        self.crew.arrived(seat.index());
-        self.tell(seat.index(), Role::Follower);
-        Ok(Follower::new(self, seat, deadline))
+        let membership = self.crew.arrived(seat.index());
+        Ok(Follower::new(self, seat, deadline, Some(membership)))
     }
 }
 

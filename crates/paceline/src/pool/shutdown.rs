@@ -3,7 +3,10 @@
 use std::{fmt, io, time::Duration};
 
 use super::Shared;
-use crate::{dispatch::HandleId, sync::lock};
+use crate::{
+    dispatch::HandleId,
+    sync::{is_finished, lock, thread, Timestamp},
+};
 
 /// What a shutdown left undone.
 #[derive(Debug, Default)]
@@ -81,7 +84,7 @@ impl Shared {
         // 4. What is left ends now: idle handles here, busy ones when their handler returns.
         let unfinished = self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.
-        let stuck_threads = self.part_from_threads();
+        let stuck_threads = self.part_from_threads(deadline);
         ShutdownReport {
             unfinished: unfinished
                 .into_iter()
@@ -96,17 +99,26 @@ impl Shared {
         }
     }
 
-    /// Joins the pool's own threads that have left it; names all that have not.
-    fn part_from_threads(&self) -> Vec<String> {
-        let stuck = self.crew.others();
-        let me = crate::sync::thread::current().id();
+    /// Joins the pool's own threads that have ended; names all that have not.
+    fn part_from_threads(&self, deadline: Timestamp) -> Vec<String> {
+        let inside = self.crew.others();
+        let mut stuck: Vec<_> = inside.iter().map(|(_, name)| name.clone()).collect();
+        let me = thread::current().id();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (index, thread) in threads {
-            let gone = stuck.iter().all(|(other, _)| *other != index);
-            if gone && thread.thread().id() != me {
-                let _ = thread.join();
+            let has_left = inside.iter().all(|(other, _)| *other != index);
+            if !has_left || thread.thread().id() == me {
+                continue;
+            }
+            // It has only its thread-local variables to drop, but these are user code too.
+            while !is_finished(&thread) && !self.clock.has_passed(Some(deadline)) {
+                thread::yield_now();
+            }
+            match is_finished(&thread) {
+                true => drop(thread.join()),
+                false => stuck.push(format!("thread {index}, ending")),
             }
         }
-        stuck.into_iter().map(|(_, name)| name).collect()
+        stuck
     }
 }

@@ -60,6 +60,17 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Whether a thread has ended, so that joining it does not wait. (The checkers' threads end at once.)
+pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
+    #[cfg(not(any(loom, shuttle)))]
+    return thread.is_finished();
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = thread;
+        true
+    }
+}
+
 /// Explores every interleaving of `model`, within loom's bounds, and says how many there were.
 #[cfg(all(test, loom))]
 pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
