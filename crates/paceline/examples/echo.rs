@@ -8,7 +8,7 @@
 
 use std::{env, io, net::TcpStream, process::ExitCode, time::Duration};
 
-use paceline::{Closed, Context, EventHandler, Next, Pool};
+use paceline::{Closed, Context, EventHandler, Next, Order, Pool, Wake};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -17,10 +17,13 @@ use signal_hook::{
 const HELP: &str = "\
 An echo server on a Leader/Followers pool: sends back whatever it receives.
 
-usage: echo [--listen ADDR] [--threads N]
+usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE]
 
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default: four per core)
+  --order ORDER   who leads next: newest (default), oldest, priority, system
+  --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
+                  eager (the textbook: on every event)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
@@ -66,7 +69,13 @@ impl EventHandler<TcpStream> for Echo {
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let mut builder = Pool::builder().name("echo");
+    let mut builder = Pool::builder()
+        .name("echo")
+        .order(options.order)
+        .wake(options.wake);
+    if options.order == Order::Priority {
+        builder = builder.thread_priority(|index| index.try_into().unwrap_or(u8::MAX));
+    }
     if let Some(threads) = options.threads {
         builder = builder.threads(threads);
     }
@@ -81,8 +90,8 @@ fn serve(options: &Options) -> io::Result<()> {
     let report = pool.shutdown(Duration::from_secs(5));
     let seen = pool.snapshot();
     eprintln!(
-        "echo: {report}; {} connections, {} events, {} wakes",
-        seen.accepted, seen.promotions, seen.wakes
+        "echo: {report}; {} connections, {} events, {} wakes, {} looks of the standby",
+        seen.accepted, seen.promotions, seen.wakes, seen.ticks
     );
     Ok(())
 }
@@ -101,6 +110,8 @@ fn report(served: io::Result<()>) -> ExitCode {
 struct Options {
     listen: String,
     threads: Option<usize>,
+    order: Order,
+    wake: Wake,
 }
 
 impl Options {
@@ -109,12 +120,16 @@ impl Options {
         let mut options = Self {
             listen: "127.0.0.1:7000".to_owned(),
             threads: None,
+            order: Order::default(),
+            wake: Wake::default(),
         };
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
             match &*name {
                 "--listen" => options.listen = value()?,
                 "--threads" => options.threads = Some(number(&value()?)?),
+                "--order" => options.order = order(&value()?)?,
+                "--wake" => options.wake = wake(&value()?)?,
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {name}")),
             }
@@ -123,6 +138,24 @@ impl Options {
             return Err("--threads 0: nobody would serve".to_owned());
         }
         Ok(Some(options))
+    }
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    match text {
+        "newest" => Ok(Order::Newest),
+        "oldest" => Ok(Order::Oldest),
+        "priority" => Ok(Order::Priority),
+        "system" => Ok(Order::System),
+        _ => Err(format!("{text} is no order")),
+    }
+}
+
+fn wake(text: &str) -> Result<Wake, String> {
+    match text {
+        "adaptive" => Ok(Wake::Adaptive),
+        "eager" => Ok(Wake::Eager),
+        _ => Err(format!("{text} is no wake policy")),
     }
 }
 

@@ -127,9 +127,8 @@ pub use dispatch::{
     Closed, Context, EventHandler, Handle, HandleId, Interest, Next, OutputLimit, Rejected,
 };
 pub use handle_set::simulated;
-pub use pool::{
-    Builder, Listener, Order, Pool, SetKind, ShutdownReport, Unfinished, Wake, WeakPool,
-};
+pub use pool::{Builder, Listener, Pool, SetKind, ShutdownReport, Unfinished, WeakPool};
+pub use promotion::{Order, Wake};
 pub use turn::Left;
 
 /// The README's programs are tests too.

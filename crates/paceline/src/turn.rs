@@ -21,10 +21,10 @@
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    dispatch::{abort_on_unwind, Claim, Line},
+    dispatch::{abort_on_unwind, Claim, Duty, Line},
     observe::Role,
     pool::{Membership, Shared},
-    promotion::{Arrival, HeldLead, Promotion, Rejoined, Running, Seat},
+    promotion::{Arrival, HeldLead, Marks, Rejoined, Running, Seat},
     sync::Timestamp,
 };
 
@@ -147,8 +147,12 @@ impl<'p> Leader<'p> {
             }
             let left = until.map(|until| until.since(self.place.shared.clock.now()));
             let registry = &*self.place.shared.registry;
-            let lead = &mut self.front.held;
-            if let Some(claim) = lead.with_owned(|line| line.next(registry, left))? {
+            let held = &mut self.front.held;
+            let claim = held.with_owned(|line| line.next(registry, left))?;
+            if held.with_owned(|line| line.was_empty()) {
+                held.was_idle();
+            }
+            if let Some(claim) = claim {
                 let Self { front, place } = self;
                 return Ok(Waited::Claimed(Claimed {
                     front,
@@ -183,18 +187,22 @@ impl<'p> Claimed<'p> {
     pub fn promote(self) -> Processing<'p> {
         let Self {
             front,
-            claim,
+            mut claim,
             place,
         } = self;
-        let (running, promotion) = front.leave_for(Role::Processing).promote();
-        let counters = &place.shared.counters;
-        counters.promotions.one_more();
-        if let Promotion::HandedTo(_) = promotion {
-            counters.wakes.one_more();
-        }
+        let shared = place.shared;
+        let mut held = front.leave_for(Role::Processing);
+        let marks = Marks {
+            long: claim.is_long(),
+            backlog: held.with_owned(|line| !line.is_empty()),
+        };
+        let start = shared.clock.now();
+        let (running, _) = held.promote(marks, start);
+        shared.counters.promotions.one_more();
         Processing {
             claim,
             running,
+            start,
             place,
         }
     }
@@ -205,6 +213,7 @@ impl<'p> Claimed<'p> {
 pub struct Processing<'p> {
     claim: Claim<'p>,
     running: Running<'p, Line>,
+    start: Timestamp,
     place: Place<'p>,
 }
 
@@ -217,10 +226,11 @@ impl<'p> Processing<'p> {
         let Self {
             claim,
             running,
+            start,
             place,
         } = self;
-        let claim = claim.dispatch();
-        let held = match running.rejoin() {
+        let (claim, end) = claim.dispatch(&place.shared.clock, start, &running);
+        let held = match running.rejoin(&place.seat, end) {
             Rejoined::Leads(mut held) => {
                 place.shared.counters.leads_taken_back.one_more();
                 let remains =
@@ -237,6 +247,21 @@ impl<'p> Processing<'p> {
             place.tell(Role::Follower);
         }
         Follower { held, place }
+    }
+}
+
+/// What a handler may tell the pool while it runs.
+impl Duty for Running<'_, Line> {
+    fn go_away(&self) {
+        Running::go_away(self);
+    }
+
+    fn come_back(&self) {
+        Running::come_back(self);
+    }
+
+    fn call_for_help(&self) {
+        Running::call_for_help(self);
     }
 }
 

@@ -2,13 +2,24 @@
 
 use super::{
     context::{Lent, Origin},
-    entry::Verdict,
+    entry::{Entry, Verdict},
     handle::Key,
     handler::Closed,
     line::Line,
     registry::{Registry, Remains},
     slot::Owned,
 };
+use crate::sync::{Clock, Timestamp};
+
+/// What a handler may tell the pool while it runs, through its context.
+pub(crate) trait Duty {
+    /// This thread is about to block.
+    fn go_away(&self);
+    /// It is back.
+    fn come_back(&self);
+    /// The rest will take long.
+    fn call_for_help(&self);
+}
 
 /// One handle, owned by this thread, with something to be done.
 ///
@@ -27,19 +38,36 @@ impl<'r> Claim<'r> {
         }
     }
 
+    /// Whether its handler is of a kind that usually takes long.
+    pub(crate) fn is_long(&mut self) -> bool {
+        let entry_is_long = |entry: &mut Option<Box<dyn Entry>>| {
+            entry.as_ref().is_some_and(|entry| entry.kind().is_long())
+        };
+        let owned = self.owned.as_mut();
+        owned.is_some_and(|owned| owned.with_entry(entry_is_long))
+    }
+
     /// Calls the handler, or does what else is due. Returns the handle, still owned, unless that was
-    /// its end.
-    pub(crate) fn dispatch(mut self) -> Option<Self> {
-        let mut owned = self.owned.take()?;
+    /// its end; and when the handler was done.
+    pub(crate) fn dispatch(
+        mut self,
+        clock: &Clock,
+        start: Timestamp,
+        duty: &dyn Duty,
+    ) -> (Option<Self>, Timestamp) {
+        let Some(mut owned) = self.owned.take() else {
+            return (None, start);
+        };
         let registry = self.registry;
-        match visit(registry, &mut owned) {
-            Verdict::Keep => Some(Self::new(registry, owned)),
+        let (verdict, end) = visit(registry, &mut owned, clock, start, duty);
+        match verdict {
+            Verdict::Keep => (Some(Self::new(registry, owned)), end),
             Verdict::Close(why) => {
                 if let Closed::Panicked(_) = why {
                     registry.count_panic();
                 }
                 registry.end(owned, why);
-                None
+                (None, end)
             }
         }
     }
@@ -59,13 +87,19 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// What is due at an owned handle, and what shall become of it.
-fn visit(registry: &Registry, owned: &mut Owned<'_>) -> Verdict {
+/// What is due at an owned handle, and what shall become of it; and when that was done.
+fn visit(
+    registry: &Registry,
+    owned: &mut Owned<'_>,
+    clock: &Clock,
+    start: Timestamp,
+    duty: &dyn Duty,
+) -> (Verdict, Timestamp) {
     let readiness = owned.readiness();
     let lent = Lent::claim(readiness, registry.read_budget());
     let seen = lent.seen;
     if seen.is_closing() {
-        return Verdict::Close(registry.why_closing());
+        return (Verdict::Close(registry.why_closing()), start);
     }
     let origin = Origin {
         registry: registry.weak(),
@@ -73,10 +107,11 @@ fn visit(registry: &Registry, owned: &mut Owned<'_>) -> Verdict {
             index: owned.index(),
             generation: seen.generation(),
         },
+        duty,
     };
     owned.with_entry(|entry| {
         let Some(entry) = entry else {
-            return Verdict::Keep;
+            return (Verdict::Keep, start);
         };
         let verdict = match seen.wanted().is_empty() {
             false => registry
@@ -93,6 +128,8 @@ fn visit(registry: &Registry, owned: &mut Owned<'_>) -> Verdict {
         if sending || seen.is_sending() {
             readiness.set_sending(sending, read_meanwhile);
         }
-        verdict
+        let end = clock.now();
+        entry.kind().note(end.since(start));
+        (verdict, end)
     })
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    claim::Duty,
     entry::Outbox,
     handle::{Handle, HandleId, Key},
     readiness::{Readiness, State},
@@ -68,7 +69,7 @@ impl<S> Context<'_, S> {
     pub fn try_read<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
         self.lent
             .attempt(Ready::READABLE, self.source, operation)
-            .inspect_err(|error| self.lent.note_refusal(error))
+            .map_err(|error| self.lent.refusal(error))
             .inspect(|_| self.lent.refused = false)
     }
 
@@ -79,8 +80,21 @@ impl<S> Context<'_, S> {
     pub fn try_write<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
         self.lent
             .attempt(Ready::WRITABLE, self.source, operation)
-            .inspect_err(|error| self.lent.note_refusal(error))
+            .map_err(|error| self.lent.refusal(error))
             .inspect(|_| self.lent.refused = false)
+    }
+
+    /// Runs `block`, which may block: until it returns, this thread does not count as running, and if
+    /// nobody leads somebody is woken to. Not telling costs at most two ticks of the pool's clock.
+    pub fn blocking<R>(&mut self, block: impl FnOnce() -> R) -> R {
+        self.origin.duty.go_away();
+        let _back = ComeBack(self.origin.duty);
+        block()
+    }
+
+    /// Says that the rest of this call will take long: if nobody leads, somebody is woken to.
+    pub fn wake_follower(&self) {
+        self.origin.duty.call_for_help();
     }
 
     /// How many bytes of output are kept because the descriptor did not take them yet.
@@ -172,11 +186,21 @@ impl<S> fmt::Debug for Context<'_, S> {
     }
 }
 
-/// Which registration a visit is for; a handle is made of it only when somebody asks.
+/// Comes back from blocking, also by a panic.
+struct ComeBack<'c>(&'c dyn Duty);
+
+impl Drop for ComeBack<'_> {
+    fn drop(&mut self) {
+        self.0.come_back();
+    }
+}
+
+/// Which registration a visit is for, and on whose behalf; a handle is made of it only when somebody asks.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'c> {
     pub(super) registry: &'c Weak<Registry>,
     pub(super) key: Key,
+    pub(super) duty: &'c dyn Duty,
 }
 
 /// More output would be kept than the pool allows for one handle.
@@ -329,7 +353,20 @@ impl<'v> Lent<'v> {
         count < room && self.is_tcp && self.taken.has(Ready::READABLE) && !self.known.has(special)
     }
 
-    fn note_refusal(&mut self, error: &io::Error) {
+    /// The error as the handler gets it: "would block" in the plain form that [`is_refusal`] knows.
+    fn refusal(&mut self, error: io::Error) -> io::Error {
         self.refused = error.kind() == io::ErrorKind::WouldBlock;
+        match self.refused {
+            true => io::ErrorKind::WouldBlock.into(),
+            false => error,
+        }
     }
+}
+
+/// Whether "would block" has the plain form that the lent source gives it. The operating system's own,
+/// from somewhere else, carries a number.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        && error.raw_os_error().is_none()
+        && error.get_ref().is_none()
 }

@@ -1,16 +1,21 @@
 //! A registration's contents behind one face: source, handler and kept output.
 
-use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd};
+use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Arc};
 
 use super::{
-    context::{Context, Lent, Origin},
+    context::{is_refusal, Context, Lent, Origin},
     handler::{Closed, EventHandler, Next},
+    kind::Kind,
+    unwind::caught,
 };
 use crate::handle_set::Ready;
 
 /// What the registry knows of a registration, whatever its types.
 pub(super) trait Entry: Send {
     fn descriptor(&self) -> RawFd;
+
+    /// How long handlers of this type usually take.
+    fn kind(&self) -> &Kind;
 
     /// Does what the claimed readiness allows: sends kept output, calls the handler.
     fn visit(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Verdict;
@@ -23,6 +28,9 @@ pub(super) trait Entry: Send {
 
     /// Tells the handler that this is the end.
     fn closed(&mut self, why: Closed);
+
+    /// Drops handler and source, in this order, each of which may panic.
+    fn dismantle(self: Box<Self>) -> [Result<(), String>; 2];
 }
 
 /// What shall become of a registration after a visit.
@@ -41,16 +49,24 @@ pub(super) struct Registered<S, H> {
     outbox: Outbox<S>,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
+    kind: Arc<Kind>,
 }
 
 impl<S: 'static, H> Registered<S, H> {
-    pub(super) fn new(source: S, descriptor: RawFd, handler: H, output_limit: usize) -> Self {
+    pub(super) fn new(
+        source: S,
+        descriptor: RawFd,
+        handler: H,
+        output_limit: usize,
+        kind: Arc<Kind>,
+    ) -> Self {
         Self {
             source,
             handler,
             descriptor,
             outbox: Outbox::new(output_limit),
             finishing: false,
+            kind,
         }
     }
 
@@ -78,7 +94,7 @@ where
         match told {
             Ok(Next::Continue) => Verdict::Keep,
             Ok(Next::Close) => self.finish(),
-            Err(error) if refused && error.kind() == io::ErrorKind::WouldBlock => Verdict::Keep,
+            Err(error) if refused && is_refusal(&error) => Verdict::Keep,
             Err(error) => Verdict::Close(Closed::Failed(error)),
         }
     }
@@ -105,6 +121,10 @@ where
 {
     fn descriptor(&self) -> RawFd {
         self.descriptor
+    }
+
+    fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     fn visit(&mut self, mut lent: Lent<'_>, origin: Origin<'_>) -> Verdict {
@@ -138,6 +158,14 @@ where
 
     fn closed(&mut self, why: Closed) {
         self.handler.closed(why);
+    }
+
+    fn dismantle(self: Box<Self>) -> [Result<(), String>; 2] {
+        // Apart: two panics in one unwinding would abort the process.
+        let Self {
+            source, handler, ..
+        } = *self;
+        [caught(|| drop(handler)), caught(|| drop(source))]
     }
 }
 

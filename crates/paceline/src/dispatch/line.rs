@@ -13,6 +13,8 @@ const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
 pub(crate) struct Line {
     waiting: VecDeque<u32>,
     since_look: u32,
+    /// Nobody waited in the line when the set was last looked at, and that was the last thing done.
+    was_empty: bool,
     /// The memory of one wait, kept for the next.
     events: Vec<Event>,
 }
@@ -22,6 +24,7 @@ impl Line {
         Self {
             waiting: VecDeque::with_capacity(256),
             since_look: 0,
+            was_empty: false,
             events: Vec::with_capacity(256),
         }
     }
@@ -35,6 +38,7 @@ impl Line {
         registry: &'r Registry,
         timeout: Option<Duration>,
     ) -> io::Result<Option<Claim<'r>>> {
+        self.was_empty = false;
         if self.waiting.is_empty() || self.since_look >= DISPATCHES_BETWEEN_LOOKS {
             self.look(registry, timeout)?;
         }
@@ -47,6 +51,16 @@ impl Line {
         Ok(None)
     }
 
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether the last [`next`](Self::next) found nothing in the line and had to wait for the set.
+    pub(crate) fn was_empty(&self) -> bool {
+        self.was_empty
+    }
+
     /// Puts a handle at the end of the line. Its owner word says QUEUED.
     pub(super) fn append(&mut self, index: u32) {
         self.waiting.push_back(index);
@@ -56,8 +70,8 @@ impl Line {
     fn look(&mut self, registry: &Registry, timeout: Option<Duration>) -> io::Result<()> {
         self.since_look = 0;
         registry.take_returned(self);
-        let nothing_yet = self.waiting.is_empty();
-        let timeout = match nothing_yet && registry.may_sleep() {
+        self.was_empty = self.waiting.is_empty();
+        let timeout = match self.was_empty && registry.may_sleep() {
             true => timeout,
             false => Some(Duration::ZERO),
         };

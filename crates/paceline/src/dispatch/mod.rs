@@ -6,6 +6,7 @@ mod entry;
 mod frames;
 mod handle;
 mod handler;
+mod kind;
 mod line;
 #[cfg(all(test, loom))]
 mod models;
@@ -17,7 +18,7 @@ mod return_list;
 mod slot;
 mod unwind;
 
-pub(crate) use claim::Claim;
+pub(crate) use claim::{Claim, Duty};
 pub use context::{Context, OutputLimit};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next};

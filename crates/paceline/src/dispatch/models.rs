@@ -13,6 +13,7 @@ use std::{
 use loom::thread;
 
 use super::{
+    claim::{Claim, Duty},
     handler::{Closed, EventHandler, Interest, Next},
     line::Line,
     registry::{Limits, Registry},
@@ -24,7 +25,7 @@ use crate::{
     observe::Counters,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        explore, lock, Mutex, Parker,
+        explore, lock, Clock, Mutex, Parker, VirtualClock,
     },
 };
 
@@ -107,7 +108,7 @@ impl HandleSet for World {
     fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
         if timeout.is_none() {
             self.0.leader.sleep(None);
-            self.0.leader.clear();
+            self.0.leader.take();
         }
         events.append(&mut lock(&self.0.watched).1);
         Ok(Batch::Whole)
@@ -155,18 +156,37 @@ impl EventHandler<Descriptor> for Reader {
     }
 }
 
+/// Visits a claimed handle; the pool is told nothing.
+fn dispatch(claim: Claim<'_>) -> Option<Claim<'_>> {
+    let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
+    claim.dispatch(&clock, clock.now(), &OffDuty).0
+}
+
+struct OffDuty;
+
+impl Duty for OffDuty {
+    fn go_away(&self) {}
+    fn come_back(&self) {}
+    fn call_for_help(&self) {}
+}
+
 /// Takes turns until nothing is ready: what the pool's threads do, with a lock in the lead's place.
-/// The lead is given away before the handler runs, and taken back after it if it is free.
-fn work(registry: &Registry, lead: &Mutex<Line>) {
-    loop {
-        let claim = lock(lead).next(registry, Some(Duration::ZERO)).unwrap();
-        let Some(claim) = claim else { return };
-        if let Some(claim) = claim.dispatch() {
-            match lead.try_lock() {
-                Ok(mut line) => drop(claim.release_into(&mut line)),
-                Err(_) => drop(claim),
-            }
-        }
+/// The lead is given away before the handler runs. A thread that is `lucky` finds it free afterwards.
+fn work(registry: &Registry, lead: &Mutex<Line>, lucky: bool) {
+    while let Some(claim) = next(registry, lead) {
+        release(dispatch(claim), lead, lucky);
+    }
+}
+
+/// Waits, as the holder of the lead, and gives it away with what came.
+fn next<'r>(registry: &'r Registry, lead: &Mutex<Line>) -> Option<Claim<'r>> {
+    lock(lead).next(registry, Some(Duration::ZERO)).unwrap()
+}
+
+fn release(claim: Option<Claim<'_>>, lead: &Mutex<Line>, lucky: bool) {
+    match claim {
+        Some(claim) if lucky => drop(claim.release_into(&mut lock(lead))),
+        claim => drop(claim),
     }
 }
 
@@ -188,12 +208,12 @@ fn loom_edge_against_release() {
         world.send();
         let other = {
             let (registry, lead) = (Arc::clone(&registry), Arc::clone(&lead));
-            thread::spawn(move || work(&registry, &lead))
+            thread::spawn(move || work(&registry, &lead, false))
         };
         world.send();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         other.join().unwrap();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         assert_eq!(world.read(), 2);
     });
 }
@@ -211,10 +231,10 @@ fn loom_edge_against_interest() {
         };
         let other = thread::spawn(move || handle.set_interest(Interest::READ).unwrap());
         let lead = lead();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         peer.join().unwrap();
         other.join().unwrap();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         assert_eq!(world.read(), 1);
     });
 }
@@ -242,7 +262,7 @@ fn loom_return_list_against_sleep() {
         while taken.len() < 2 {
             if let Sleep::Announced = returned.announce_sleep() {
                 leader.sleep(None);
-                leader.clear();
+                leader.take();
             }
             returned.take_all(|index| &links[index as usize], |index| taken.push(index));
         }
@@ -271,37 +291,50 @@ fn loom_close_against_release() {
             })
         };
         let lead = lead();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         closer.join().unwrap();
         let read = world.read();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         assert_eq!(world.read(), read, "dispatched after close returned");
         assert_eq!(world.closed(), 1);
         assert_eq!(registry.live(), 0);
     });
 }
 
-/// S2: the sweep at the end of a pool against an owner at work and a close from elsewhere. The
-/// registration ends exactly once, by whoever is last.
-#[test]
-fn loom_sweep_against_release() {
-    explore(|| {
+/// S2: the sweep at the end of a pool against an owner at work and a close from elsewhere. Nobody leads
+/// any more. The registration ends exactly once, by whoever is last.
+fn sweep_against_release(lucky: bool) {
+    explore(move || {
         let world = World::new();
         let registry = world.registry();
         let handle = world.register(&registry, Interest::READ);
         world.send();
-        let sweeper = {
-            let registry = Arc::clone(&registry);
-            thread::spawn(move || registry.shut().len())
+        let lead = lead();
+        let owner = {
+            let (registry, lead) = (Arc::clone(&registry), Arc::clone(&lead));
+            thread::spawn(move || {
+                if let Some(claim) = next(&registry, &lead) {
+                    release(dispatch(claim), &lead, lucky);
+                }
+            })
         };
         let closer = thread::spawn(move || handle.close().is_ok());
-        let lead = lead();
-        work(&registry, &lead);
-        sweeper.join().unwrap();
+        registry.shut();
+        owner.join().unwrap();
         let _ = closer.join().unwrap();
         assert_eq!(world.closed(), 1);
         assert_eq!(registry.live(), 0);
     });
+}
+
+#[test]
+fn loom_sweep_against_release() {
+    sweep_against_release(false);
+}
+
+#[test]
+fn loom_sweep_against_release_by_leader() {
+    sweep_against_release(true);
 }
 
 /// S2: registering against a drain: the handle is refused, or drained like the others.
@@ -322,7 +355,7 @@ fn loom_register_against_drain() {
         registry.drain();
         let accepted = newcomer.join().unwrap();
         let lead = lead();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         assert_eq!(world.closed(), usize::from(accepted));
         assert!(registry.is_drained());
     });
@@ -346,7 +379,7 @@ fn loom_drained_leader_wakes() {
         let mut line = Line::new();
         while !registry.is_drained() {
             if let Some(claim) = line.next(&registry, None).unwrap() {
-                drop(claim.dispatch());
+                drop(dispatch(claim));
             }
         }
         other.join().unwrap();
@@ -365,7 +398,7 @@ fn loom_late_close_spares_the_next_owner() {
         world.send();
         let closer = thread::spawn(move || handle.close().unwrap());
         let lead = lead();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         if world.closed() == 1 {
             let next = World::new();
             next.register(&registry, Interest::NONE);
@@ -390,9 +423,9 @@ fn loom_interest_away_and_back() {
             handle.set_interest(Interest::READ).unwrap();
         });
         let lead = lead();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         other.join().unwrap();
-        work(&registry, &lead);
+        work(&registry, &lead, true);
         assert_eq!(world.read(), 1);
     });
 }
@@ -413,7 +446,7 @@ fn loom_close_against_drain() {
         let mut line = Line::new();
         while !registry.is_drained() {
             if let Some(claim) = line.next(&registry, None).unwrap() {
-                drop(claim.dispatch());
+                drop(dispatch(claim));
             }
         }
         closer.join().unwrap();

@@ -13,6 +13,7 @@ use super::{
     frames,
     handle::{Handle, HandleId, Key},
     handler::{Closed, EventHandler, Interest},
+    kind::Kinds,
     line::Line,
     owner::Signal,
     readiness::Stale,
@@ -51,6 +52,7 @@ pub(crate) struct Registry {
     slots: SlotTable,
     returned: ReturnList,
     limits: Limits,
+    kinds: Kinds,
     phase: AtomicU32,
     /// Registrations whose `closed` has not been told and finished.
     live: AtomicUsize,
@@ -71,6 +73,7 @@ impl Registry {
             slots: SlotTable::new(),
             returned: ReturnList::new(),
             limits,
+            kinds: Kinds::default(),
             phase: AtomicU32::new(ACCEPTING),
             live: AtomicUsize::new(0),
             excused: AtomicUsize::new(0),
@@ -93,8 +96,8 @@ impl Registry {
         match self.begin(descriptor, interest) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok((mut owned, key)) => {
-                let limit = self.limits.output_limit;
-                let entry = Registered::new(source, descriptor, handler, limit);
+                let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
+                let entry = Registered::new(source, descriptor, handler, limit, kind);
                 owned.with_entry(|place| *place = Some(Box::new(entry)));
                 self.live.fetch_add(1, Ordering::AcqRel);
                 // A drain that passed this slot before `occupy` is seen here; a later one marks it.
@@ -354,11 +357,11 @@ impl Registry {
             _ => self.slots.vacate(owned),
         }
         if let Some(mut entry) = entry {
-            for told in [
-                self.in_frame(|| entry.closed(why)),
-                self.in_frame(|| drop(entry)),
-            ] {
-                told.unwrap_or_else(|_| self.count_panic());
+            let told = self.in_frame(|| entry.closed(why));
+            told.unwrap_or_else(|_| self.count_panic());
+            let dropped = frames::enter(self.address(), || entry.dismantle());
+            for part in dropped {
+                part.unwrap_or_else(|_| self.count_panic());
             }
             self.live.fetch_sub(1, Ordering::AcqRel);
         }

@@ -273,7 +273,7 @@ impl SimPeer {
     fn wait_until(&self, mut holds: impl FnMut() -> bool) {
         loop {
             // Cleared before the look: a change that comes after it ends the sleep.
-            self.parker.clear();
+            self.parker.take();
             if holds() {
                 return;
             }
@@ -540,7 +540,7 @@ impl HandleSet for SimulatedSet {
             && !clock.has_passed(deadline)
         {
             state.waited_in = true;
-            self.0.leader.clear();
+            self.0.leader.take();
             drop(state);
             clock.sleep(&self.0.leader, deadline);
             state = lock(&self.0.state);

@@ -3,7 +3,10 @@
 //! One seam: the pool tells an [`Observer`] about every change of role, if there is one. Counters are
 //! always on; they are plain additions that order nothing, so they use std's atomics in all forms.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 /// What a thread is to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,10 +39,18 @@ pub trait Observer: Send + Sync + 'static {
 pub struct Snapshot {
     /// Times a leader gave the lead away with an event in its hands.
     pub promotions: u64,
-    /// Of these, how many woke a follower. (The others found none asleep.)
+    /// Followers woken: to lead, or to watch an open lead.
     pub wakes: u64,
-    /// Times a thread took the vacant lead back right after an event, without sleeping.
+    /// Of these, how many found nothing to do: somebody else led, or their time was over.
+    pub wasted_wakes: u64,
+    /// Looks of the standby.
+    pub ticks: u64,
+    /// Times a thread took the lead right after an event, without sleeping.
     pub leads_taken_back: u64,
+    /// How long nobody led, in all: the lead was given away and not yet taken.
+    pub without_leader: Duration,
+    /// The longest such time.
+    pub longest_without_leader: Duration,
     /// Events for registrations that were over.
     pub stale_events: u64,
     /// Panics of handlers, caught.
@@ -58,6 +69,10 @@ pub struct Snapshot {
 pub(crate) struct Counters {
     pub(crate) promotions: Count,
     pub(crate) wakes: Count,
+    pub(crate) wasted_wakes: Count,
+    pub(crate) ticks: Count,
+    /// Written by the holder of the lead only.
+    pub(crate) vacancy: Spans,
     pub(crate) leads_taken_back: Count,
     pub(crate) stale_events: Count,
     pub(crate) panics: Count,
@@ -71,6 +86,10 @@ impl Counters {
         Snapshot {
             promotions: self.promotions.get(),
             wakes: self.wakes.get(),
+            wasted_wakes: self.wasted_wakes.get(),
+            ticks: self.ticks.get(),
+            without_leader: self.vacancy.total(),
+            longest_without_leader: self.vacancy.longest(),
             leads_taken_back: self.leads_taken_back.get(),
             stale_events: self.stale_events.get(),
             panics: self.panics.get(),
@@ -92,5 +111,32 @@ impl Count {
 
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Spans of time that one thread at a time notes: no read-modify-write is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    total: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Spans {
+    pub(crate) fn note(&self, span: Duration) {
+        let span = span.as_nanos().try_into().unwrap_or(u64::MAX);
+        let total = self.total.load(Ordering::Relaxed);
+        self.total
+            .store(total.wrapping_add(span), Ordering::Relaxed);
+        if span > self.longest.load(Ordering::Relaxed) {
+            self.longest.store(span, Ordering::Relaxed);
+        }
+    }
+
+    fn total(&self) -> Duration {
+        Duration::from_nanos(self.total.load(Ordering::Relaxed))
+    }
+
+    fn longest(&self) -> Duration {
+        Duration::from_nanos(self.longest.load(Ordering::Relaxed))
     }
 }

@@ -7,28 +7,10 @@ use crate::{
     dispatch::{Limits, Line, Registry},
     handle_set::{simulated::Simulation, HandleSet},
     observe::{Counters, Observer},
-    promotion::{Lead, Seat, MOST_THREADS},
+    promotion::{Lead, Order, Policy, Seat, Wake, MOST_THREADS},
     sync::{lock, thread, Clock, Mutex, Parker},
     turn::{self, Follower},
 };
-
-/// How the followers are ordered: who is elected next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Order {
-    /// The one that came last: its caches are warm.
-    #[default]
-    Newest,
-}
-
-/// Whether giving the lead away wakes someone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wake {
-    /// The textbook: the elected follower is woken on every event.
-    #[default]
-    Eager,
-}
 
 /// Where the leader waits.
 #[derive(Clone, Debug, Default)]
@@ -41,12 +23,18 @@ pub enum SetKind {
     Simulated(Simulation),
 }
 
+/// The priority of one of the pool's own threads, by its index.
+type PriorityOf = Box<dyn Fn(usize) -> u8 + Send + Sync>;
+
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
 pub struct Builder {
     threads: Option<usize>,
     name: String,
     order: Order,
     wake: Wake,
+    parallelism: Option<usize>,
+    tick: Duration,
+    priority: Option<PriorityOf>,
     set: SetKind,
     limits: Limits,
     observer: Option<Box<dyn Observer>>,
@@ -57,6 +45,8 @@ pub struct Builder {
 const THREADS: RangeInclusive<usize> = 0..=4096;
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
+/// How long the standby sleeps between two looks.
+const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long one of the pool's own threads pauses after an error of the wait.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 /// How many errors of the wait are kept for the report.
@@ -69,6 +59,9 @@ impl Default for Builder {
             name: "paceline".to_owned(),
             order: Order::default(),
             wake: Wake::default(),
+            parallelism: None,
+            tick: DEFAULT_TICK,
+            priority: None,
             set: SetKind::default(),
             limits: Limits {
                 read_budget: DEFAULT_READ_BUDGET,
@@ -103,10 +96,35 @@ impl Builder {
         self
     }
 
-    /// When a follower is woken. Default: on every event.
+    /// When a follower is woken. Default: where it pays.
     #[must_use]
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
+        self
+    }
+
+    /// So many threads can run at once: while fewer do and work waits, another one is woken (W1).
+    /// Default: the cores that this process may use when the pool is built.
+    #[must_use]
+    pub fn parallelism(mut self, threads: usize) -> Self {
+        self.parallelism = Some(threads);
+        self
+    }
+
+    /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer
+    /// than **two ticks and a wake**, even behind a handler that blocks by surprise. Default: 500
+    /// microseconds. An idle pool does not tick.
+    #[must_use]
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default: all
+    /// zero. Threads that join choose their own: see [`Pool::enter_with`].
+    #[must_use]
+    pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
+        self.priority = Some(Box::new(of));
         self
     }
 
@@ -151,18 +169,20 @@ impl Builder {
     /// # Errors
     /// `InvalidInput`, naming every setting that can't be; or what the operating system said to the
     /// handle set or the threads.
-    pub fn build(self) -> io::Result<Pool> {
+    pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
         let threads = self.threads.unwrap_or_else(default_threads);
         let name = self.name.clone();
+        let priority = self.priority.take();
         let pool = Pool {
             inner: Arc::new(Strong {
                 shared: Arc::new(self.into_shared()?),
             }),
         };
         // If a spawn fails, dropping the pool sends those home that were spawned already.
-        for _ in 0..threads {
-            spawn(&pool.inner.shared, &name)?;
+        for index in 0..threads {
+            let priority = priority.as_ref().map_or(0, |of| of(index));
+            spawn(&pool.inner.shared, &name, priority)?;
         }
         Ok(pool)
     }
@@ -171,7 +191,7 @@ impl Builder {
         let counters = Arc::new(Counters::default());
         let (set, clock) = open(&self.set)?;
         Ok(Shared {
-            lead: Lead::vacant(Line::new()),
+            lead: Lead::vacant(Line::new(), self.policy(), Arc::clone(&counters)),
             registry: Registry::new(set, self.limits, Arc::clone(&counters)),
             clock,
             counters,
@@ -181,6 +201,15 @@ impl Builder {
             errors: Mutex::new(Vec::new()),
             on_error: self.on_error,
         })
+    }
+
+    fn policy(&self) -> Policy {
+        Policy {
+            wake: self.wake,
+            order: self.order,
+            cores: self.parallelism.unwrap_or_else(cores),
+            tick: self.tick,
+        }
     }
 
     /// Names everything that is wrong, not only the first.
@@ -193,6 +222,18 @@ impl Builder {
         }
         if self.name.contains('\0') {
             wrong.push(format!("name({:?}): it contains a NUL", self.name));
+        }
+        if self.parallelism == Some(0) {
+            wrong.push("parallelism(0): no thread could run".to_owned());
+        }
+        if self.tick.is_zero() {
+            wrong.push("tick(0): the standby would never sleep".to_owned());
+        }
+        if self.priority.is_some() && self.order != Order::Priority {
+            let order = self.order;
+            wrong.push(format!(
+                "thread_priority: order({order:?}) ignores priorities"
+            ));
         }
         if self.limits.read_budget == 0 {
             wrong.push("read_budget(0): no handler could read anything".to_owned());
@@ -212,6 +253,8 @@ impl fmt::Debug for Builder {
             .field("name", &self.name)
             .field("order", &self.order)
             .field("wake", &self.wake)
+            .field("parallelism", &self.parallelism)
+            .field("tick", &self.tick)
             .field("set", &self.set)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
@@ -234,14 +277,18 @@ fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
 }
 
 fn default_threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (4 * cores).max(4).min(*THREADS.end())
+    (4 * cores()).clamp(4, *THREADS.end())
+}
+
+/// The cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Spawns one thread of the pool's own. Its place is taken before it runs, so that a shutdown right
 /// after the build knows about it.
-fn spawn(shared: &Arc<Shared>, name: &str) -> io::Result<()> {
-    let seat = shared.crew.enlist()?;
+fn spawn(shared: &Arc<Shared>, name: &str, priority: u8) -> io::Result<()> {
+    let seat = shared.crew.enlist(priority)?;
     let index = seat.index();
     let of_thread = Arc::clone(shared);
     let spawned = thread::Builder::new()

@@ -51,7 +51,7 @@ impl Drop for Membership<'_> {
 
 impl Crew {
     /// A place for one more thread, which need not run yet.
-    pub(super) fn enlist(&self) -> io::Result<Arc<Seat>> {
+    pub(super) fn enlist(&self, priority: u8) -> io::Result<Arc<Seat>> {
         let mut list = lock(&self.list);
         if list.members.len() >= MOST_THREADS {
             let text = format!("enter: the pool has {MOST_THREADS} threads already");
@@ -65,7 +65,7 @@ impl Crew {
             name: format!("thread {index}, not running yet"),
             waits: false,
         });
-        Ok(Seat::new(index))
+        Ok(Seat::new(index, priority))
     }
 
     /// The calling thread has the place with this index.
@@ -96,7 +96,7 @@ impl Crew {
         });
         loop {
             // Cleared before the look: a leave that comes after the look ends the sleep.
-            parker.clear();
+            parker.take();
             if self.others().is_empty() || clock.has_passed(Some(deadline)) {
                 break;
             }

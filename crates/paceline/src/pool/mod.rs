@@ -17,7 +17,7 @@ use std::{
 };
 
 pub use self::{
-    builder::{Builder, Order, SetKind, Wake},
+    builder::{Builder, SetKind},
     listen::Listener,
     shutdown::{ShutdownReport, Unfinished},
 };
@@ -42,7 +42,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool with default settings: four threads per core, newest follower first.
+    /// A pool with default settings: four threads per core, the adaptive wake, newest
+    /// follower first.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -62,7 +63,9 @@ impl Pool {
     /// The pool owns the source from here on: it lends it to the handler, and drops it after
     /// [`EventHandler::closed`] was told.
     ///
-    /// A [`TcpStream`] must be one: a short read of it counts as having emptied it. (Safe code can make
+    /// A source must keep its descriptor open for as long as it lives: a bare number that is closed
+    /// elsewhere may come back as somebody else's, which would then be taken out of the set with it. A
+    /// [`TcpStream`] must be one: a short read of it counts as having emptied it. (Safe code can make
     /// a `TcpStream` of another socket; wrap such a one in a type of your own.)
     ///
     /// # Errors
@@ -122,7 +125,15 @@ impl Pool {
     /// # Errors
     /// If the pool is shut down, or if this thread is inside one of the pool's own handlers.
     pub fn enter(&self) -> io::Result<Follower<'_>> {
-        self.shared().enter(None)
+        self.shared().enter(None, 0)
+    }
+
+    /// As [`enter`](Self::enter), with a priority for [`Order::Priority`](crate::Order::Priority).
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    pub fn enter_with(&self, priority: u8) -> io::Result<Follower<'_>> {
+        self.shared().enter(None, priority)
     }
 
     /// As [`enter`](Self::enter), for at most `time`.
@@ -131,7 +142,7 @@ impl Pool {
     /// As [`enter`](Self::enter).
     pub fn enter_timeout(&self, time: Duration) -> io::Result<Follower<'_>> {
         let shared = self.shared();
-        shared.enter(Some(shared.clock.now().after(time)))
+        shared.enter(Some(shared.clock.now().after(time)), 0)
     }
 
     /// Ends the pool, from anywhere, also from a handler, and says what was left undone.
@@ -229,7 +240,7 @@ impl Shared {
         }
     }
 
-    fn enter(&self, deadline: Option<Timestamp>) -> io::Result<Follower<'_>> {
+    fn enter(&self, deadline: Option<Timestamp>, priority: u8) -> io::Result<Follower<'_>> {
         if self.registry.own_frames() > 0 {
             let text = "join: this thread is inside a handler of the same pool";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
@@ -238,7 +249,7 @@ impl Shared {
             let text = "join: the pool is shut down";
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
-        let seat = self.crew.enlist()?;
+        let seat = self.crew.enlist(priority)?;
         let membership = self.crew.arrived(seat.index());
         Ok(Follower::new(self, seat, deadline, Some(membership)))
     }

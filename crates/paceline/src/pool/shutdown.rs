@@ -71,9 +71,10 @@ impl Shared {
         let drained_by = start.after(within / 10 * 9);
 
         // 1. Nothing new; what exists ends when it has nothing left to do. A handler that calls this
-        //    is not waited for.
+        //    is not waited for, and since its thread blocks now, somebody else is called to lead.
         self.registry.excuse_own_frames();
         self.registry.drain();
+        self.lead.call_someone();
         // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
         //    everyone goes. If nobody is there, nobody is waited for.
         self.crew.wait_for_others(&self.clock, drained_by);

@@ -2,28 +2,46 @@
 
 use std::sync::Arc;
 
+use super::{
+    bench::Bench,
+    policy::Order,
+    word::{Snapshot, Standby},
+};
 use crate::sync::Parker;
 
 /// What a sleeping follower can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// You are elected: the lead is offered to you alone.
+    /// You are elected: lead.
     Lead,
     /// The pool closes: go.
     Close,
+    /// You are the standby from now on.
+    StandBy,
+    /// To a standby in deep sleep: tick again.
+    Tick,
 }
 
-/// One thread's place in the pool: how it is named and how it is woken.
+const MESSAGES: [Message; 4] = [
+    Message::Lead,
+    Message::Close,
+    Message::StandBy,
+    Message::Tick,
+];
+
+/// One thread's place in the pool: how it is named, how it ranks, and how it is woken.
 #[derive(Debug)]
 pub(crate) struct Seat {
     index: usize,
+    priority: u8,
     parker: Arc<Parker>,
 }
 
 impl Seat {
-    pub(crate) fn new(index: usize) -> Arc<Self> {
+    pub(crate) fn new(index: usize, priority: u8) -> Arc<Self> {
         Arc::new(Self {
             index,
+            priority,
             parker: Arc::new(Parker::new()),
         })
     }
@@ -37,39 +55,113 @@ impl Seat {
         &self.parker
     }
 
-    pub(super) fn message(&self) -> Option<Message> {
-        match self.parker.message() {
-            0 => None,
-            1 => Some(Message::Lead),
-            _ => Some(Message::Close),
+    /// Takes the message, if there is one.
+    pub(super) fn take_message(&self) -> Option<Message> {
+        let number = self.parker.take() as usize;
+        MESSAGES.get(number.checked_sub(1)?).copied()
+    }
+
+    /// Leaves a message. Only under the followers' lock, to a thread that is off the list or the
+    /// standby, and only after the word was changed: a thread that is awake acts on it at once.
+    pub(super) fn post(&self, message: Message) {
+        self.parker.post(message as u32 + 1);
+    }
+}
+
+/// The followers, in order of arrival, and the standby. What the pool's one small lock protects.
+///
+/// Invariant, while the lock is free: a seat is in the list if and only if its thread is parked and has
+/// no message.
+#[derive(Debug)]
+pub(super) struct Followers {
+    order: Order,
+    waiting: Vec<Waiting>,
+    standby: Option<Waiting>,
+    arrivals: u64,
+    /// Where parked threads sleep if the operating system picks; else each has its own place.
+    bench: Option<Arc<Bench>>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    seat: Arc<Seat>,
+    /// Counts arrivals: smaller is older.
+    arrived: u64,
+}
+
+/// Somebody to be woken after the lock was released.
+#[must_use]
+#[derive(Debug)]
+pub(super) enum Called {
+    Seat(Arc<Seat>),
+    /// Whoever the system picks from the bench.
+    Bench(Arc<Bench>),
+}
+
+impl Called {
+    /// Leaves the message: under the lock, after the word.
+    pub(super) fn post(&self, message: Message) {
+        match self {
+            Self::Seat(seat) => seat.post(message),
+            Self::Bench(bench) => bench.post(message),
         }
     }
 
-    /// Leaves a message. Only under the followers' lock, by whoever took the seat off the list, and
-    /// only after the word was changed: a thread that happens to be awake acts on it at once.
-    pub(super) fn post(&self, message: Message) {
-        self.parker.post(match message {
-            Message::Lead => 1,
-            Message::Close => 2,
-        });
+    /// Wakes it: after the lock.
+    pub(super) fn wake(&self) {
+        match self {
+            Self::Seat(seat) => seat.parker.wake(),
+            Self::Bench(bench) => bench.parker().wake(),
+        }
     }
 
-    /// Wakes the thread; after the lock was released.
-    pub(super) fn wake(&self) {
-        self.parker.wake();
+    /// Wakes all that it may be: to send them home.
+    pub(super) fn wake_all(&self) {
+        match self {
+            Self::Seat(seat) => seat.parker.wake(),
+            Self::Bench(bench) => bench.parker().wake_all(),
+        }
+    }
+
+    /// Which thread it is, if that is known.
+    pub(super) fn index(&self) -> Option<usize> {
+        match self {
+            Self::Seat(seat) => Some(seat.index),
+            Self::Bench(_) => None,
+        }
     }
 }
 
-/// The list of followers, newest last. What the pool's one small lock protects.
-///
-/// Invariant: a seat is in the list if and only if its thread is parked and has no message
-/// (while the lock is free).
-#[derive(Debug, Default)]
-pub(super) struct Followers {
-    waiting: Vec<Arc<Seat>>,
+/// The follower that the order elects.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Best {
+    /// The one in this place of the list.
+    Parked(usize),
+    Standby,
+}
+
+/// What became of an attempt to leave.
+#[must_use]
+#[derive(Debug)]
+pub(super) enum Withdrawal {
+    /// Off the list; nobody will wake this thread.
+    Done,
+    /// Someone left this message first, and it must be obeyed.
+    TooLate(Message),
 }
 
 impl Followers {
+    pub(super) fn new(order: Order) -> Self {
+        Self {
+            order,
+            waiting: Vec::new(),
+            standby: None,
+            arrivals: 0,
+            bench: (order == Order::System).then(|| Arc::new(Bench::new())),
+        }
+    }
+
+    /// Nobody is parked (there may be a standby).
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -78,43 +170,166 @@ impl Followers {
         self.waiting.len()
     }
 
+    /// Everyone who waits for the lead, the standby included.
+    pub(super) fn asleep(&self) -> usize {
+        self.waiting.len() + usize::from(self.standby.is_some())
+    }
+
+    pub(super) fn has_bench(&self) -> bool {
+        self.bench.is_some()
+    }
+
+    pub(super) fn bench(&self) -> Option<Arc<Bench>> {
+        self.bench.clone()
+    }
+
     /// Enlists `seat`, whose thread is about to sleep.
     pub(super) fn push(&mut self, seat: &Arc<Seat>) {
-        seat.parker.clear();
-        self.waiting.push(Arc::clone(seat));
+        let waiting = self.arrival(seat);
+        self.waiting.push(waiting);
     }
 
-    /// Takes the one to be elected off the list: the newest, whose caches are warm. The caller posts
-    /// `Lead` to it under the same lock, once the word says so.
-    pub(super) fn pop_best(&mut self) -> Option<Arc<Seat>> {
-        self.waiting.pop()
+    /// Makes `seat` the standby.
+    pub(super) fn set_standby(&mut self, seat: &Arc<Seat>) {
+        let waiting = self.arrival(seat);
+        self.standby = Some(waiting);
     }
 
-    /// Takes everyone off the list and tells them to go; the caller wakes them after the lock.
-    pub(super) fn dismiss(&mut self) -> Vec<Arc<Seat>> {
-        let all = std::mem::take(&mut self.waiting);
-        all.iter().for_each(|seat| seat.post(Message::Close));
-        all
+    /// The standby leads.
+    pub(super) fn forget_standby(&mut self) {
+        self.standby = None;
     }
 
-    /// Takes `seat` off the list, if it has no message yet.
-    pub(super) fn withdraw(&mut self, seat: &Arc<Seat>) -> Withdrawal {
-        match seat.message() {
-            Some(message) => Withdrawal::TooLate(message),
-            None => {
-                self.waiting.retain(|other| !Arc::ptr_eq(other, seat));
-                Withdrawal::Done
+    /// Who would be elected: the standby too, where the order prefers it or nobody else is there.
+    pub(super) fn best(&self) -> Option<Best> {
+        match (self.best_parked(), &self.standby) {
+            (Some(best), Some(standby)) if self.prefers(standby, &self.waiting[best]) => {
+                Some(Best::Standby)
             }
+            (Some(best), _) => Some(Best::Parked(best)),
+            (None, Some(_)) => Some(Best::Standby),
+            (None, None) => None,
         }
     }
-}
 
-/// What became of an attempt to leave the list.
-#[must_use]
-#[derive(Debug)]
-pub(super) enum Withdrawal {
-    /// Off the list; nobody will wake this thread.
-    Done,
-    /// Someone took the seat off the list first and left this message, which must be obeyed.
-    TooLate(Message),
+    /// Who would be the next standby.
+    pub(super) fn best_parked(&self) -> Option<usize> {
+        let places = 0..self.waiting.len();
+        match self.order {
+            Order::Newest => places.last(),
+            Order::Oldest | Order::System => places.min(),
+            Order::Priority => places.max_by_key(|place| {
+                let waiting = &self.waiting[*place];
+                (waiting.seat.priority, waiting.arrived)
+            }),
+        }
+    }
+
+    /// The word as it must be once `best` is gone.
+    pub(super) fn word_without(&self, best: Best, word: Snapshot) -> Snapshot {
+        match best {
+            Best::Parked(_) => word.with_parked(self.waiting.len() > 1),
+            Best::Standby => word.with_standby(Standby::None),
+        }
+    }
+
+    /// Takes `best` off the list; the caller posts `Lead` to it, under the same lock.
+    pub(super) fn take(&mut self, best: Best) -> Called {
+        match best {
+            Best::Parked(place) => self.remove(place),
+            Best::Standby => self.take_standby().expect("the best was the standby"),
+        }
+    }
+
+    /// Makes the parked one in this place the standby; the caller posts `StandBy` to it. From a bench
+    /// nobody knows who it will be: it makes itself known when it wakes.
+    pub(super) fn appoint(&mut self, place: usize) -> Called {
+        if self.bench.is_none() {
+            self.standby = Some(self.waiting[place].clone());
+        }
+        self.remove(place)
+    }
+
+    /// The standby, to be told something.
+    pub(super) fn standby(&self) -> Option<Called> {
+        let standby = self.standby.as_ref()?;
+        Some(Called::Seat(Arc::clone(&standby.seat)))
+    }
+
+    /// Whether `seat` may go before everyone who waits: by priority only.
+    pub(super) fn yield_to(&self, seat: &Seat) -> bool {
+        let waiting = self.waiting.iter().chain(&self.standby);
+        self.order == Order::Priority
+            && waiting
+                .max_by_key(|other| other.seat.priority)
+                .is_none_or(|highest| highest.seat.priority <= seat.priority)
+    }
+
+    /// Takes everyone off the list; the caller posts `Close` to them.
+    pub(super) fn dismiss(&mut self) -> Vec<Called> {
+        let standby = self.take_standby();
+        let bench = self.bench.clone().map(Called::Bench);
+        let parked = std::mem::take(&mut self.waiting);
+        let parked = parked.into_iter().map(|other| Called::Seat(other.seat));
+        match bench {
+            Some(bench) => standby.into_iter().chain([bench]).collect(),
+            None => standby.into_iter().chain(parked).collect(),
+        }
+    }
+
+    /// Takes `seat` off the list, or from its place as standby, if it has no message yet.
+    pub(super) fn withdraw(&mut self, seat: &Arc<Seat>) -> Withdrawal {
+        if let Some(message) = seat.take_message() {
+            return Withdrawal::TooLate(message);
+        }
+        if self
+            .standby
+            .as_ref()
+            .is_some_and(|standby| Arc::ptr_eq(&standby.seat, seat))
+        {
+            self.standby = None;
+            return Withdrawal::Done;
+        }
+        if let Some(bench) = &self.bench {
+            // Any place on the bench is as good as another. If none is left, every sleeper has a
+            // ticket, so there is one for this thread.
+            return match self.waiting.pop() {
+                Some(_) => Withdrawal::Done,
+                None => Withdrawal::TooLate(bench.take().expect("a ticket for every sleeper")),
+            };
+        }
+        self.waiting.retain(|other| !Arc::ptr_eq(&other.seat, seat));
+        Withdrawal::Done
+    }
+
+    fn arrival(&mut self, seat: &Arc<Seat>) -> Waiting {
+        self.arrivals += 1;
+        Waiting {
+            seat: Arc::clone(seat),
+            arrived: self.arrivals,
+        }
+    }
+
+    /// Whether the order puts the standby before the best of the parked.
+    fn prefers(&self, standby: &Waiting, parked: &Waiting) -> bool {
+        match self.order {
+            Order::Newest | Order::System => false,
+            Order::Oldest => standby.arrived < parked.arrived,
+            Order::Priority => standby.seat.priority > parked.seat.priority,
+        }
+    }
+
+    fn remove(&mut self, place: usize) -> Called {
+        let waiting = self.waiting.remove(place);
+        match &self.bench {
+            Some(bench) => Called::Bench(Arc::clone(bench)),
+            None => Called::Seat(waiting.seat),
+        }
+    }
+
+    fn take_standby(&mut self) -> Option<Called> {
+        self.standby
+            .take()
+            .map(|standby| Called::Seat(standby.seat))
+    }
 }

@@ -3,16 +3,16 @@
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
-//! | 20..22 | standby | the adaptive wake's standby: none, ticking, in deep sleep (zero under `Eager`) |
-//! | 19 | backlog | more was ready when the lead was opened (zero under `Eager`) |
-//! | 18 | long | the opener's handler is of a long kind (zero under `Eager`) |
+//! | 20..22 | standby | none (0), ticking (1), in deep sleep (2); always none under `Eager` |
+//! | 19 | backlog | more was ready when the lead was opened; published by the opener, for speed only |
+//! | 18 | long | the opener's handler is of a long kind; likewise |
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
 //! | 15 | parked | the list of followers is not empty |
 //! | 0..15 | running | threads that process an event |
 //!
-//! OPEN together with *elect* is an **offer**: only the elected thread may take it. The word changes
-//! by read-modify-write only, so every change has one place in one order; that is what the arguments
+//! Where the order is strict (see `policy.rs`), OPEN together with *elect* is an **offer**: only the
+//! elected thread may take it. The word changes by read-modify-write only, so every change has one place in one order; that is what the arguments
 //! in `docs/protocol.md` and the models in `models.rs` rest on.
 
 use std::fmt;
@@ -24,6 +24,10 @@ const RUNNING: u64 = PARKED - 1;
 const PARKED: u64 = 1 << 15;
 const ELECT: u64 = 1 << 16;
 const CLOSED: u64 = 1 << 17;
+const LONG: u64 = 1 << 18;
+const BACKLOG: u64 = 1 << 19;
+const STANDBY_SHIFT: u32 = 20;
+const STANDBY: u64 = 3 << STANDBY_SHIFT;
 /// Adding it flips OPEN and HELD and counts; the overflow falls off the top.
 const ONE_STEP: u64 = 1 << 32;
 /// The sequence's lowest bit.
@@ -46,14 +50,32 @@ impl LeadWord {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
+    /// HELD -> OPEN by one unconditional addition: the short path of a promotion. Returns the word as
+    /// it was, and as it is now.
+    pub(super) fn open_running(&self, marks: Marks) -> (Snapshot, Snapshot) {
+        let step = ONE_STEP + ONE_RUNNING + marks.bits();
+        let was = self.0.fetch_add(step, Ordering::AcqRel);
+        debug_assert!(!Snapshot(was).is_open() && was & (LONG | BACKLOG) == 0);
+        (Snapshot(was), Snapshot(was.wrapping_add(step)))
+    }
+
     /// Replaces the word by what `step` makes of it, as one step, and tells what `step` told.
     /// `step` may be called again with a newer word.
     ///
     /// Acquire: a taker sees what the last holder left in the lead's own data. Release: an opener
     /// shows it. Both are needed on every change, because a change by a third thread (a follower
     /// parks) may stand between the two in the word's order.
-    pub(super) fn update<R>(&self, mut step: impl FnMut(Snapshot) -> (Snapshot, R)) -> R {
-        let mut seen = self.0.load(Ordering::Relaxed);
+    pub(super) fn update<R>(&self, step: impl FnMut(Snapshot) -> (Snapshot, R)) -> R {
+        self.update_from(Snapshot(self.0.load(Ordering::Relaxed)), step)
+    }
+
+    /// As [`update`](Self::update), beginning with a guess: a right one saves the load.
+    pub(super) fn update_from<R>(
+        &self,
+        guess: Snapshot,
+        mut step: impl FnMut(Snapshot) -> (Snapshot, R),
+    ) -> R {
+        let mut seen = guess.0;
         loop {
             let (next, told) = step(Snapshot(seen));
             match self
@@ -65,6 +87,31 @@ impl LeadWord {
             }
         }
     }
+}
+
+/// What an opener says about its event, so that others can judge whether to help.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Its handler is of a kind that usually takes long.
+    pub(crate) long: bool,
+    /// More handles wait in the line.
+    pub(crate) backlog: bool,
+}
+
+impl Marks {
+    fn bits(self) -> u64 {
+        u64::from(self.long) * LONG + u64::from(self.backlog) * BACKLOG
+    }
+}
+
+/// The one follower that watches an OPEN lead, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standby {
+    None,
+    /// It wakes up every tick.
+    Ticking,
+    /// It sleeps without a timer until the next promotion.
+    Deep,
 }
 
 /// What the word said at one moment.
@@ -93,6 +140,32 @@ impl Snapshot {
         self.0 & CLOSED != 0
     }
 
+    pub(super) fn is_long(self) -> bool {
+        self.0 & LONG != 0
+    }
+
+    pub(super) fn has_backlog(self) -> bool {
+        self.0 & BACKLOG != 0
+    }
+
+    pub(super) fn standby(self) -> Standby {
+        match (self.0 & STANDBY) >> STANDBY_SHIFT {
+            0 => Standby::None,
+            1 => Standby::Ticking,
+            _ => Standby::Deep,
+        }
+    }
+
+    /// No follower is asleep: none parked, and no standby.
+    pub(super) fn has_nobody(self) -> bool {
+        !self.is_parked() && self.standby() == Standby::None
+    }
+
+    /// Which opening or taking this is, for comparison.
+    pub(super) fn sequence(self) -> u64 {
+        self.0 / ONE_STEP
+    }
+
     pub(super) fn running(self) -> usize {
         (self.0 & RUNNING) as usize
     }
@@ -103,10 +176,10 @@ impl Snapshot {
         Self(self.0.wrapping_add(ONE_STEP))
     }
 
-    /// OPEN -> HELD.
+    /// OPEN -> HELD. The opener's marks are over.
     pub(super) fn taken(self) -> Self {
         debug_assert!(self.is_open(), "only an open lead is taken: {self:?}");
-        Self(self.0.wrapping_add(ONE_STEP))
+        Self(self.0.wrapping_add(ONE_STEP) & !(LONG | BACKLOG))
     }
 
     pub(super) fn with_elect(self, elect: bool) -> Self {
@@ -115,6 +188,15 @@ impl Snapshot {
 
     pub(super) fn with_parked(self, parked: bool) -> Self {
         self.with(PARKED, parked)
+    }
+
+    pub(super) fn with_standby(self, standby: Standby) -> Self {
+        let bits = match standby {
+            Standby::None => 0,
+            Standby::Ticking => 1,
+            Standby::Deep => 2,
+        };
+        Self(self.0 & !STANDBY | bits << STANDBY_SHIFT)
     }
 
     pub(super) fn with_closed(self) -> Self {
@@ -139,10 +221,13 @@ impl Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lead")
-            .field("sequence", &(self.0 / ONE_STEP))
+            .field("sequence", &self.sequence())
             .field("open", &self.is_open())
             .field("elect", &self.is_elected())
             .field("parked", &self.is_parked())
+            .field("standby", &self.standby())
+            .field("long", &self.is_long())
+            .field("backlog", &self.has_backlog())
             .field("closed", &self.is_closed())
             .field("running", &self.running())
             .finish()

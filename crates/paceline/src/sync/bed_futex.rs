@@ -11,9 +11,9 @@ impl Bed {
         Self
     }
 
-    /// Sleeps while `word` is zero. Returns on a wake, on `timeout`, on a signal, or at once if the
-    /// word is not zero: the caller looks again in every case.
-    pub(super) fn sleep_while_zero(&self, word: &AtomicU32, timeout: Option<Duration>) {
+    /// Sleeps while `word` is `value`. Returns on a wake, on `timeout`, on a signal, or at once if the
+    /// word is something else: the caller looks again in every case.
+    pub(super) fn sleep_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
         let timeout = timeout.map(timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: `word` is a live, aligned 32-bit word, and `timeout` is null or points to a
@@ -23,23 +23,32 @@ impl Bed {
                 libc::SYS_futex,
                 word.as_ptr(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                0_u32,
+                value,
                 timeout,
             );
         }
     }
 
     /// Wakes one thread that sleeps on `word`.
-    pub(super) fn wake(&self, word: &AtomicU32) {
-        // SAFETY: the kernel uses the address of `word` as a key and does not access its contents.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                word.as_ptr(),
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1_u32,
-            );
-        }
+    pub(super) fn wake_one(&self, word: &AtomicU32) {
+        wake(word, 1);
+    }
+
+    /// Wakes every thread that sleeps on `word`.
+    pub(super) fn wake_all(&self, word: &AtomicU32) {
+        wake(word, i32::MAX);
+    }
+}
+
+fn wake(word: &AtomicU32, most: i32) {
+    // SAFETY: the kernel uses the address of `word` as a key and does not access its contents.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            most,
+        );
     }
 }
 

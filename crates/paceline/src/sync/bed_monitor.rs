@@ -22,11 +22,11 @@ impl Bed {
         }
     }
 
-    /// Sleeps while `word` is zero. Under loom and shuttle a wait never times out: time is a step
-    /// of the virtual clock there.
-    pub(super) fn sleep_while_zero(&self, word: &AtomicU32, timeout: Option<Duration>) {
+    /// Sleeps while `word` is `value`. Under loom and shuttle a wait never times out: time is a step of
+    /// the virtual clock there.
+    pub(super) fn sleep_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
         let guard = lock(&self.lock);
-        if word.load(Ordering::Acquire) != 0 {
+        if word.load(Ordering::Acquire) != value {
             return;
         }
         match timeout {
@@ -39,10 +39,16 @@ impl Bed {
         }
     }
 
-    /// Wakes the thread that sleeps on the word.
-    pub(super) fn wake(&self, _word: &AtomicU32) {
+    /// Wakes one thread that sleeps on the word.
+    pub(super) fn wake_one(&self, _word: &AtomicU32) {
         // Taking the lock puts this wake after the sleeper's look at the word, or before it.
         drop(lock(&self.lock));
         self.woken.notify_one();
+    }
+
+    /// Wakes every thread that sleeps on the word.
+    pub(super) fn wake_all(&self, _word: &AtomicU32) {
+        drop(lock(&self.lock));
+        self.woken.notify_all();
     }
 }

@@ -106,11 +106,15 @@ impl VirtualClock {
     }
 
     fn sleep(&self, parker: &Arc<Parker>, deadline: Timestamp) {
+        let seen = parker.look();
         lock(&self.sleepers).push(Arc::clone(parker));
         if self.now() < deadline {
-            parker.sleep(None);
+            parker.sleep_since(seen, None);
         }
-        lock(&self.sleepers).retain(|other| !Arc::ptr_eq(other, parker));
+        let mut sleepers = lock(&self.sleepers);
+        if let Some(place) = sleepers.iter().position(|other| Arc::ptr_eq(other, parker)) {
+            sleepers.swap_remove(place);
+        }
     }
 }
 

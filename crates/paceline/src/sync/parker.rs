@@ -1,8 +1,8 @@
-//! A word that one thread sleeps on while it is zero.
+//! A word that threads sleep on until there is a message.
 //!
-//! The word outlives the sleep: a message that is posted before the thread sleeps is found by the
-//! sleep, so no wake can be lost. `std::thread::park` is not used on purpose: its token belongs to
-//! the whole thread, so a late wake of ours would leak into the next handler's own `park`.
+//! The word outlives the sleep: a message that is posted before a thread sleeps is found by the sleep,
+//! so no wake can be lost. `std::thread::park` is not used on purpose: its token belongs to the whole
+//! thread, so a late wake of ours would leak into the next handler's own `park`.
 //!
 //! What the sleeper lies on is a [`Bed`]: the kernel's futex on Linux; elsewhere, and under loom and
 //! shuttle, a monitor that does the same job.
@@ -14,18 +14,25 @@ use super::{
     bed::Bed,
 };
 
-/// Set by a clock to make its sleeper look at the time; no message.
-const NUDGE: u32 = 1 << 31;
+/// The lowest bits of the word are the message; zero is none.
+const MESSAGE: u32 = ONE_NUDGE - 1;
 
-/// One sleeper, its message, and the way to wake it.
+/// The others count nudges by a clock, which make every sleeper look at the time.
+const ONE_NUDGE: u32 = 1 << 24;
+
+/// A message, and the way to wake whoever sleeps until there is one.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    /// Zero: nothing to say. Otherwise a message, perhaps with [`NUDGE`]. Changed by
-    /// read-modify-write only: loom does not order a plain store among those.
+    /// Message and nudges. Changed by read-modify-write only: loom does not order a plain store among
+    /// those.
     word: AtomicU32,
-    /// Where its thread sleeps.
+    /// Where threads sleep.
     bed: Bed,
 }
+
+/// What a parker's word was at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen(u32);
 
 impl Parker {
     pub(crate) fn new() -> Self {
@@ -35,38 +42,65 @@ impl Parker {
         }
     }
 
-    /// The message, or zero. Pairs with [`post`](Self::post): what the poster did before is visible.
-    pub(crate) fn message(&self) -> u32 {
-        self.word.load(Ordering::Acquire) & !NUDGE
-    }
-
-    /// Forgets message and nudge. Only the sleeper calls this, while nobody can be posting.
-    pub(crate) fn clear(&self) {
-        self.word.swap(0, Ordering::Relaxed);
-    }
-
-    /// Leaves a message (not zero). The sleeper is woken by [`wake`](Self::wake), which may come
-    /// later and from outside of a lock.
+    /// Leaves a message (not zero) in place of the one before. The sleeper is woken by
+    /// [`wake`](Self::wake), which may come later and from outside of a lock.
     pub(crate) fn post(&self, message: u32) {
-        debug_assert!(message != 0 && message & NUDGE == 0);
-        self.word.swap(message, Ordering::Release);
+        debug_assert!(message != 0);
+        self.change(|_| message);
     }
 
-    /// Wakes the sleeper, if it sleeps.
+    /// Takes the message; zero if there is none. What its poster did before is visible.
+    pub(crate) fn take(&self) -> u32 {
+        self.change(|_| 0)
+    }
+
+    /// Makes another message of the one that is there, as one step. Returns what it was.
+    pub(crate) fn change(&self, step: impl Fn(u32) -> u32) -> u32 {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            let message = step(seen & MESSAGE);
+            debug_assert!(message <= MESSAGE);
+            let next = seen & !MESSAGE | message;
+            match self
+                .word
+                .compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return seen & MESSAGE,
+                Err(newer) => seen = newer,
+            }
+        }
+    }
+
+    /// Wakes a sleeper, if there is one.
     pub(crate) fn wake(&self) {
-        self.bed.wake(&self.word);
+        self.bed.wake_one(&self.word);
     }
 
-    /// Makes the sleeper return without a message, so that it looks at its clock.
-    pub(crate) fn nudge(&self) {
-        self.word.fetch_or(NUDGE, Ordering::Release);
-        self.wake();
+    /// Wakes everyone who sleeps here.
+    pub(crate) fn wake_all(&self) {
+        self.bed.wake_all(&self.word);
     }
 
-    /// Sleeps until there is a message, a nudge, or `timeout` passed. May return early.
+    /// Sleeps until there is a message or `timeout` passed. May return early.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
-        self.bed.sleep_while_zero(&self.word, timeout);
-        // A nudge is used up by the sleep that it ended; a message stays.
-        self.word.fetch_and(!NUDGE, Ordering::Acquire);
+        self.sleep_since(self.look(), timeout);
+    }
+
+    /// What a sleep must begin with if something else is looked at before it.
+    pub(super) fn look(&self) -> Seen {
+        Seen(self.word.load(Ordering::Acquire))
+    }
+
+    /// As [`sleep`](Self::sleep); also ended by anything that happened since `seen`.
+    pub(super) fn sleep_since(&self, seen: Seen, timeout: Option<Duration>) {
+        if seen.0 & MESSAGE == 0 {
+            self.bed.sleep_while(&self.word, seen.0, timeout);
+        }
+    }
+
+    /// Makes every sleeper return without a message, so that it looks at its clock.
+    pub(super) fn nudge(&self) {
+        self.word.fetch_add(ONE_NUDGE, Ordering::AcqRel);
+        self.wake_all();
     }
 }

@@ -1,0 +1,106 @@
+//! Who may take an open lead: the wake policy and the order, as one judgement over the word.
+
+use std::time::Duration;
+
+use super::word::Snapshot;
+
+/// How the followers are ordered: who is elected next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// The one that came last: its caches are warm. Those that came first may sleep for as long as the
+    /// others suffice.
+    #[default]
+    Newest,
+    /// The one that has waited longest: everyone gets its turn.
+    Oldest,
+    /// The one with the highest priority (see `Builder::thread_priority`), among equals the newest.
+    Priority,
+    /// Whomever the operating system picks: all sleep in one place.
+    System,
+}
+
+/// Whether giving the lead away wakes someone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// The textbook: the elected follower is woken on every event.
+    Eager,
+    /// A follower is woken only where it pays: the handler is long or told to be, or more work waits
+    /// than threads run. One follower, the standby, watches over surprises: an open lead that nobody
+    /// takes is taken within two ticks.
+    #[default]
+    Adaptive,
+}
+
+/// The rules of one pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) wake: Wake,
+    pub(crate) order: Order,
+    /// So many threads can run at once.
+    pub(crate) cores: usize,
+    /// How long the standby sleeps between two looks.
+    pub(crate) tick: Duration,
+}
+
+/// Who asks to take the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taker {
+    /// A thread that comes from outside, or slept.
+    Anyone,
+    /// The thread that made the opening with this sequence, back from its event.
+    Opener(u64),
+}
+
+/// What the word allows.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    Closed,
+    /// Take it.
+    Take,
+    /// It is open, no wake is on its way, and the order prefers someone who sleeps: elect first.
+    Elect,
+    /// Somebody leads, or is about to, or will be found by the standby: follow.
+    Follow,
+}
+
+impl Policy {
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.wake == Wake::Adaptive
+    }
+
+    /// Whether an elected thread can rely on finding the lead open: nobody barges in on an offer.
+    pub(super) fn is_strict(&self) -> bool {
+        !self.is_adaptive() || self.order != Order::Newest
+    }
+
+    /// May `taker`, who is counted neither as running nor as waiting, take the lead? (The elected
+    /// thread need not ask.)
+    pub(super) fn judge(&self, word: Snapshot, taker: Taker) -> Judgement {
+        if word.is_closed() {
+            return Judgement::Closed;
+        }
+        if !word.is_open() {
+            return Judgement::Follow;
+        }
+        match (word.is_elected(), self.is_strict()) {
+            // The last-thread rule: nobody else could.
+            (false, _) if word.has_nobody() => Judgement::Take,
+            (false, true) => Judgement::Elect,
+            (true, true) => Judgement::Follow,
+            (_, false) => self.judge_barging(word, taker),
+        }
+    }
+
+    /// Adaptive, newest first: whoever is awake is the newest, and takes the lead where that helps.
+    fn judge_barging(&self, word: Snapshot, taker: Taker) -> Judgement {
+        let own = taker == Taker::Opener(word.sequence());
+        let idle_core = word.has_backlog() && word.running() < self.cores;
+        match own || word.is_long() || idle_core {
+            true => Judgement::Take,
+            false => Judgement::Follow,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The standby: the one follower that watches an open lead under the adaptive wake.
+//!
+//! It sleeps one tick at a time. A lead that it sees open and unchanged twice is a blind pool: newest
+//! first it takes the lead itself, in the other orders it elects. A lead that it sees held and
+//! unchanged many times is an idle pool: it goes to **deep sleep**, without a timer, until the next
+//! promotion rouses it, so an idle pool wakes nobody, ever.
+//!
+//! ```text
+//!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby
+//!  none    --> ticking   [Lead::appoint_standby]   a promotion finds no standby, and someone parked
+//!  ticking --> deep      [Lead::look_after]        held, and the same for many looks
+//!  deep    --> ticking   [Lead::rouse_standby]     a promotion finds it in deep sleep
+//!  any     --> none      [Lead::look_after]        it takes the lead
+//!                        [Lead::elect]             it is elected
+//!                        [Lead::leave_standby]     its time is over
+//!                        [Lead::close]             the pool is closed
+//! ```
+
+use std::sync::Arc;
+
+use super::{
+    followers::{Called, Message, Seat, Withdrawal},
+    lead::{doze, Lead, Promotion, Woken},
+    word::{Snapshot, Standby},
+};
+use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
+
+/// So many looks at the same held lead make an idle pool.
+const LOOKS_UNTIL_DEEP: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 20 };
+
+/// What the standby remembers from one look to the next.
+struct Watch {
+    /// The lead as it was at the last look.
+    sequence: u64,
+    /// How often it was held and the same.
+    unchanged: u32,
+    deep: bool,
+}
+
+impl Watch {
+    fn begin(word: Snapshot) -> Self {
+        Self {
+            sequence: word.sequence(),
+            unchanged: 0,
+            deep: false,
+        }
+    }
+}
+
+/// What a look led to.
+enum Look {
+    Took,
+    /// Someone was elected, perhaps this thread.
+    Elected,
+    Deep,
+    Unchanged,
+    Changed,
+}
+
+impl<T> Lead<T> {
+    /// The life of a standby, until it leads, leaves, or is sent home.
+    pub(super) fn stand_by(
+        &self,
+        seat: &Arc<Seat>,
+        clock: &Clock,
+        deadline: Option<Timestamp>,
+    ) -> Woken {
+        let mut watch = Watch::begin(self.word.look());
+        loop {
+            let message = self.sleep_one_tick(seat, clock, deadline, &watch);
+            let message = match message {
+                None if clock.has_passed(deadline) => match self.leave_standby(seat) {
+                    None => return Woken::TimedOut,
+                    too_late => too_late,
+                },
+                None => match self.look_after(seat, &mut watch) {
+                    Err(message) => Some(message),
+                    Ok(Look::Took) => return Woken::Took,
+                    Ok(_) => None,
+                },
+                some => some,
+            };
+            match message {
+                Some(Message::Lead) => return self.elected(clock, deadline),
+                Some(Message::Close) => return Woken::Closed,
+                Some(Message::Tick | Message::StandBy) => watch = Watch::begin(self.word.look()),
+                None => {}
+            }
+        }
+    }
+
+    /// Until the next look is due; in deep sleep, until there is a message.
+    fn sleep_one_tick(
+        &self,
+        seat: &Arc<Seat>,
+        clock: &Clock,
+        deadline: Option<Timestamp>,
+        watch: &Watch,
+    ) -> Option<Message> {
+        let until = match watch.deep {
+            true => deadline,
+            false => {
+                let look = clock.now().after(self.policy.tick);
+                Some(deadline.map_or(look, |deadline| deadline.min(look)))
+            }
+        };
+        doze(clock, seat.parker(), || seat.take_message(), until)
+    }
+
+    /// One look, a section. `Err`: a message came first.
+    fn look_after(&self, seat: &Arc<Seat>, watch: &mut Watch) -> Result<Look, Message> {
+        // First the epoch: a promotion that this look does not see any more sees the new epoch (W1).
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.counters.ticks.one_more();
+        let mut followers = lock(&self.followers);
+        if let Some(message) = seat.take_message() {
+            return Err(message);
+        }
+        let look = self.word.update(|word| self.judge_look(word, watch));
+        match look {
+            Look::Took => followers.forget_standby(),
+            Look::Elected => {
+                let elected = self.elect_locked(&mut followers, |_| true, |word| word);
+                drop(followers);
+                let _ = self.wake(elected);
+            }
+            Look::Deep => watch.deep = true,
+            Look::Unchanged => watch.unchanged += 1,
+            Look::Changed => *watch = Watch::begin(self.word.look()),
+        }
+        Ok(look)
+    }
+
+    /// What the standby does about `word`, as one step with it.
+    fn judge_look(&self, word: Snapshot, watch: &Watch) -> (Snapshot, Look) {
+        match (word.sequence() == watch.sequence, word.is_open()) {
+            (false, _) => (word, Look::Changed),
+            (true, true) if !self.policy.is_strict() => {
+                (word.taken().with_standby(Standby::None), Look::Took)
+            }
+            (true, true) if !word.is_elected() => (word, Look::Elected),
+            (true, false) if watch.unchanged + 1 >= LOOKS_UNTIL_DEEP => {
+                (word.with_standby(Standby::Deep), Look::Deep)
+            }
+            (true, _) => (word, Look::Unchanged),
+        }
+    }
+
+    /// The section of a standby whose time is over: if the lead is open, a successor is elected (I3).
+    fn leave_standby(&self, seat: &Arc<Seat>) -> Option<Message> {
+        let mut followers = lock(&self.followers);
+        if let Withdrawal::TooLate(message) = followers.withdraw(seat) {
+            return Some(message);
+        }
+        let without = |word: Snapshot| word.with_standby(Standby::None);
+        let elected = self.elect_locked(&mut followers, |_| true, without);
+        drop(followers);
+        let _ = self.wake(elected);
+        None
+    }
+
+    /// A promotion found the standby in deep sleep: it shall tick again.
+    #[cold]
+    pub(super) fn rouse_standby(&self) -> Promotion {
+        let followers = lock(&self.followers);
+        let roused = self.word.update(|word| match word.standby() {
+            Standby::Deep => (word.with_standby(Standby::Ticking), true),
+            _ => (word, false),
+        });
+        let standby = followers.standby().filter(|_| roused);
+        let standby = standby.inspect(|standby| standby.post(Message::Tick));
+        drop(followers);
+        self.watched_by(standby)
+    }
+
+    /// A promotion found no standby, but someone parked: that one shall watch.
+    #[cold]
+    pub(super) fn appoint_standby(&self) -> Promotion {
+        let mut followers = lock(&self.followers);
+        let best = followers.best_parked();
+        let place = self.word.update(|word| {
+            let may = word.standby() == Standby::None && !word.is_closed();
+            match best.filter(|_| may) {
+                Some(place) => {
+                    let word = word.with_parked(followers.len() > 1);
+                    (word.with_standby(Standby::Ticking), Some(place))
+                }
+                None => (word, None),
+            }
+        });
+        let standby = place.map(|place| followers.appoint(place));
+        let standby = standby.inspect(|standby| standby.post(Message::StandBy));
+        drop(followers);
+        self.watched_by(standby)
+    }
+
+    /// The section of a thread that was picked from a bench to be the standby: it makes itself known.
+    /// (Elsewhere it was known from the start.) `Err`: the pool was closed meanwhile.
+    pub(super) fn adopt_standby(&self, seat: &Arc<Seat>) -> Result<(), Woken> {
+        let mut followers = lock(&self.followers);
+        if !followers.has_bench() {
+            return Ok(());
+        }
+        if self.word.look().is_closed() {
+            return Err(Woken::Closed);
+        }
+        followers.set_standby(seat);
+        Ok(())
+    }
+
+    fn watched_by(&self, standby: Option<Called>) -> Promotion {
+        match standby {
+            Some(standby) => {
+                self.counters.wakes.one_more();
+                standby.wake();
+                Promotion::Watched
+            }
+            None => Promotion::LeftOpen,
+        }
+    }
+}
