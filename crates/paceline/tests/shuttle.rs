@@ -18,7 +18,8 @@ use std::{
 
 use paceline::{
     simulated::{Faults, SimPeer, SimStream, Simulation},
-    Closed, Context, EventHandler, Handle, Interest, Left, Next, Pool, SetKind,
+    Builder, Closed, Context, EventHandler, Handle, Interest, Left, Next, Order, Pool, SetKind,
+    Wake,
 };
 use shuttle::{rand::Rng, thread};
 
@@ -85,12 +86,19 @@ impl Drop for Echo {
 }
 
 fn pool_on(world: &Simulation, threads: usize) -> Pool {
+    builder_on(world, threads).build().unwrap()
+}
+
+fn builder_on(world: &Simulation, threads: usize) -> Builder {
     Pool::builder()
         .threads(threads)
+        .tick(TICK)
+        .parallelism(2)
         .handle_set(SetKind::Simulated(world.clone()))
-        .build()
-        .unwrap()
 }
+
+/// The period of the standby's looks, on the virtual clock.
+const TICK: Duration = Duration::from_millis(1);
 
 fn connect(world: &Simulation, pool: &Pool, tally: &Tally) -> (Handle, SimPeer) {
     let (stream, peer) = world.stream();
@@ -103,12 +111,16 @@ fn world() -> Simulation {
 }
 
 /// L1, L2, H1, H2 under faults: every byte comes back to the connection that sent it, in order.
-#[test]
-fn shuttle_every_byte_comes_back() {
-    check(|| {
+fn every_byte_comes_back(wake: Wake, order: Order) {
+    check(move || {
         let (world, tally) = (world(), Tally::default());
         world.set_faults(Faults::ALL);
-        let pool = pool_on(&world, 3);
+        let builder = builder_on(&world, 3).wake(wake).order(order);
+        let pool = match order {
+            Order::Priority => builder.thread_priority(|index| index as u8),
+            _ => builder,
+        };
+        let pool = pool.build().unwrap();
         let peers: Vec<_> = (0..3_u8)
             .map(|id| (id, connect(&world, &pool, &tally).1))
             .collect();
@@ -129,6 +141,141 @@ fn shuttle_every_byte_comes_back() {
         assert!(report.is_clean(), "{report}");
         assert_eq!(tally.closed.load(Ordering::SeqCst), 3);
     });
+}
+
+#[test]
+fn shuttle_every_byte_eager() {
+    every_byte_comes_back(Wake::Eager, Order::Newest);
+}
+
+#[test]
+fn shuttle_every_byte_eager_oldest() {
+    every_byte_comes_back(Wake::Eager, Order::Oldest);
+}
+
+#[test]
+fn shuttle_every_byte_eager_system() {
+    every_byte_comes_back(Wake::Eager, Order::System);
+}
+
+#[test]
+fn shuttle_every_byte_newest() {
+    every_byte_comes_back(Wake::Adaptive, Order::Newest);
+}
+
+#[test]
+fn shuttle_every_byte_oldest() {
+    every_byte_comes_back(Wake::Adaptive, Order::Oldest);
+}
+
+#[test]
+fn shuttle_every_byte_priority() {
+    every_byte_comes_back(Wake::Adaptive, Order::Priority);
+}
+
+#[test]
+fn shuttle_every_byte_system() {
+    every_byte_comes_back(Wake::Adaptive, Order::System);
+}
+
+/// Blocks in its first call until told to go on; says that it is there.
+struct Stuck {
+    inside: Arc<AtomicBool>,
+    go_on: Arc<AtomicBool>,
+    told: bool,
+}
+
+impl EventHandler<SimStream> for Stuck {
+    fn ready(&mut self, cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
+        let mut buffer = [0; 8];
+        cx.read(&mut buffer)?;
+        self.inside.store(true, Ordering::SeqCst);
+        let block = || {
+            while !self.go_on.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+        };
+        match self.told {
+            true => cx.blocking(block),
+            false => block(),
+        }
+        Ok(Next::Continue)
+    }
+}
+
+/// L2, I1, I2, W1 by steps of the clock: handlers block by surprise, one after the other, until one
+/// thread is left. After each, events are served again within two looks of the standby.
+fn blind_pool_by_steps(order: Order, told: bool) {
+    check(move || {
+        let (world, tally) = (world(), Tally::default());
+        let pool = builder_on(&world, 4).order(order).build().unwrap();
+        let go_on = Arc::new(AtomicBool::new(false));
+        let (_, echo) = connect(&world, &pool, &tally);
+        let mut stuck = Vec::new();
+        for _ in 0..3 {
+            let (stream, peer) = world.stream();
+            let inside = Arc::new(AtomicBool::new(false));
+            let handler = Stuck {
+                inside: Arc::clone(&inside),
+                go_on: Arc::clone(&go_on),
+                told,
+            };
+            pool.register(stream, Interest::READ, handler).unwrap();
+            let before = pool.snapshot().ticks;
+            peer.send(b"!");
+            echo.send(b"?");
+            let mut looks = 0;
+            let mut answer = Vec::new();
+            while answer.is_empty() {
+                if !told {
+                    // All that can be done without a tick is done first: a look is a step.
+                    (0..200).for_each(|_| thread::yield_now());
+                    world.clock().advance(TICK);
+                    looks += 1;
+                    assert!(looks < 50, "nobody leads");
+                }
+                thread::yield_now();
+                answer.extend(echo.received());
+            }
+            let ticks = pool.snapshot().ticks - before;
+            assert!(told || ticks <= 6, "{ticks} looks until a blind pool saw");
+            stuck.push(peer);
+        }
+        go_on.store(true, Ordering::SeqCst);
+        let report = pool.shutdown(Duration::from_secs(1));
+        assert!(report.is_clean(), "{report}");
+    });
+}
+
+#[test]
+fn shuttle_blind_pool_newest() {
+    blind_pool_by_steps(Order::Newest, false);
+}
+
+#[test]
+fn shuttle_blind_pool_oldest() {
+    blind_pool_by_steps(Order::Oldest, false);
+}
+
+#[test]
+fn shuttle_blind_pool_system() {
+    blind_pool_by_steps(Order::System, false);
+}
+
+/// Told blocking needs no tick at all, in any order.
+#[test]
+fn shuttle_told_blocking_newest() {
+    blind_pool_by_steps(Order::Newest, true);
+}
+
+#[test]
+fn shuttle_told_blocking_oldest() {
+    blind_pool_by_steps(Order::Oldest, true);
+}
+
+#[test]
+fn shuttle_told_blocking_system() {
+    blind_pool_by_steps(Order::System, true);
 }
 
 /// H2: kept output. The peer reads late; everything still arrives.

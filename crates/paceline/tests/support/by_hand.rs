@@ -7,7 +7,7 @@
 )]
 
 use std::{
-    io,
+    fs, io,
     sync::mpsc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -17,7 +17,7 @@ use paceline::{
     observe::{Observer, Role},
     simulated::{SimPeer, SimStream, Simulation},
     turn::{Claimed, Follower, Leader, Led, Waited},
-    Context, Interest, Left, Next, Pool, SetKind,
+    Context, EventHandler, Interest, Left, Next, Pool, SetKind, Wake,
 };
 
 /// Looks, and does not wait.
@@ -26,7 +26,8 @@ pub const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 /// Only a hang reaches it.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A pool in a world of its own. Time stands still there until it is moved.
+/// A pool in a world of its own, with the textbook's wake: what follows from an event needs no tick. Time
+/// stands still there until it is moved.
 pub struct Scene {
     pub world: Simulation,
     pub pool: Pool,
@@ -42,6 +43,7 @@ impl Scene {
         let world = Simulation::new(1);
         let pool = Pool::builder()
             .threads(threads)
+            .wake(Wake::Eager)
             .handle_set(SetKind::Simulated(world.clone()))
             .observer(observer)
             .build()
@@ -56,8 +58,13 @@ impl Scene {
 
     /// A connection whose bytes are sent back, by one call of its handler per event. The peer's end.
     pub fn echo(&self) -> SimPeer {
+        self.serve(echo)
+    }
+
+    /// A connection with this handler, which is interested in input. The peer's end.
+    pub fn serve(&self, handler: impl EventHandler<SimStream>) -> SimPeer {
         let (stream, peer) = self.world.stream();
-        self.pool.register(stream, Interest::READ, echo).unwrap();
+        self.pool.register(stream, Interest::READ, handler).unwrap();
         peer
     }
 
@@ -177,4 +184,24 @@ fn says(pool: &Pool, what: &str) -> bool {
 pub fn pause(time: Duration) {
     let (_never, nothing) = mpsc::channel::<()>();
     let _ = nothing.recv_timeout(time);
+}
+
+/// The kernel's number of the calling thread.
+pub fn own_task() -> u32 {
+    let link = fs::read_link("/proc/thread-self").unwrap();
+    let number = link.file_name().unwrap().to_str().unwrap();
+    number.parse().unwrap()
+}
+
+/// Whether a thread of this process sleeps, for whatever reason.
+pub fn sleeps(task: u32) -> bool {
+    status(task, "State:") == "S"
+}
+
+/// The first word of a field of a thread's status.
+pub fn status(task: u32, field: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/self/task/{task}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let word = line.and_then(|rest| rest.split_whitespace().next());
+    word.expect("the kernel tells it").to_owned()
 }

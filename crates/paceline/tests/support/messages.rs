@@ -149,10 +149,8 @@ impl Inspector {
         }
         to.lose(u64::from(sequence - self.next));
         self.next = sequence + 1;
-        let contents = self.partial[at].iter().enumerate();
-        let intact = contents
-            .map(|(at, byte)| *byte == content(connection, sequence, at))
-            .all(|same| same);
+        let mut contents = self.partial[at].iter().enumerate();
+        let intact = contents.all(|(at, byte)| *byte == content(connection, sequence, at));
         match intact {
             true => one(&to.messages),
             false => one(&to.garbled),

@@ -49,6 +49,7 @@ pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (near, _) = listener.accept().unwrap();
+    near.set_nodelay(true).unwrap();
     far.set_nodelay(true).unwrap();
     far.set_read_timeout(Some(LONG)).unwrap();
     (near, far)

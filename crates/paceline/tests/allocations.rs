@@ -1,0 +1,173 @@
+//! A request costs no allocation: the short path of an event (wait, claim, promote, read, answer,
+//! release, rejoin) takes its memory from the stack and from what the pool has already.
+//!
+//! This is the one test with unsafe code: an allocator that counts can't be written without it.
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    hint, io,
+    io::{Read, Write},
+    net::TcpStream,
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Mutex, PoisonError,
+    },
+};
+
+use paceline::{
+    observe::{Observer, Role},
+    Context, EventHandler, Interest, Next, Pool,
+};
+use support::{bounded, tcp_pair};
+
+/// The system's allocator, and how often a thread of a pool asked for memory or gave it back.
+struct Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this thread belongs to a pool.
+    static IN_POOL: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Counting {
+    fn count(&self) {
+        if ON.load(Ordering::Relaxed) && IN_POOL.get() {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: every method hands its arguments to the system's allocator unchanged and returns its answer.
+// Counting touches two atomics and a thread-local without a destructor; none of them allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.count();
+        // SAFETY: the caller promises what `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        self.count();
+        // SAFETY: as above; the block came from `System`, because all blocks do.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        self.count();
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Marks the threads of a pool: it is called on each of them.
+struct Marks;
+
+impl Observer for Marks {
+    fn role_changed(&self, _: usize, role: Role) {
+        IN_POOL.set(role != Role::Gone);
+    }
+}
+
+const CONNECTIONS: usize = 8;
+const ROUNDS: usize = 500;
+
+/// How often the threads of a pool call the allocator while many requests are answered by `handler`.
+fn calls_of<H>(threads: usize, handler: fn() -> H) -> usize
+where
+    H: EventHandler<TcpStream>,
+{
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(move || {
+        let pool = Pool::builder()
+            .threads(threads)
+            .observer(Marks)
+            .build()
+            .unwrap();
+        let clients: Vec<_> = (0..CONNECTIONS)
+            .map(|_| {
+                let (near, far) = tcp_pair();
+                near.set_nodelay(true).unwrap();
+                pool.register(near, Interest::READ, handler()).unwrap();
+                far
+            })
+            .collect();
+        ask_all(&clients);
+        CALLS.store(0, Ordering::SeqCst);
+        ON.store(true, Ordering::SeqCst);
+        ask_all(&clients);
+        ON.store(false, Ordering::SeqCst);
+        CALLS.load(Ordering::SeqCst)
+    })
+}
+
+/// Many requests on all connections at once.
+fn ask_all(clients: &[TcpStream]) {
+    let mut answer = [0; 100];
+    for _ in 0..ROUNDS {
+        for mut client in clients {
+            client.write_all(&[7; 100]).unwrap();
+        }
+        for mut client in clients {
+            client.read_exact(&mut answer).unwrap();
+        }
+    }
+}
+
+/// Reads into the stack and answers.
+fn frugal(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+    let mut buffer = [0; 512];
+    let count = cx.read(&mut buffer)?;
+    cx.write_all(&buffer[..count])?;
+    Ok(Next::Continue)
+}
+
+/// As [`frugal`], until its source runs dry.
+fn thorough(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+    loop {
+        frugal(cx)?;
+    }
+}
+
+/// As [`frugal`], with a buffer of its own for each request.
+fn wasteful(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+    hint::black_box(Box::new(7));
+    frugal(cx)
+}
+
+/// The queue that this pattern replaces allocates for each request it hands over. Here one thread does
+/// everything.
+#[test]
+fn none_with_one_thread() {
+    assert_eq!(calls_of(1, || frugal), 0);
+    assert_eq!(calls_of(1, || thorough), 0);
+}
+
+/// With several threads the lead changes hands, and that costs no memory either.
+#[test]
+fn none_with_four_threads() {
+    assert_eq!(calls_of(4, || frugal), 0);
+    assert_eq!(calls_of(4, || thorough), 0);
+}
+
+/// The measure is no empty one: an allocation per request is seen.
+#[test]
+fn one_per_request_is_seen() {
+    let requests = CONNECTIONS * ROUNDS;
+    let calls = calls_of(4, || wasteful);
+    assert!(calls >= 2 * requests, "{calls} calls for {requests}");
+}

@@ -1,0 +1,111 @@
+//! The example `echo` does what its help says.
+
+#[path = "support/example.rs"]
+mod example;
+mod support;
+
+use std::process::{Command, Output};
+
+use example::{echo, expect_echo, run, signal, Server};
+use support::bounded;
+
+fn start() -> Server {
+    Server::start(Command::new(echo()).args(["--listen", "127.0.0.1:0", "--threads", "3"]))
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Several clients at once, more than there are threads; each gets its own bytes back. A message that is
+/// larger than the server's buffer comes back whole.
+#[test]
+fn echoes_for_several_clients() {
+    bounded(|| {
+        let server = start();
+        let mut clients: Vec<_> = (0..10).map(|_| server.connect()).collect();
+        for round in 0..20_u8 {
+            for (number, client) in clients.iter_mut().enumerate() {
+                expect_echo(client, &[round, number as u8, 3]);
+            }
+        }
+        expect_echo(&mut clients[0], &vec![7; 60_000]);
+        signal("TERM", server.id());
+        assert!(server.output().status.success());
+    });
+}
+
+/// A signal ends it in order, with open connections, and it says what it did.
+#[test]
+fn ends_in_order_on_sigterm_and_sigint() {
+    bounded(|| {
+        for name in ["TERM", "INT"] {
+            let server = start();
+            let mut client = server.connect();
+            expect_echo(&mut client, b"hello");
+            signal(name, server.id());
+            let output = server.output();
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            let said = text(&output.stderr);
+            assert!(said.contains("everything was finished"), "{said}");
+            assert!(said.contains("1 connections"), "{said}");
+        }
+    });
+}
+
+/// Help is no failure, and names every option.
+#[test]
+fn helps() {
+    bounded(|| {
+        for option in ["--help", "-h"] {
+            let output = run(Command::new(echo()).arg(option));
+            assert_eq!(output.status.code(), Some(0));
+            let said = text(&output.stdout);
+            for option in ["--listen", "--threads", "--help", "usage:"] {
+                assert!(said.contains(option), "{said}");
+            }
+        }
+    });
+}
+
+/// What it does not understand it says, with its help, and exits with 2.
+#[test]
+fn refuses_wrong_options() {
+    bounded(|| {
+        let said = |arguments: &[&str]| -> Output {
+            let output = run(Command::new(echo()).args(arguments));
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+            assert!(text(&output.stderr).contains("usage:"), "{output:?}");
+            output
+        };
+        let wrong = [
+            (&["--nonsense"][..], "unknown option --nonsense"),
+            (&["--threads"], "--threads needs a value"),
+            (&["--listen"], "--listen needs a value"),
+            (&["--threads", "many"], "many is not a number"),
+            (&["--threads", "-1"], "-1 is not a number"),
+            (&["--threads", "0"], "nobody would serve"),
+        ];
+        for (arguments, message) in wrong {
+            let output = said(arguments);
+            assert!(text(&output.stderr).contains(message), "{output:?}");
+        }
+    });
+}
+
+/// What the system refuses is told too, and is another kind of failure.
+#[test]
+fn tells_what_cannot_be_done() {
+    bounded(|| {
+        let server = start();
+        let address = server.address.to_string();
+        let output = run(Command::new(echo()).args(["--listen", &address]));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("listen"), "{output:?}");
+        let output = run(Command::new(echo()).args(["--threads", "5000"]));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("threads(5000)"), "{output:?}");
+        signal("TERM", server.id());
+        assert!(server.output().status.success());
+    });
+}

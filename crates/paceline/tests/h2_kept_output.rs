@@ -1,0 +1,299 @@
+//! H2 for output: what `write_all` took is sent, in order and to the last byte, and nobody else waits
+//! for it.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+mod support;
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc, Arc,
+    },
+    time::Duration,
+};
+
+use by_hand::{serve_all, Scene};
+use paceline::{simulated::SimStream, Closed, Context, EventHandler, Interest, Next, OutputLimit};
+use paceline::{Pool, SetKind};
+use socket2::SockRef;
+use support::{bounded, tcp_pair, told, wait_until, LONG};
+
+/// How much a simulated stream takes before its peer reads.
+const ROOM: usize = 64;
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at % 251) as u8).collect()
+}
+
+/// A connection with little room, and a pool that keeps up to `limit` bytes for it.
+fn narrow(limit: usize) -> (Pool, TcpStream, TcpStream) {
+    let pool = Pool::builder()
+        .threads(1)
+        .output_limit(limit)
+        .build()
+        .unwrap();
+    let (near, far) = tcp_pair();
+    SockRef::from(&near).set_send_buffer_size(32 << 10).unwrap();
+    SockRef::from(&far).set_recv_buffer_size(64 << 10).unwrap();
+    (pool, near, far)
+}
+
+/// Answers each byte with `count` bytes.
+fn answer_with(count: usize) -> impl EventHandler<TcpStream> {
+    move |cx: &mut Context<'_, TcpStream>| {
+        if cx.read(&mut [0])? == 0 {
+            return Ok(Next::Close);
+        }
+        cx.write_all(&bytes(count))?;
+        Ok(Next::Continue)
+    }
+}
+
+const MUCH: usize = 1 << 20;
+
+/// Much more than the socket takes: the reader gets all of it, though it takes its time.
+#[test]
+fn a_slow_reader_gets_everything() {
+    bounded(|| {
+        let (pool, near, mut far) = narrow(MUCH);
+        pool.register(near, Interest::READ, answer_with(MUCH))
+            .unwrap();
+        far.write_all(b"xx").unwrap();
+        let mut all = vec![0; MUCH];
+        for _ in 0..2 {
+            for part in all.chunks_mut(5000) {
+                far.read_exact(part).unwrap();
+            }
+            assert_eq!(all, bytes(MUCH));
+        }
+    });
+}
+
+/// Ice did its input and output between two waits, so one slow peer held up everybody (Ice, read). With
+/// one thread only, and a peer that takes nothing, everybody else is served.
+#[test]
+fn slow_reader_does_not_stop_waiting() {
+    bounded(|| {
+        let (pool, near, mut far) = narrow(MUCH);
+        pool.register(near, Interest::READ, answer_with(MUCH))
+            .unwrap();
+        far.write_all(b"x").unwrap();
+        far.read_exact(&mut [0]).unwrap();
+        let (other, mut other_far) = tcp_pair();
+        pool.register(other, Interest::READ, answer_with(10))
+            .unwrap();
+        for _ in 0..100 {
+            other_far.write_all(b"x").unwrap();
+            let mut answer = [0; 10];
+            other_far.read_exact(&mut answer).unwrap();
+            assert_eq!(answer[..], bytes(10));
+        }
+        let mut rest = vec![0; MUCH - 1];
+        far.read_exact(&mut rest).unwrap();
+        assert_eq!(rest, bytes(MUCH)[1..]);
+    });
+}
+
+/// Beyond the limit `write_all` fails with [`OutputLimit`], which says the numbers, and nothing of it was
+/// taken: the peer gets what was accepted and not one byte more. It is never "would block".
+#[test]
+fn write_all_beyond_the_limit_takes_nothing() {
+    bounded(|| {
+        let world = paceline::simulated::Simulation::new(1);
+        let pool = Pool::builder()
+            .threads(0)
+            .handle_set(SetKind::Simulated(world.clone()))
+            .output_limit(200)
+            .build()
+            .unwrap();
+        let (stream, peer) = world.stream();
+        let (errors, all_errors) = mpsc::channel();
+        let handler = move |cx: &mut Context<'_, SimStream>| {
+            while cx.read(&mut [0; 16]).is_ok() {}
+            errors.send(cx.write_all(&[9; 201])).unwrap();
+            cx.write_all(&bytes(200)).unwrap();
+            assert_eq!(cx.unsent(), 200 - ROOM);
+            errors.send(cx.write_all(&[9; ROOM + 1])).unwrap();
+            cx.write_all(&[7; ROOM]).unwrap();
+            assert_eq!(cx.unsent(), 200);
+            errors.send(cx.write_all(&[9])).unwrap();
+            let no_room = cx.write(&[9]).unwrap_err();
+            assert_eq!(no_room.kind(), ErrorKind::WouldBlock, "kept output first");
+            Ok(Next::Continue)
+        };
+        pool.register(stream, Interest::READ, handler).unwrap();
+        peer.send(b"x");
+        let (mut all, mut turns) = (Vec::new(), 0);
+        while all.len() < 200 + ROOM {
+            serve_all(&pool);
+            all.extend(peer.received());
+            turns += 1;
+            assert!(turns < 100, "only {} bytes came", all.len());
+        }
+        serve_all(&pool);
+        assert!(peer.received().is_empty());
+        assert_eq!(all[..200], bytes(200));
+        assert_eq!(all[200..], [7; ROOM]);
+        let limits: Vec<_> = all_errors.try_iter().map(limit_of).collect();
+        let limit = |kept, attempted| OutputLimit {
+            limit: 200,
+            kept,
+            attempted,
+        };
+        assert_eq!(
+            limits,
+            [limit(0, 201), limit(200 - ROOM, ROOM + 1), limit(200, 1)]
+        );
+    });
+}
+
+/// What an error says about the limit.
+fn limit_of(told: io::Result<()>) -> OutputLimit {
+    let error = told.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
+    assert!(error.to_string().contains("limit is 200"), "{error}");
+    let inner = error.get_ref().unwrap();
+    *inner.downcast_ref::<OutputLimit>().unwrap()
+}
+
+/// [`Next::Close`] with output kept: it is sent first, whatever the peer sends meanwhile; then the end.
+#[test]
+fn close_sends_kept_output_first() {
+    bounded(|| {
+        let (pool, near, mut far) = narrow(MUCH);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let of_handler = Arc::clone(&calls);
+        let (handler, end) = told(move |cx: &mut Context<'_, TcpStream>| {
+            of_handler.fetch_add(1, Ordering::SeqCst);
+            while cx.read(&mut [0; 16]).is_ok_and(|count| count > 0) {}
+            cx.write_all(&bytes(MUCH))?;
+            Ok(Next::Close)
+        });
+        pool.register(near, Interest::READ, handler).unwrap();
+        far.write_all(b"x").unwrap();
+        let mut all = vec![0; MUCH];
+        far.read_exact(&mut all[..1]).unwrap();
+        assert!(end.try_recv().is_err(), "it waits for its reader");
+        far.read_exact(&mut all[1..]).unwrap();
+        assert_eq!(all, bytes(MUCH));
+        assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        assert!(matches!(end.recv_timeout(LONG), Ok(Closed::Finished)));
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "it had finished");
+    });
+}
+
+/// While output is kept no input is dispatched, so a peer that does not read can't make us keep more and
+/// more; a handler may ask for it nevertheless.
+#[test]
+fn input_waits_while_output_is_kept() {
+    bounded(|| {
+        for meanwhile in [false, true] {
+            let scene = Scene::unobserved();
+            let (stream, peer) = scene.world.stream();
+            let (reads, all_reads) = mpsc::channel();
+            let handler = move |cx: &mut Context<'_, SimStream>| {
+                cx.read_while_sending(meanwhile);
+                let mut buffer = [0; 16];
+                let count = cx.read(&mut buffer)?;
+                reads.send(buffer[..count].to_vec()).unwrap();
+                if buffer[..count] == *b"much" {
+                    cx.write_all(&[7; 2 * ROOM])?;
+                }
+                Ok(Next::Continue)
+            };
+            scene
+                .pool
+                .register(stream, Interest::READ, handler)
+                .unwrap();
+            peer.send(b"much");
+            serve_all(&scene.pool);
+            assert_eq!(all_reads.try_recv().unwrap(), b"much");
+            peer.send(b"more");
+            serve_all(&scene.pool);
+            let read = all_reads.try_recv();
+            assert_eq!(read.is_ok(), meanwhile, "{read:?}");
+            // The reader takes all of it, and the input that waited has its turn.
+            let mut taken = peer.received().len();
+            while taken < 2 * ROOM {
+                serve_all(&scene.pool);
+                taken += peer.received().len();
+            }
+            serve_all(&scene.pool);
+            let read = read.or_else(|_| all_reads.try_recv());
+            assert_eq!(read.unwrap(), b"more");
+            assert!(all_reads.try_recv().is_err(), "each is read once");
+        }
+    });
+}
+
+/// The peer stops sending but still reads: everything kept is sent, then its end is seen.
+#[test]
+fn a_half_closed_reader_gets_everything() {
+    bounded(|| {
+        let (pool, near, mut far) = narrow(MUCH);
+        let (handler, end) = {
+            let mut answer = answer_with(MUCH);
+            told(move |cx: &mut Context<'_, TcpStream>| answer.ready(cx))
+        };
+        pool.register(near, Interest::READ, handler).unwrap();
+        far.write_all(b"x").unwrap();
+        far.shutdown(Shutdown::Write).unwrap();
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).unwrap();
+        assert_eq!(all, bytes(MUCH));
+        assert!(matches!(end.recv_timeout(LONG), Ok(Closed::Finished)));
+    });
+}
+
+/// The reader goes away with output kept: the handler is told the error, and the memory goes.
+#[test]
+fn a_reader_that_resets_ends_the_handle() {
+    bounded(|| {
+        for finishing in [false, true] {
+            let (pool, near, mut far) = narrow(MUCH);
+            let (handler, end) = told(move |cx: &mut Context<'_, TcpStream>| {
+                cx.read(&mut [0])?;
+                cx.write_all(&bytes(MUCH))?;
+                Ok(match finishing {
+                    true => Next::Close,
+                    false => Next::Continue,
+                })
+            });
+            pool.register(near, Interest::READ, handler).unwrap();
+            far.write_all(b"x").unwrap();
+            far.read_exact(&mut [0]).unwrap();
+            SockRef::from(&far)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
+            drop(far);
+            let why = end.recv_timeout(LONG).unwrap();
+            assert!(matches!(why, Closed::Failed(_)), "{why:?}");
+            assert!(end.recv_timeout(LONG).is_err(), "told once");
+        }
+    });
+}
+
+/// Interest is switched off while output is kept: it is sent all the same.
+#[test]
+fn kept_output_needs_no_interest() {
+    bounded(|| {
+        let (pool, near, mut far) = narrow(MUCH);
+        let handle = pool
+            .register(near, Interest::READ, answer_with(MUCH))
+            .unwrap();
+        far.write_all(b"xy").unwrap();
+        let mut all = vec![0; MUCH];
+        far.read_exact(&mut all[..1]).unwrap();
+        handle.set_interest(Interest::NONE).unwrap();
+        far.read_exact(&mut all[1..]).unwrap();
+        assert_eq!(all, bytes(MUCH));
+        let before = pool.snapshot().promotions;
+        handle.set_interest(Interest::READ).unwrap();
+        far.read_exact(&mut all).unwrap();
+        assert_eq!(all, bytes(MUCH));
+        wait_until(|| pool.snapshot().promotions > before);
+    });
+}

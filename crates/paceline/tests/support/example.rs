@@ -1,0 +1,145 @@
+//! The examples, run as programs of their own.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{mpsc, OnceLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Only a hang reaches it.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// The example `echo`, up to date.
+pub fn echo() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| build("echo"))
+}
+
+/// Builds an example into the folder that this test comes from: `cargo test --test NAME` does not.
+fn build(name: &str) -> PathBuf {
+    let me = env::current_exe().unwrap();
+    let profile = me.parent().and_then(Path::parent).unwrap();
+    let cargo = option_env!("CARGO").unwrap_or("cargo");
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--package", "paceline"])
+        .args(["--example", name, "--target-dir"])
+        .arg(profile.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    let built = command.status().unwrap();
+    assert!(built.success(), "the example {name} does not build");
+    profile.join("examples").join(name)
+}
+
+/// A running example that listens.
+pub struct Server {
+    /// The program itself, or what it was started by.
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Starts `command` and waits until it says where it listens.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (lines, line) = mpsc::channel();
+        thread::spawn(move || {
+            let mut text = String::new();
+            let _ = BufReader::new(stdout).read_line(&mut text);
+            let _ = lines.send(text);
+        });
+        let text = line.recv_timeout(BOUND).unwrap_or_default();
+        let address = text.trim_end().strip_prefix("listening on ");
+        let address = address.and_then(|address| address.parse().ok());
+        match address {
+            Some(address) => Self { child, address },
+            None => {
+                let _ = child.kill();
+                panic!("instead of its address it said: {text:?}");
+            }
+        }
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        stream.set_write_timeout(Some(BOUND)).unwrap();
+        stream
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process that this one has started.
+    pub fn child_id(&self) -> u32 {
+        let id = self.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.trim().parse().unwrap()
+    }
+
+    /// Waits, within the bound, until it has ended.
+    pub fn output(self) -> Output {
+        wait(self.child)
+    }
+}
+
+/// Sends a signal to a process.
+pub fn signal(name: &str, id: u32) {
+    let told = Command::new("kill")
+        .args(["-s", name, &id.to_string()])
+        .status();
+    assert!(told.unwrap().success());
+}
+
+/// Runs `command` to its end, within the bound.
+pub fn run(command: &mut Command) -> Output {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    wait(child.unwrap())
+}
+
+fn wait(mut child: Child) -> Output {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > BOUND {
+            let _ = child.kill();
+            panic!("the program does not end");
+        }
+        thread::yield_now();
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Sends `bytes` and expects them back.
+pub fn expect_echo(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+    let mut answer = vec![0; bytes.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, bytes);
+}
