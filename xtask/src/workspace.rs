@@ -148,8 +148,8 @@ impl Form {
     fn rustflags(self) -> Option<&'static str> {
         match self {
             Form::Std => None,
-            Form::Loom => Some("--cfg loom"),
-            Form::Shuttle => Some("--cfg shuttle"),
+            Form::Loom => Some("--cfg loom -C debug-assertions"),
+            Form::Shuttle => Some("--cfg shuttle -C debug-assertions"),
             Form::Tsan => Some("-Zsanitizer=thread"),
             Form::Asan => Some("-Zsanitizer=address"),
         }
@@ -186,7 +186,10 @@ mod tests {
     fn a_form_brings_its_flags_and_its_folder() {
         let workspace = Workspace::this();
         let loom = workspace.cargo(Form::Loom);
-        assert_eq!(setting(&loom, "RUSTFLAGS").as_deref(), Some("--cfg loom"));
+        assert_eq!(
+            setting(&loom, "RUSTFLAGS").as_deref(),
+            Some("--cfg loom -C debug-assertions")
+        );
         assert!(setting(&loom, "CARGO_TARGET_DIR")
             .unwrap()
             .ends_with("target/loom"));

@@ -13,7 +13,7 @@
 //!
 //! Where the order is strict (see `policy.rs`), OPEN together with *elect* is an **offer**: only the
 //! elected thread may take it. The word changes by read-modify-write only, so every change has one place in one order; that is what the arguments
-//! in `docs/protocol.md` and the models in `models.rs` rest on.
+//! in `docs/protocol.md` and the models in `models/` rest on.
 
 use std::fmt;
 

@@ -11,6 +11,8 @@
 //! forms: they carry no protocol of ours.
 
 mod clock;
+#[cfg(all(test, loom))]
+mod models;
 mod parker;
 
 #[cfg_attr(

@@ -1,0 +1,133 @@
+//! Surprises: the standby, told blocking, and a backlog (L2, I2, W1).
+
+use super::*;
+
+/// L2: a handler blocks by surprise, for ever. Ticks alone bring a new leader, from whatever state the
+/// standby was in when the lead was opened, deep sleep included.
+fn blind_pool_finds_a_leader(policy: (Wake, Order), looks: usize) {
+    explore(move || {
+        let pool = Pool::new(policy);
+        let held = pool.first();
+        let led = Arc::new(AtomicBool::new(false));
+        let follower = {
+            let (pool, led) = (Arc::clone(&pool), Arc::clone(&led));
+            thread::spawn(move || {
+                assert_eq!(pool.turn(&seat(1), None), Turn::Led);
+                led.store(true, Ordering::Relaxed);
+            })
+        };
+        pool.until_watched();
+        for _ in 0..looks {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        let (stuck, _) = pool.promote(held, Marks::default());
+        while !led.load(Ordering::Relaxed) {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        follower.join().unwrap();
+        mem::forget(stuck);
+    });
+}
+
+#[test]
+fn loom_blind_pool_newest() {
+    blind_pool_finds_a_leader(NEWEST, 1);
+}
+
+#[test]
+fn loom_blind_pool_oldest() {
+    blind_pool_finds_a_leader(OLDEST, 1);
+}
+
+#[test]
+fn loom_blind_pool_in_deep_sleep() {
+    blind_pool_finds_a_leader(NEWEST, 3);
+}
+
+/// Told blocking: somebody leads without any tick, whoever sleeps, and however deeply.
+fn told_blocking_needs_no_tick(policy: (Wake, Order)) {
+    explore(move || {
+        let pool = Pool::new(policy);
+        let held = pool.first();
+        let follower = guest(&pool, 1, None);
+        pool.until_watched();
+        pool.clock.advance(TICK);
+        let (running, _) = pool.promote(held, Marks::default());
+        running.go_away();
+        assert_eq!(follower.join().unwrap(), Turn::Led);
+        running.come_back();
+        drop(running);
+        assert_eq!(pool.turns(), 1);
+    });
+}
+
+#[test]
+fn loom_told_blocking_newest() {
+    told_blocking_needs_no_tick(NEWEST);
+}
+
+#[test]
+fn loom_told_blocking_priority() {
+    told_blocking_needs_no_tick(PRIORITY);
+}
+
+/// Two told calls in a row, and a call for help against a follower that is only just arriving.
+#[test]
+fn loom_call_for_help() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let held = pool.first();
+        let follower = guest(&pool, 1, None);
+        pool.until_watched();
+        let (running, _) = pool.promote(held, Marks::default());
+        running.call_for_help();
+        running.call_for_help();
+        assert_eq!(follower.join().unwrap(), Turn::Led);
+        drop(running);
+    });
+}
+
+/// I3: the standby's time is over while the lead is open and its opener is stuck: it elects the one
+/// who is parked, without any further tick.
+#[test]
+fn loom_leaving_standby_elects() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let held = pool.first();
+        let standby = guest(&pool, 1, Some(1));
+        pool.until_watched();
+        let parked = guest(&pool, 2, None);
+        pool.until_parked();
+        let (stuck, _) = pool.promote(held, Marks::default());
+        pool.clock.advance(TICK);
+        assert_ne!(standby.join().unwrap(), Turn::Closed);
+        assert_eq!(parked.join().unwrap(), Turn::Led);
+        mem::forget(stuck);
+    });
+}
+
+/// W1: a backlog that has lasted a look of the standby makes the next promotion elect.
+#[test]
+fn loom_backlog_elects() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let mut held = pool.first();
+        held.was_idle();
+        let follower = guest(&pool, 1, None);
+        pool.until_watched();
+        while pool.lead.epoch.load(Ordering::Relaxed) == 0 {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        let marks = Marks {
+            long: false,
+            backlog: true,
+        };
+        let (stuck, promotion) = pool.promote(held, marks);
+        assert_eq!(promotion, Promotion::Elected(Some(1)));
+        assert_eq!(follower.join().unwrap(), Turn::Led);
+        mem::forget(stuck);
+    });
+}
