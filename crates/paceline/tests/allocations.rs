@@ -13,7 +13,7 @@ use std::{
     net::TcpStream,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
     },
 };
 
@@ -21,7 +21,7 @@ use paceline::{
     observe::{Observer, Role},
     Context, EventHandler, Interest, Next, Pool,
 };
-use support::{bounded, tcp_pair};
+use support::{bounded, tcp_pair, wait_until, LONG};
 
 /// The system's allocator, and how often a thread of a pool asked for memory or gave it back.
 struct Counting;
@@ -73,12 +73,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Marks the threads of a pool: it is called on each of them.
-struct Marks;
+/// Marks the threads of a pool: it is called on each of them. Counts those that have come.
+#[derive(Clone, Default)]
+struct Marks(Arc<AtomicUsize>);
 
 impl Observer for Marks {
     fn role_changed(&self, _: usize, role: Role) {
-        IN_POOL.set(role != Role::Gone);
+        let was_in = IN_POOL.replace(role != Role::Gone);
+        self.0.fetch_add(usize::from(!was_in), Ordering::SeqCst);
     }
 }
 
@@ -93,11 +95,13 @@ where
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     bounded(move || {
+        let marks = Marks::default();
         let pool = Pool::builder()
             .threads(threads)
-            .observer(Marks)
+            .observer(marks.clone())
             .build()
             .unwrap();
+        wait_until(|| marks.0.load(Ordering::SeqCst) == threads);
         let clients: Vec<_> = (0..CONNECTIONS)
             .map(|_| {
                 let (near, far) = tcp_pair();
@@ -111,6 +115,8 @@ where
         ON.store(true, Ordering::SeqCst);
         ask_all(&clients);
         ON.store(false, Ordering::SeqCst);
+        // Nobody of this pool is left when the next one is counted.
+        assert!(pool.shutdown(LONG).is_clean());
         CALLS.load(Ordering::SeqCst)
     })
 }

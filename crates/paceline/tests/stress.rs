@@ -4,6 +4,8 @@
 
 #[path = "support/messages.rs"]
 mod messages;
+#[path = "support/simulated_stress.rs"]
+mod simulated_stress;
 mod support;
 
 use std::{
@@ -20,10 +22,7 @@ use std::{
 };
 
 use messages::{Inspector, Tally};
-use paceline::{
-    simulated::{Faults, SimPeer, SimStream, Simulation},
-    Closed, Context, EventHandler, Handle, Interest, Next, Pool, SetKind,
-};
+use paceline::{Closed, Context, EventHandler, Handle, Interest, Next, Order, Pool, SetKind, Wake};
 use socket2::SockRef;
 use support::{wait_until, Random, LONG};
 
@@ -41,10 +40,22 @@ const LARGE: u64 = 200_000;
 /// connections are half-closed, reset and replaced, handles are closed and their interest is toggled
 /// by other threads, and application threads join and leave. Each of these alone has broken a system
 /// of this kind (ACE 2395, 4129; tokio 6133; TAO 2000); together they meet in every order.
+///
+/// Every wake policy and every order gets an equal share of the messages.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_over_tcp() {
-    let bench = Arc::new(Bench::new(wanted_messages()));
-    let pool = Pool::builder().threads(4).name("stress").build().unwrap();
+    let orders = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        for order in orders {
+            stress(wake, order, wanted_messages() / 8);
+        }
+    }
+}
+
+fn stress(wake: Wake, order: Order, messages: u64) {
+    let bench = Arc::new(Bench::new(messages));
+    let pool = Pool::builder().threads(4).name("stress");
+    let pool = pool.wake(wake).order(order).build().unwrap();
     let listener = serve(&pool, &bench);
     let address = listener.local_addr();
     let clients = (0..CLIENTS).map(|number| {
@@ -66,7 +77,7 @@ fn nothing_is_lost_doubled_or_misrouted_over_tcp() {
     let accepted = pool.snapshot().accepted;
     assert_eq!(bench.ended.load(Ordering::SeqCst), accepted);
     eprintln!(
-        "stress: {} messages, {accepted} connections, {}",
+        "stress: {} messages, {wake:?}, {order:?}, {accepted} connections, {}",
         bench.seen_by_clients.messages(),
         bench.seen_by_clients,
     );
@@ -487,121 +498,5 @@ impl Connection {
     /// Goes away without a word.
     fn drop_it(self, bench: &Bench) {
         bench.cut(self.number);
-    }
-}
-
-/// The same on a world that misbehaves in every way it may: events come stale and doubled, reads and
-/// writes move one byte or are interrupted, a wait brings one event. Real threads, virtual time.
-#[test]
-fn nothing_is_lost_in_a_world_of_faults() {
-    let bench = Arc::new(Bench::new(wanted_messages().clamp(1, 20_000)));
-    let world = Simulation::new(11);
-    world.set_faults(Faults::ALL);
-    let pool = Pool::builder()
-        .threads(3)
-        .handle_set(SetKind::Simulated(world.clone()))
-        .build()
-        .unwrap();
-    let clients = (0..CLIENTS).map(|number| {
-        let (bench, pool, world) = (Arc::clone(&bench), pool.clone(), world.clone());
-        Box::new(move || simulated_client(&bench, &pool, &world, number)) as Job
-    });
-    let visitors = (0..VISITORS).map(|number| Box::new(visit(&pool, &bench, number)) as Job);
-    run_while_it_moves(&bench, clients.chain(visitors).collect());
-
-    world.set_faults(Faults::NONE);
-    let report = pool.shutdown(LONG);
-    assert!(report.is_clean(), "{report}");
-    bench.assert_clean();
-    assert!(world.faults_injected() > 0);
-    let opened = bench.next_connection.load(Ordering::SeqCst);
-    assert_eq!(bench.ended.load(Ordering::SeqCst), u64::from(opened));
-    eprintln!(
-        "stress: {} messages, {opened} connections, {} with {} faults",
-        bench.seen_by_clients.messages(),
-        bench.seen_by_clients,
-        world.faults_injected(),
-    );
-}
-
-fn simulated_client(bench: &Arc<Bench>, pool: &Pool, world: &Simulation, number: u32) {
-    let mut random = Random::new(u64::from(number) + 20);
-    let mut connection = SimConnection::new(bench, pool, world);
-    while !bench.enough() {
-        let stands = connection.exchange(&mut random, bench);
-        world.clock().advance(Duration::from_micros(500));
-        bench.meddle(&mut random);
-        match random.below(32) {
-            _ if !stands => {}
-            0 => connection.reset(bench),
-            1 => connection.finish(),
-            _ => continue,
-        }
-        connection = SimConnection::new(bench, pool, world);
-    }
-    connection.finish();
-    // The visitors leave when their time is over, and the last client moves it.
-    if bench.finished_clients.fetch_add(1, Ordering::SeqCst) + 1 == CLIENTS {
-        wait_until(|| {
-            world.clock().advance(Duration::from_millis(1));
-            bench.finished_visitors.load(Ordering::SeqCst) == VISITORS
-        });
-    }
-}
-
-/// The peer's end of a simulated connection.
-struct SimConnection {
-    number: u32,
-    peer: SimPeer,
-    sent: u32,
-    inspector: Inspector,
-}
-
-impl SimConnection {
-    fn new(bench: &Arc<Bench>, pool: &Pool, world: &Simulation) -> Self {
-        let (stream, peer): (SimStream, _) = world.stream();
-        let number = bench.new_connection();
-        let echo = Echo::new(Arc::clone(bench), number.into());
-        pool.register(stream, Interest::READ, echo).unwrap();
-        Self {
-            number,
-            peer,
-            sent: 0,
-            inspector: Inspector::of(number),
-        }
-    }
-
-    /// Sends a few messages and receives their answers. `false`: the connection is over.
-    fn exchange(&mut self, random: &mut Random, bench: &Bench) -> bool {
-        let mut output = Vec::new();
-        for _ in 0..=random.below(4) {
-            messages::push(
-                &mut output,
-                self.number,
-                self.sent,
-                random.below(80) as usize,
-            );
-            self.sent += 1;
-        }
-        self.peer.send(&output);
-        let answer = self.peer.wait_for(output.len());
-        self.inspector.feed(&answer, &bench.seen_by_clients);
-        let stands = self.inspector.count() == self.sent;
-        if !stands && !bench.is_cut(self.number) {
-            let lost = self.sent - self.inspector.count();
-            bench.seen_by_clients.lose(u64::from(lost));
-        }
-        stands
-    }
-
-    fn finish(&self) {
-        self.peer.finish();
-        self.peer.wait_closed();
-    }
-
-    fn reset(&self, bench: &Bench) {
-        bench.cut(self.number);
-        self.peer.reset();
-        self.peer.wait_closed();
     }
 }
