@@ -150,7 +150,7 @@ impl<'p> Leader<'p> {
             let held = &mut self.front.held;
             let claim = held.with_owned(|line| line.next(registry, left))?;
             if held.with_owned(|line| line.was_empty()) {
-                held.was_idle();
+                held.line_was_empty();
             }
             if let Some(claim) = claim {
                 let Self { front, place } = self;
@@ -197,7 +197,12 @@ impl<'p> Claimed<'p> {
             backlog: held.with_owned(|line| !line.is_empty()),
         };
         let start = shared.clock.now();
-        let (running, _) = held.promote(marks, start);
+        let (running, promotion) = held.promote(marks, start);
+        // A wake is not the handler's time.
+        let start = match promotion.woke() {
+            true => shared.clock.now(),
+            false => start,
+        };
         shared.counters.promotions.one_more();
         Processing {
             claim,
@@ -235,8 +240,15 @@ impl<'p> Processing<'p> {
                 place.shared.counters.leads_taken_back.one_more();
                 let remains =
                     claim.and_then(|claim| held.with_owned(|line| claim.release_into(line)));
-                // After the end of the pool nobody leads, and the handle is ended without the lead.
-                remains.is_none().then_some(held)
+                match remains {
+                    None => Some(held),
+                    Some(remains) => {
+                        // After the end of the pool: the handle is ended without the lead.
+                        drop(held);
+                        drop(remains);
+                        None
+                    }
+                }
             }
             Rejoined::Follows => {
                 drop(claim);

@@ -19,7 +19,7 @@ use std::{
 
 use paceline::{
     observe::{Observer, Role},
-    Context, EventHandler, Interest, Next, Pool,
+    Context, EventHandler, Interest, Next, Pool, Wake,
 };
 use support::{bounded, tcp_pair, wait_until, LONG};
 
@@ -88,7 +88,7 @@ const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
 /// How often the threads of a pool call the allocator while many requests are answered by `handler`.
-fn calls_of<H>(threads: usize, handler: fn() -> H) -> usize
+fn calls_of<H>(threads: usize, wake: Wake, handler: fn() -> H) -> usize
 where
     H: EventHandler<TcpStream>,
 {
@@ -98,10 +98,12 @@ where
         let marks = Marks::default();
         let pool = Pool::builder()
             .threads(threads)
+            .wake(wake)
             .observer(marks.clone())
             .build()
             .unwrap();
         wait_until(|| marks.0.load(Ordering::SeqCst) == threads);
+        let _doors = call_each_thread(&pool, threads);
         let clients: Vec<_> = (0..CONNECTIONS)
             .map(|_| {
                 let (near, far) = tcp_pair();
@@ -119,6 +121,29 @@ where
         assert!(pool.shutdown(LONG).is_clean());
         CALLS.load(Ordering::SeqCst)
     })
+}
+
+/// Gives each thread of the pool an event, all at the same time: a thread's first one makes it set up
+/// what it keeps for later ones.
+fn call_each_thread(pool: &Pool, threads: usize) -> Vec<TcpStream> {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let doors: Vec<_> = (0..threads)
+        .map(|_| {
+            let (near, mut far) = tcp_pair();
+            let inside = Arc::clone(&inside);
+            let wait_for_all = move |cx: &mut Context<'_, TcpStream>| {
+                cx.read(&mut [0; 16])?;
+                inside.fetch_add(1, Ordering::SeqCst);
+                wait_until(|| inside.load(Ordering::SeqCst) == threads);
+                Ok(Next::Continue)
+            };
+            pool.register(near, Interest::READ, wait_for_all).unwrap();
+            far.write_all(b"x").unwrap();
+            far
+        })
+        .collect();
+    wait_until(|| inside.load(Ordering::SeqCst) == threads);
+    doors
 }
 
 /// Many requests on all connections at once.
@@ -159,21 +184,25 @@ fn wasteful(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
 /// everything.
 #[test]
 fn none_with_one_thread() {
-    assert_eq!(calls_of(1, || frugal), 0);
-    assert_eq!(calls_of(1, || thorough), 0);
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        assert_eq!(calls_of(1, wake, || frugal), 0, "{wake:?}");
+        assert_eq!(calls_of(1, wake, || thorough), 0, "{wake:?}");
+    }
 }
 
 /// With several threads the lead changes hands, and that costs no memory either.
 #[test]
 fn none_with_four_threads() {
-    assert_eq!(calls_of(4, || frugal), 0);
-    assert_eq!(calls_of(4, || thorough), 0);
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        assert_eq!(calls_of(4, wake, || frugal), 0, "{wake:?}");
+        assert_eq!(calls_of(4, wake, || thorough), 0, "{wake:?}");
+    }
 }
 
 /// The measure is no empty one: an allocation per request is seen.
 #[test]
 fn one_per_request_is_seen() {
     let requests = CONNECTIONS * ROUNDS;
-    let calls = calls_of(4, || wasteful);
+    let calls = calls_of(4, Wake::Eager, || wasteful);
     assert!(calls >= 2 * requests, "{calls} calls for {requests}");
 }

@@ -236,9 +236,9 @@ fn a_pool_that_is_shut_down() {
         let attempts = [
             ("register", register()),
             ("register", listen),
-            ("join", pool.join()),
-            ("join", pool.join_timeout(LONG).map(drop)),
-            ("join", pool.enter().map(drop)),
+            ("enter", pool.join()),
+            ("enter", pool.join_timeout(LONG).map(drop)),
+            ("enter", pool.enter().map(drop)),
         ];
         for (attempt, told) in attempts {
             let error = told.unwrap_err();

@@ -2,10 +2,11 @@
 
 use super::{
     context::{Lent, Origin},
-    entry::{Entry, Verdict},
+    entry::{Done, Entry, Verdict},
     handle::Key,
     handler::Closed,
     line::Line,
+    readiness::{Readiness, State},
     registry::{Registry, Remains},
     slot::Owned,
 };
@@ -24,6 +25,7 @@ pub(crate) trait Duty {
 /// One handle, owned by this thread, with something to be done.
 ///
 /// Dropped without being dispatched, it is put back with everything that is ready.
+#[must_use]
 pub(crate) struct Claim<'r> {
     registry: &'r Registry,
     /// `None` once it has been let go.
@@ -87,7 +89,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// What is due at an owned handle, and what shall become of it; and when that was done.
+/// Does what is due at an owned handle, and says what shall become of it; and when that was done.
 fn visit(
     registry: &Registry,
     owned: &mut Owned<'_>,
@@ -113,23 +115,41 @@ fn visit(
         let Some(entry) = entry else {
             return (Verdict::Keep, start);
         };
-        let verdict = match seen.wanted().is_empty() {
-            false => registry
-                .in_frame(|| entry.visit(lent, origin))
-                .unwrap_or_else(|panic| Verdict::Close(Closed::Panicked(panic))),
-            true if seen.is_draining() && !seen.is_sending() => Verdict::Close(Closed::Shutdown),
-            // Interest was taken away while the bits were claimed: they stay for when it comes back.
-            true => {
-                lent.settle();
-                Verdict::Keep
-            }
-        };
-        let (sending, read_meanwhile) = entry.sending();
-        if sending || seen.is_sending() {
-            readiness.set_sending(sending, read_meanwhile);
-        }
+        let done = do_what_is_due(registry, entry.as_mut(), lent, origin);
+        publish_sending(entry.as_ref(), readiness, seen);
         let end = clock.now();
-        entry.kind().note(end.since(start));
-        (verdict, end)
+        if done.called {
+            entry.kind().note(end.since(start));
+        }
+        (done.verdict, end)
     })
+}
+
+/// Sends and calls if something is wanted; ends what is drained.
+fn do_what_is_due(
+    registry: &Registry,
+    entry: &mut dyn Entry,
+    lent: Lent<'_>,
+    origin: Origin<'_>,
+) -> Done {
+    let seen = lent.seen;
+    if !seen.wanted().is_empty() {
+        let done = registry.in_frame(|| entry.work(lent, origin));
+        return done
+            .unwrap_or_else(|panic| Done::without_call(Verdict::Close(Closed::Panicked(panic))));
+    }
+    if seen.is_draining() && !seen.is_sending() {
+        return Done::without_call(Verdict::Close(Closed::Shutdown));
+    }
+    // Interest was taken away while the bits were claimed: they stay for when it comes back.
+    lent.settle();
+    Done::without_call(Verdict::Keep)
+}
+
+/// Notes in the word whether output is kept, if that has changed or may have.
+fn publish_sending(entry: &dyn Entry, readiness: &Readiness, seen: State) {
+    let (sending, read_meanwhile) = entry.sending();
+    if sending || seen.is_sending() {
+        readiness.set_sending(sending, read_meanwhile);
+    }
 }

@@ -18,7 +18,7 @@ pub(super) trait Entry: Send {
     fn kind(&self) -> &Kind;
 
     /// Does what the claimed readiness allows: sends kept output, calls the handler.
-    fn visit(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Verdict;
+    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Done;
 
     /// Whether output is kept, and whether input shall be dispatched meanwhile.
     fn sending(&self) -> (bool, bool);
@@ -39,6 +39,24 @@ pub(super) trait Entry: Send {
 pub(super) enum Verdict {
     Keep,
     Close(Closed),
+}
+
+/// What was done at a visit.
+#[must_use]
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) verdict: Verdict,
+    /// Whether the handler was called.
+    pub(super) called: bool,
+}
+
+impl Done {
+    pub(super) fn without_call(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            called: false,
+        }
+    }
 }
 
 pub(super) struct Registered<S, H> {
@@ -127,11 +145,11 @@ where
         &self.kind
     }
 
-    fn visit(&mut self, mut lent: Lent<'_>, origin: Origin<'_>) -> Verdict {
+    fn work(&mut self, mut lent: Lent<'_>, origin: Origin<'_>) -> Done {
         lent.set_tcp(Self::is_tcp());
         if !self.outbox.is_empty() {
             if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
-                return Verdict::Close(Closed::Failed(error));
+                return Done::without_call(Verdict::Close(Closed::Failed(error)));
             }
         }
         // Room for output that was only waited for to send what was kept is not the handler's affair.
@@ -140,10 +158,13 @@ where
             false => Ready::READABLE | Ready::WRITABLE,
         };
         match lent.taken.has(for_handler) && !self.finishing {
-            true => self.call(lent, origin),
+            true => Done {
+                verdict: self.call(lent, origin),
+                called: true,
+            },
             false => {
                 lent.settle();
-                self.finished()
+                Done::without_call(self.finished())
             }
         }
     }

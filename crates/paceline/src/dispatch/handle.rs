@@ -34,7 +34,7 @@ impl Handle {
     /// once: by this very call if the handle is idle, else by the thread that has it.
     ///
     /// # Errors
-    /// `NotFound` if the registration is over.
+    /// `NotFound` if the registration is over, or its end was asked for already.
     pub fn close(&self) -> io::Result<()> {
         self.registry()
             .and_then(|registry| registry.close(self.key).ok())

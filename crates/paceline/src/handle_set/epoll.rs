@@ -33,9 +33,11 @@ pub(crate) struct Epoll {
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointer is passed.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+            .map_err(|error| attempted("make a handle set (epoll_create1)", &error))?;
         // SAFETY: no pointer is passed.
-        let waker = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let waker = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+            .map_err(|error| attempted("make a waker (eventfd)", &error))?;
         let set = Self { epoll, waker };
         set.control(
             libc::EPOLL_CTL_ADD,
@@ -83,7 +85,7 @@ impl HandleSet for Epoll {
         let count = match checked(told) {
             Ok(count) => count as usize,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(error),
+            Err(error) => return Err(attempted("wait for events (epoll_wait)", &error)),
         };
         let of_handles = batch[..count].iter().filter(|event| event.u64 != WAKER);
         events.extend(of_handles.map(|event| Event {
@@ -146,4 +148,9 @@ fn checked(told: i32) -> io::Result<i32> {
         return Err(io::Error::last_os_error());
     }
     Ok(told)
+}
+
+/// The error, with what was attempted.
+fn attempted(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }

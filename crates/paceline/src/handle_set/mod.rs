@@ -6,7 +6,7 @@
 //! What every set promises:
 //!
 //! 1. A descriptor is added once and then reports **edges**: each time its readiness changes for the
-//!    better, `wait` tells its key once, with every kind of readiness that holds at that moment.
+//!    better, `wait` tells its key, with every kind of readiness that holds at that moment.
 //! 2. An event may be doubled, and may come for a key that was removed a moment ago: the caller
 //!    compares generations. An event is never lost.
 //! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.

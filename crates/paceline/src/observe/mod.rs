@@ -51,6 +51,9 @@ pub struct Snapshot {
     pub without_leader: Duration,
     /// The longest such time.
     pub longest_without_leader: Duration,
+    /// The longest time that nobody led although a follower was asleep: bounded by two ticks and a wake,
+    /// and what the system's scheduler adds.
+    pub longest_blind: Duration,
     /// Events for registrations that were over.
     pub stale_events: u64,
     /// Panics of handlers, caught.
@@ -71,8 +74,9 @@ pub(crate) struct Counters {
     pub(crate) wakes: Count,
     pub(crate) wasted_wakes: Count,
     pub(crate) ticks: Count,
-    /// Written by the holder of the lead only.
+    /// Written by the holder of the lead only, like the next.
     pub(crate) vacancy: Spans,
+    pub(crate) blindness: Spans,
     pub(crate) leads_taken_back: Count,
     pub(crate) stale_events: Count,
     pub(crate) panics: Count,
@@ -90,6 +94,7 @@ impl Counters {
             ticks: self.ticks.get(),
             without_leader: self.vacancy.total(),
             longest_without_leader: self.vacancy.longest(),
+            longest_blind: self.blindness.longest(),
             leads_taken_back: self.leads_taken_back.get(),
             stale_events: self.stale_events.get(),
             panics: self.panics.get(),

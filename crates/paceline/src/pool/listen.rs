@@ -54,7 +54,9 @@ where
 {
     let listener = TcpListener::bind(address)
         .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;
-    let address = listener.local_addr()?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;
     let acceptor = Acceptor {
         make,
         registry: Arc::downgrade(registry),
@@ -84,8 +86,8 @@ where
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) => match Failure::of(&error) {
                     Failure::OfOneConnection => self.counters.aborted.one_more(),
-                    Failure::NoDescriptor => self.refuse_one(cx),
-                    Failure::NoMemory => std::thread::sleep(PAUSE),
+                    Failure::NoDescriptor => self.refuse_one(cx)?,
+                    Failure::NoMemory => return Ok(pause(cx)),
                     Failure::Lasting => return Err(error),
                 },
             }
@@ -123,18 +125,34 @@ where
 
     /// The descriptor table is full: gives up the spare descriptor for long enough to accept one
     /// connection and close it, so that its peer is told and the line moves.
-    fn refuse_one(&mut self, cx: &mut Context<'_, TcpListener>) {
+    ///
+    /// # Errors
+    /// "Would block" if nobody waits: a full table is told before an empty queue.
+    fn refuse_one(&mut self, cx: &mut Context<'_, TcpListener>) -> io::Result<()> {
         self.spare.release();
-        match cx.try_read(TcpListener::accept) {
+        let accepted = cx.try_read(TcpListener::accept);
+        let told = match accepted {
             Ok(refused) => {
                 drop(refused);
                 self.counters.refused.one_more();
+                Ok(())
             }
             // Somebody took the descriptor first. The connection waits; so do we, for a moment.
-            Err(_) => std::thread::sleep(PAUSE),
-        }
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                pause(cx);
+                Ok(())
+            }
+            Err(nobody_waits) => Err(nobody_waits),
+        };
         self.spare = Spare::new();
+        told
     }
+}
+
+/// Pauses when a connection can be neither accepted nor refused; then it is the others' turn.
+fn pause(cx: &mut Context<'_, TcpListener>) -> Next {
+    cx.blocking(|| std::thread::sleep(PAUSE));
+    Next::Continue
 }
 
 /// What a failed accept says about the listener.

@@ -242,11 +242,11 @@ impl Shared {
 
     fn enter(&self, deadline: Option<Timestamp>, priority: u8) -> io::Result<Follower<'_>> {
         if self.registry.own_frames() > 0 {
-            let text = "join: this thread is inside a handler of the same pool";
+            let text = "enter: this thread is inside a handler of the same pool";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }
         if self.lead.is_closed() {
-            let text = "join: the pool is shut down";
+            let text = "enter: the pool is shut down";
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
         let seat = self.crew.enlist(priority)?;

@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// What a shutdown left undone.
+#[must_use]
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ShutdownReport {
@@ -74,7 +75,7 @@ impl Shared {
         //    is not waited for, and since its thread blocks now, somebody else is called to lead.
         self.registry.excuse_own_frames();
         self.registry.drain();
-        self.lead.call_someone();
+        self.lead.elect_anyone();
         // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
         //    everyone goes. If nobody is there, nobody is waited for.
         self.crew.wait_for_others(&self.clock, drained_by);

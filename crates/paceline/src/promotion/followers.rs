@@ -175,10 +175,6 @@ impl Followers {
         self.waiting.len() + usize::from(self.standby.is_some())
     }
 
-    pub(super) fn has_bench(&self) -> bool {
-        self.bench.is_some()
-    }
-
     pub(super) fn bench(&self) -> Option<Arc<Bench>> {
         self.bench.clone()
     }
@@ -215,14 +211,7 @@ impl Followers {
     /// Who would be the next standby.
     pub(super) fn best_parked(&self) -> Option<usize> {
         let places = 0..self.waiting.len();
-        match self.order {
-            Order::Newest => places.last(),
-            Order::Oldest | Order::System => places.min(),
-            Order::Priority => places.max_by_key(|place| {
-                let waiting = &self.waiting[*place];
-                (waiting.seat.priority, waiting.arrived)
-            }),
-        }
+        places.max_by_key(|place| self.rank(&self.waiting[*place]))
     }
 
     /// The word as it must be once `best` is gone.
@@ -241,12 +230,11 @@ impl Followers {
         }
     }
 
-    /// Makes the parked one in this place the standby; the caller posts `StandBy` to it. From a bench
-    /// nobody knows who it will be: it makes itself known when it wakes.
+    /// Makes the parked one in this place the standby; the caller posts `StandBy` to it. Not from a
+    /// bench, where nobody can be named.
     pub(super) fn appoint(&mut self, place: usize) -> Called {
-        if self.bench.is_none() {
-            self.standby = Some(self.waiting[place].clone());
-        }
+        debug_assert!(self.bench.is_none());
+        self.standby = Some(self.waiting[place].clone());
         self.remove(place)
     }
 
@@ -257,12 +245,9 @@ impl Followers {
     }
 
     /// Whether `seat` may go before everyone who waits: by priority only.
-    pub(super) fn yield_to(&self, seat: &Seat) -> bool {
-        let waiting = self.waiting.iter().chain(&self.standby);
-        self.order == Order::Priority
-            && waiting
-                .max_by_key(|other| other.seat.priority)
-                .is_none_or(|highest| highest.seat.priority <= seat.priority)
+    pub(super) fn is_outranked_by(&self, seat: &Seat) -> bool {
+        let mut waiting = self.waiting.iter().chain(&self.standby);
+        self.order == Order::Priority && waiting.all(|other| other.seat.priority <= seat.priority)
     }
 
     /// Takes everyone off the list; the caller posts `Close` to them.
@@ -310,13 +295,21 @@ impl Followers {
         }
     }
 
-    /// Whether the order puts the standby before the best of the parked.
-    fn prefers(&self, standby: &Waiting, parked: &Waiting) -> bool {
+    /// The order: who ranks highest is elected.
+    fn rank(&self, waiting: &Waiting) -> (u8, u64) {
         match self.order {
-            Order::Newest | Order::System => false,
-            Order::Oldest => standby.arrived < parked.arrived,
-            Order::Priority => standby.seat.priority > parked.seat.priority,
+            Order::Newest => (0, waiting.arrived),
+            Order::Priority => (waiting.seat.priority, waiting.arrived),
+            // On a bench anyone is as good as another.
+            Order::Oldest | Order::System => (0, u64::MAX - waiting.arrived),
         }
+    }
+
+    /// Whether the order puts the standby before the best of the parked. Newest first it does not: the
+    /// standby stays where it is as long as somebody else can lead; nor on a bench, where nobody ranks.
+    fn prefers(&self, standby: &Waiting, parked: &Waiting) -> bool {
+        let ranked = matches!(self.order, Order::Oldest | Order::Priority);
+        ranked && self.rank(standby) > self.rank(parked)
     }
 
     fn remove(&mut self, place: usize) -> Called {

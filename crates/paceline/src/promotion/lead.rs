@@ -4,9 +4,12 @@
 //!  arriving ----> leader        [Lead::arrive]         the lead is open, and the order lets it
 //!  arriving ----> standby       [Lead::enlist]         adaptive, and there is none
 //!  arriving ----> follower      [Lead::enlist]         otherwise
-//!  follower ----> leader        [Lead::take_offer]     it was elected and woken
-//!  follower ----> standby       [Lead::stand_by]       it was appointed and woken
+//!  elected  ----> leader        [Lead::take_offer]     it was elected and woken
+//!  arriving ----> leader        [Lead::elect_or_take]  by priority: nobody who waits is higher
+//!  follower ----> standby       [Lead::appoint_standby] it was appointed and woken
 //!  follower ----> out           [Lead::leave]          its deadline passed
+//!  elected  ----> out           [Lead::take_or_pass_on] likewise; the next one is elected
+//!  standby  ----> out           [Lead::leave_standby]  likewise
 //!  standby  ----> leader        [Lead::look_after]     the lead was open for two looks
 //!  leader   ----> processing    [HeldLead::promote]    it claimed an event
 //!  leader   ----> arriving      [HeldLead::drop]       nothing to process: time-out, error, close
@@ -24,15 +27,13 @@ use std::{fmt, sync::Arc};
 use super::{
     bench::Bench,
     followers::{Called, Followers, Message, Seat, Withdrawal},
+    held::{HeldLead, Inside},
     policy::{Judgement, Policy, Taker},
-    word::{LeadWord, Marks, Snapshot, Standby},
+    word::{LeadWord, Snapshot, Standby},
 };
 use crate::{
     observe::Counters,
-    sync::{
-        atomic::{AtomicU64, Ordering},
-        lock, Clock, Mutex, Parker, Timestamp, UnsafeCell,
-    },
+    sync::{atomic::AtomicU64, lock, Clock, Mutex, Parker, Timestamp, UnsafeCell},
 };
 
 /// The right to wait in one handle set, and the data `T` that belongs to whoever has it.
@@ -46,16 +47,7 @@ pub(crate) struct Lead<T> {
     pub(super) epoch: AtomicU64,
     pub(super) counters: Arc<Counters>,
     /// Only the holder of the lead touches it; the word publishes it from one to the next.
-    owned: UnsafeCell<Inside<T>>,
-}
-
-/// What belongs to the holder of the lead.
-struct Inside<T> {
-    data: T,
-    /// The epoch since which more work was waiting than threads were running.
-    since: u64,
-    /// When the lead was last opened.
-    opened: Option<Timestamp>,
+    pub(super) owned: UnsafeCell<Inside<T>>,
 }
 
 // SAFETY: `owned` is reached only through `HeldLead`, of which at most one exists at a time (L1), and
@@ -88,36 +80,26 @@ pub(crate) enum Promotion {
     Closing,
 }
 
-/// Where a thread stands after it processed an event.
-#[must_use]
-pub(crate) enum Rejoined<'a, T> {
-    /// It took the lead.
-    Leads(HeldLead<'a, T>),
-    /// Somebody else leads or will.
-    Follows,
-}
-
-/// What ended a follower's sleep.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// It is elected.
-    Elected,
-    /// As standby it took the lead.
-    Took,
-    TimedOut,
-    Closed,
+impl Promotion {
+    /// Whether a thread was woken, which takes time.
+    pub(crate) fn woke(self) -> bool {
+        matches!(self, Self::Elected(_) | Self::Watched)
+    }
 }
 
 /// What came of one attempt to take the lead.
-enum Attempt {
+#[must_use]
+pub(super) enum Attempt {
     Took,
+    /// On the list, to sleep.
     Parked,
+    /// The standby from now on.
     StandsBy,
     /// Somebody else must be elected first.
     Elect,
     /// Elected, but another thread leads: arrive again.
     Overtaken,
+    TimedOut,
     Closed,
 }
 
@@ -132,11 +114,7 @@ impl<T> Lead<T> {
             followers: Mutex::new(followers),
             epoch: AtomicU64::new(0),
             counters,
-            owned: UnsafeCell::new(Inside {
-                data,
-                since: 0,
-                opened: None,
-            }),
+            owned: UnsafeCell::new(Inside::new(data)),
         }
     }
 
@@ -156,30 +134,29 @@ impl<T> Lead<T> {
     ) -> Arrival<'_, T> {
         while !clock.has_passed(deadline) {
             let attempt = match self.take_or_enlist(seat) {
-                Attempt::Parked => self.obey(self.follow(seat, clock, deadline)),
-                Attempt::StandsBy => self.obey(self.stand_by(seat, clock, deadline)),
-                at_once => Ok(at_once),
+                Attempt::Parked => self.follow(seat, clock, deadline),
+                Attempt::StandsBy => self.stand_by(seat, clock, deadline),
+                at_once => at_once,
             };
             match attempt {
-                Err(ended) => return ended,
-                Ok(Attempt::Took) => return self.leads(clock),
-                Ok(Attempt::Closed) => return Arrival::Closed,
-                Ok(Attempt::Elect) if self.elect_or_take(seat) => return self.leads(clock),
-                Ok(_) => {}
+                Attempt::Took => return self.leads(clock),
+                Attempt::Closed => return Arrival::Closed,
+                Attempt::TimedOut => return Arrival::TimedOut,
+                Attempt::Elect if self.elect_or_take(seat) => return self.leads(clock),
+                // Somebody was elected, or was faster: again.
+                _ => {}
             }
         }
         Arrival::TimedOut
     }
 
     fn leads(&self, clock: &Clock) -> Arrival<'_, T> {
-        let mut held = HeldLead { lead: self };
-        held.note_vacancy(clock.now());
-        Arrival::Leads(held)
+        Arrival::Leads(HeldLead::taken(self, clock.now()))
     }
 
     /// Elects whoever is best, if the lead is open and nobody is elected: for a thread that is about to
     /// block without having an opening of its own.
-    pub(crate) fn call_someone(&self) {
+    pub(crate) fn elect_anyone(&self) {
         let _ = self.elect(|_| true, |word| word);
     }
 
@@ -236,42 +213,29 @@ impl<T> Lead<T> {
         attempt
     }
 
-    /// What a woken follower does. `Err`: that was all.
-    fn obey(&self, woken: Woken) -> Result<Attempt, Arrival<'_, T>> {
-        match woken {
-            Woken::Elected => Ok(self.take_offer()),
-            Woken::Took => Ok(Attempt::Took),
-            Woken::TimedOut => Err(Arrival::TimedOut),
-            Woken::Closed => Err(Arrival::Closed),
-        }
-    }
-
     /// Sleeps in the list until there is a message, or until `deadline`.
-    fn follow(&self, seat: &Arc<Seat>, clock: &Clock, deadline: Option<Timestamp>) -> Woken {
+    fn follow(&self, seat: &Arc<Seat>, clock: &Clock, deadline: Option<Timestamp>) -> Attempt {
         let message = match &self.bench {
             Some(bench) => doze(clock, bench.parker(), || bench.take(), deadline),
             None => doze(clock, seat.parker(), || seat.take_message(), deadline),
         };
         match message.or_else(|| self.leave(seat)) {
-            None => Woken::TimedOut,
-            Some(Message::Close) => Woken::Closed,
-            Some(Message::Lead) => self.elected(clock, deadline),
-            Some(Message::StandBy | Message::Tick) => match self.adopt_standby(seat) {
-                Ok(()) => self.stand_by(seat, clock, deadline),
-                Err(closed) => closed,
-            },
+            None => Attempt::TimedOut,
+            Some(Message::Close) => Attempt::Closed,
+            Some(Message::Lead) => self.take_or_pass_on(clock, deadline),
+            Some(Message::StandBy | Message::Tick) => self.stand_by(seat, clock, deadline),
         }
     }
 
-    /// An elected thread whose time is over passes the offer on (I4).
-    pub(super) fn elected(&self, clock: &Clock, deadline: Option<Timestamp>) -> Woken {
-        if clock.has_passed(deadline) {
-            self.counters.wasted_wakes.one_more();
-            // OPEN: the next one is elected in the same step. HELD: there is no need.
-            let _ = self.elect(|_| true, |word| word.with_elect(false));
-            return Woken::TimedOut;
+    /// What an elected thread does: it takes the offer, or, if its time is over, passes it on (I4).
+    pub(super) fn take_or_pass_on(&self, clock: &Clock, deadline: Option<Timestamp>) -> Attempt {
+        if !clock.has_passed(deadline) {
+            return self.take_offer();
         }
-        Woken::Elected
+        self.counters.wasted_wakes.one_more();
+        // OPEN: the next one is elected in the same step. HELD: there is no need.
+        let _ = self.elect(|_| true, |word| word.with_elect(false));
+        Attempt::TimedOut
     }
 
     /// The section of a parked follower whose deadline passed. A message that came first must be
@@ -309,16 +273,16 @@ impl<T> Lead<T> {
         attempt
     }
 
-    /// The section that elects: changes the word by `and`, and in the same step elects the best
+    /// The section that elects: makes `change` to the word, and in the same step elects the best
     /// follower if the lead is then open, no wake is on its way, and `guard` holds. Wakes it.
     #[cold]
-    fn elect(
+    pub(super) fn elect(
         &self,
         guard: impl Fn(Snapshot) -> bool,
-        and: impl Fn(Snapshot) -> Snapshot,
+        change: impl Fn(Snapshot) -> Snapshot,
     ) -> Promotion {
         let mut followers = lock(&self.followers);
-        let elected = self.elect_locked(&mut followers, guard, and);
+        let elected = self.elect_locked(&mut followers, guard, change);
         drop(followers);
         self.wake(elected)
     }
@@ -327,9 +291,9 @@ impl<T> Lead<T> {
     /// elects the best follower, or takes the lead if the order puts this thread first. Tells whether
     /// it took it.
     #[cold]
-    fn elect_or_take(&self, seat: &Seat) -> bool {
+    pub(super) fn elect_or_take(&self, seat: &Seat) -> bool {
         let mut followers = lock(&self.followers);
-        let took = followers.yield_to(seat)
+        let took = followers.is_outranked_by(seat)
             && self
                 .word
                 .update(|word| match word.is_vacant() && !word.is_closed() {
@@ -349,11 +313,11 @@ impl<T> Lead<T> {
         &self,
         followers: &mut Followers,
         guard: impl Fn(Snapshot) -> bool,
-        and: impl Fn(Snapshot) -> Snapshot,
+        change: impl Fn(Snapshot) -> Snapshot,
     ) -> Option<Called> {
         let best = followers.best();
         let elected = self.word.update(|word| {
-            let word = and(word);
+            let word = change(word);
             let open = word.is_open() && !word.is_elected() && !word.is_closed();
             match best.filter(|_| open && guard(word)) {
                 Some(best) => (
@@ -379,24 +343,36 @@ impl<T> Lead<T> {
         }
     }
 
-    /// The eager promotion: the best follower is woken on every event.
-    fn open_eagerly(&self, and: impl Fn(Snapshot) -> Snapshot) -> Promotion {
-        let vacated = self.word.update(|word| match word {
-            _ if word.is_parked() => (word, None),
-            _ if word.is_closed() => (and(word.opened()), Some(Promotion::Closing)),
-            _ => (and(word.opened()), Some(Promotion::LeftOpen)),
+    /// The eager way to open: makes `change` too, and wakes the best follower. Tells the opening.
+    pub(super) fn open_eagerly(
+        &self,
+        change: impl Fn(Snapshot) -> Snapshot,
+    ) -> (Snapshot, Promotion) {
+        let opened = self.word.update(|word| {
+            let next = change(word.opened());
+            match word.is_parked() {
+                true => (word, (next, None)),
+                false if word.is_closed() => (next, (next, Some(Promotion::Closing))),
+                false => (next, (next, Some(Promotion::LeftOpen))),
+            }
         });
-        vacated.unwrap_or_else(|| self.elect(|_| true, |word| and(word.opened())))
+        match opened {
+            (opening, Some(promotion)) => (opening, promotion),
+            (opening, None) => (opening, self.elect(|_| true, |word| change(word.opened()))),
+        }
     }
 
     /// After an adaptive promotion that changed `was` to `is`: wakes at most one thread, where it pays.
-    fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
+    pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
+        let unwatched = was.standby() == Standby::None && was.is_parked();
+        // Nobody can be named on a bench: whoever wakes leads, and whoever comes back stands by.
+        let needed = needed || (unwatched && self.bench.is_some());
         match was.standby() {
             _ if was.is_closed() => Promotion::Closing,
             _ if was.is_elected() => Promotion::LeftOpen,
             _ if needed => self.elect(|word| word.sequence() == is.sequence(), |word| word),
             Standby::Deep => self.rouse_standby(),
-            Standby::None if was.is_parked() => self.appoint_standby(),
+            Standby::None if unwatched => self.appoint_standby(),
             _ => Promotion::LeftOpen,
         }
     }
@@ -425,151 +401,5 @@ impl<T> fmt::Debug for Lead<T> {
             .field("word", &self.word.look())
             .field("followers", &lock(&self.followers).asleep())
             .finish_non_exhaustive()
-    }
-}
-
-/// The lead, held: the right to wait. At most one exists per [`Lead`] (L1).
-///
-/// Dropping it gives the lead away to the best follower, whatever the policy (I3), so that no path out
-/// of the pool can lose it (E1, E2, E17).
-#[must_use]
-pub(crate) struct HeldLead<'a, T> {
-    lead: &'a Lead<T>,
-}
-
-impl<'a, T> HeldLead<'a, T> {
-    /// Uses the data that belongs to the leader.
-    pub(crate) fn with_owned<R>(&mut self, using: impl FnOnce(&mut T) -> R) -> R {
-        self.with_inside(|inside| using(&mut inside.data))
-    }
-
-    /// The leader found nothing to do and slept: whatever comes now has not waited yet (W1).
-    pub(crate) fn was_idle(&mut self) {
-        let epoch = self.lead.epoch.load(Ordering::Relaxed);
-        self.with_inside(|inside| inside.since = epoch);
-    }
-
-    /// Gives the lead away before processing: leader -> processing.
-    pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
-        let lead = self.lead;
-        self.with_inside(|inside| inside.opened = Some(now));
-        if !lead.policy.is_adaptive() {
-            std::mem::forget(self);
-            let promotion = lead.open_eagerly(Snapshot::one_more_running);
-            let opening = lead.word.look();
-            return (Running { lead, opening }, promotion);
-        }
-        let needed = marks.long || self.is_short_of_hands(marks);
-        std::mem::forget(self);
-        let (was, is) = lead.word.open_running(marks);
-        let promotion = lead.help(was, is, needed);
-        (Running { lead, opening: is }, promotion)
-    }
-
-    /// W1: more work waits than threads run, and has for at least one look of the standby.
-    fn is_short_of_hands(&mut self, marks: Marks) -> bool {
-        let lead = self.lead;
-        let epoch = lead.epoch.load(Ordering::Relaxed);
-        // This thread is about to run.
-        let idle_core = marks.backlog && lead.word.look().running() + 1 < lead.policy.cores;
-        self.with_inside(|inside| match idle_core {
-            true => inside.since != epoch,
-            false => {
-                inside.since = epoch;
-                false
-            }
-        })
-    }
-
-    /// Counts the time that nobody led.
-    fn note_vacancy(&mut self, now: Timestamp) {
-        let opened = self.with_inside(|inside| inside.opened.take());
-        if let Some(opened) = opened {
-            self.lead.counters.vacancy.note(now.since(opened));
-        }
-    }
-
-    fn with_inside<R>(&mut self, using: impl FnOnce(&mut Inside<T>) -> R) -> R {
-        self.lead.owned.with_mut(|owned| {
-            // SAFETY: this is the one `HeldLead`, borrowed exclusively, so no other reference to the
-            // data exists; the pointer is valid as long as the `Lead` lives, which `'a` ensures.
-            using(unsafe { &mut *owned })
-        })
-    }
-}
-
-impl<T> Drop for HeldLead<'_, T> {
-    fn drop(&mut self) {
-        let _ = match self.lead.policy.is_adaptive() {
-            true => self.lead.elect(|_| true, Snapshot::opened),
-            false => self.lead.open_eagerly(|word| word),
-        };
-    }
-}
-
-/// A thread that processes an event, as the lead word counts it.
-#[must_use]
-pub(crate) struct Running<'a, T> {
-    lead: &'a Lead<T>,
-    /// The word after this thread opened the lead: a good guess for the way back.
-    opening: Snapshot,
-}
-
-impl<'a, T> Running<'a, T> {
-    /// Done processing: takes the lead if it may, without a lock and without a system call. If the
-    /// order prefers someone who sleeps, that one is elected.
-    pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
-        let (lead, opening) = (self.lead, self.opening);
-        std::mem::forget(self);
-        let opener = Taker::Opener(opening.sequence());
-        let judgement = lead.word.update_from(opening, |word| {
-            let word = word.one_less_running();
-            match lead.policy.judge(word, opener) {
-                Judgement::Take => (word.taken(), Judgement::Take),
-                other => (word, other),
-            }
-        });
-        match judgement {
-            Judgement::Take => {}
-            Judgement::Elect if lead.elect_or_take(seat) => {}
-            _ => return Rejoined::Follows,
-        }
-        let mut held = HeldLead { lead };
-        held.note_vacancy(now);
-        Rejoined::Leads(held)
-    }
-
-    /// The handler says that it is going to block: this thread does not count as running, and nobody
-    /// sleeps while its opening stays open.
-    pub(crate) fn go_away(&self) {
-        let _ = self
-            .lead
-            .elect(|word| self.is_own(word), Snapshot::one_less_running);
-    }
-
-    /// The handler is back.
-    pub(crate) fn come_back(&self) {
-        self.lead.word.update(|word| (word.one_more_running(), ()));
-    }
-
-    /// The handler says that the rest will take long.
-    pub(crate) fn call_for_help(&self) {
-        let word = self.lead.word.look();
-        if self.is_own(word) && !word.is_elected() && !word.has_nobody() {
-            let _ = self.lead.elect(|word| self.is_own(word), |word| word);
-        }
-    }
-
-    fn is_own(&self, word: Snapshot) -> bool {
-        word.sequence() == self.opening.sequence()
-    }
-}
-
-impl<T> Drop for Running<'_, T> {
-    /// Leaves the pool while processing. If its opening is unchanged, it elects a successor (I3).
-    fn drop(&mut self) {
-        let _ = self
-            .lead
-            .elect(|word| self.is_own(word), Snapshot::one_less_running);
     }
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod followers;
+mod held;
 mod lead;
 #[cfg(all(test, loom))]
 mod models;
@@ -10,7 +11,8 @@ mod standby;
 mod word;
 
 pub(crate) use followers::Seat;
-pub(crate) use lead::{Arrival, HeldLead, Lead, Rejoined, Running};
+pub(crate) use held::{HeldLead, Rejoined, Running};
+pub(crate) use lead::{Arrival, Lead};
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
 pub(crate) use word::{Marks, MOST_THREADS};

@@ -11,7 +11,7 @@
 //!  ticking --> deep      [Lead::look_after]        held, and the same for many looks
 //!  deep    --> ticking   [Lead::rouse_standby]     a promotion finds it in deep sleep
 //!  any     --> none      [Lead::look_after]        it takes the lead
-//!                        [Lead::elect]             it is elected
+//!                        [Lead::elect_locked]      it is elected
 //!                        [Lead::leave_standby]     its time is over
 //!                        [Lead::close]             the pool is closed
 //! ```
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
-    lead::{doze, Lead, Promotion, Woken},
+    lead::{doze, Attempt, Lead, Promotion},
     word::{Snapshot, Standby},
 };
 use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
@@ -64,25 +64,25 @@ impl<T> Lead<T> {
         seat: &Arc<Seat>,
         clock: &Clock,
         deadline: Option<Timestamp>,
-    ) -> Woken {
+    ) -> Attempt {
         let mut watch = Watch::begin(self.word.look());
         loop {
             let message = self.sleep_one_tick(seat, clock, deadline, &watch);
             let message = match message {
                 None if clock.has_passed(deadline) => match self.leave_standby(seat) {
-                    None => return Woken::TimedOut,
+                    None => return Attempt::TimedOut,
                     too_late => too_late,
                 },
                 None => match self.look_after(seat, &mut watch) {
                     Err(message) => Some(message),
-                    Ok(Look::Took) => return Woken::Took,
+                    Ok(Look::Took) => return Attempt::Took,
                     Ok(_) => None,
                 },
                 some => some,
             };
             match message {
-                Some(Message::Lead) => return self.elected(clock, deadline),
-                Some(Message::Close) => return Woken::Closed,
+                Some(Message::Lead) => return self.take_or_pass_on(clock, deadline),
+                Some(Message::Close) => return Attempt::Closed,
                 Some(Message::Tick | Message::StandBy) => watch = Watch::begin(self.word.look()),
                 None => {}
             }
@@ -109,7 +109,8 @@ impl<T> Lead<T> {
 
     /// One look, a section. `Err`: a message came first.
     fn look_after(&self, seat: &Arc<Seat>, watch: &mut Watch) -> Result<Look, Message> {
-        // First the epoch: a promotion that this look does not see any more sees the new epoch (W1).
+        // First the epoch: a promotion that this look does not see sees the new epoch (W1). Its pair is
+        // the load in `HeldLead::promote`, after the opening; both stand beside a change of the word.
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.counters.ticks.one_more();
         let mut followers = lock(&self.followers);
@@ -192,20 +193,6 @@ impl<T> Lead<T> {
         let standby = standby.inspect(|standby| standby.post(Message::StandBy));
         drop(followers);
         self.watched_by(standby)
-    }
-
-    /// The section of a thread that was picked from a bench to be the standby: it makes itself known.
-    /// (Elsewhere it was known from the start.) `Err`: the pool was closed meanwhile.
-    pub(super) fn adopt_standby(&self, seat: &Arc<Seat>) -> Result<(), Woken> {
-        let mut followers = lock(&self.followers);
-        if !followers.has_bench() {
-            return Ok(());
-        }
-        if self.word.look().is_closed() {
-            return Err(Woken::Closed);
-        }
-        followers.set_standby(seat);
-        Ok(())
     }
 
     fn watched_by(&self, standby: Option<Called>) -> Promotion {

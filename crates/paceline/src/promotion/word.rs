@@ -9,7 +9,7 @@
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
 //! | 15 | parked | the list of followers is not empty |
-//! | 0..15 | running | threads that process an event |
+//! | 0..15 | running | threads that process an event and are not away (blocking, and told so) |
 //!
 //! Where the order is strict (see `policy.rs`), OPEN together with *elect* is an **offer**: only the
 //! elected thread may take it. The word changes by read-modify-write only, so every change has one place in one order; that is what the arguments

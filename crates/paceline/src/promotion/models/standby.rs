@@ -114,7 +114,7 @@ fn loom_backlog_elects() {
     explore(|| {
         let pool = Pool::new(NEWEST);
         let mut held = pool.first();
-        held.was_idle();
+        held.line_was_empty();
         let follower = guest(&pool, 1, None);
         pool.until_watched();
         while pool.lead.epoch.load(Ordering::Relaxed) == 0 {
@@ -129,5 +129,65 @@ fn loom_backlog_elects() {
         assert_eq!(promotion, Promotion::Elected(Some(1)));
         assert_eq!(follower.join().unwrap(), Turn::Led);
         mem::forget(stuck);
+    });
+}
+
+/// W1: a look of the standby comes while the leader opens with a backlog. Either the look comes first:
+/// then that promotion sees the new epoch and elects. Or the look saw the opening: then the next one
+/// finds it unchanged. In no case does it take three looks.
+#[test]
+fn loom_backlog_seen_by_one_of_two() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let mut held = pool.first();
+        held.line_was_empty();
+        let led = Arc::new(AtomicBool::new(false));
+        let follower = {
+            let (pool, led) = (Arc::clone(&pool), Arc::clone(&led));
+            thread::spawn(move || {
+                assert_eq!(pool.turn(&seat(1), None), Turn::Led);
+                led.store(true, Ordering::Relaxed);
+            })
+        };
+        pool.until_watched();
+        pool.clock.advance(TICK);
+        let marks = Marks {
+            long: false,
+            backlog: true,
+        };
+        let (stuck, _) = pool.promote(held, marks);
+        while !led.load(Ordering::Relaxed) {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        follower.join().unwrap();
+        let looks = pool.lead.counters.snapshot().ticks;
+        assert!(looks <= 2, "{looks} looks until somebody led");
+        mem::forget(stuck);
+    });
+}
+
+/// A promotion rouses the standby while another thread elects it: the message `Lead` is not overwritten
+/// by a `Tick` that comes late.
+#[test]
+fn loom_tick_against_lead() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let held = pool.first();
+        let follower = guest(&pool, 1, None);
+        while pool.lead.word.look().standby() != Standby::Deep {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        let helper = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.lead.elect_anyone())
+        };
+        let (running, _) = pool.promote(held, Marks::default());
+        helper.join().unwrap();
+        // Whoever came first, somebody can be called, and leads without any further tick.
+        pool.lead.elect_anyone();
+        assert_eq!(follower.join().unwrap(), Turn::Led);
+        drop(running);
     });
 }

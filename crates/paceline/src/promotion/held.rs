@@ -1,0 +1,194 @@
+//! The lead as a value: held by the leader, given away for an event, taken back after it.
+
+use super::{
+    followers::Seat,
+    lead::{Lead, Promotion},
+    policy::{Judgement, Taker},
+    word::{Marks, Snapshot},
+};
+use crate::sync::{atomic::Ordering, Timestamp};
+
+/// What belongs to the holder of the lead.
+pub(super) struct Inside<T> {
+    data: T,
+    /// The epoch since which more work was waiting than threads were running.
+    since: u64,
+    /// When the lead was last opened, and whether a follower was asleep then.
+    opened: Option<(Timestamp, bool)>,
+}
+
+impl<T> Inside<T> {
+    pub(super) fn new(data: T) -> Self {
+        Self {
+            data,
+            since: 0,
+            opened: None,
+        }
+    }
+}
+
+/// Where a thread stands after it processed an event.
+#[must_use]
+pub(crate) enum Rejoined<'a, T> {
+    /// It took the lead.
+    Leads(HeldLead<'a, T>),
+    /// Somebody else leads or will.
+    Follows,
+}
+
+/// The lead, held: the right to wait. At most one exists per [`Lead`] (L1).
+///
+/// Dropping it gives the lead away to the best follower, whatever the policy (I3), so that no path out
+/// of the pool can lose it (E1, E2, E17).
+#[must_use]
+pub(crate) struct HeldLead<'a, T> {
+    lead: &'a Lead<T>,
+}
+
+impl<'a, T> HeldLead<'a, T> {
+    /// This thread has just made the step OPEN to HELD.
+    pub(super) fn taken(lead: &'a Lead<T>, now: Timestamp) -> Self {
+        let mut held = Self { lead };
+        held.note_vacancy(now);
+        held
+    }
+
+    /// Uses the data that belongs to the leader.
+    pub(crate) fn with_owned<R>(&mut self, using: impl FnOnce(&mut T) -> R) -> R {
+        self.with_inside(|inside| using(&mut inside.data))
+    }
+
+    /// The line was empty when the leader last looked into the set: whatever came then has not waited
+    /// yet (W1).
+    pub(crate) fn line_was_empty(&mut self) {
+        let epoch = self.lead.epoch.load(Ordering::Relaxed);
+        self.with_inside(|inside| inside.since = epoch);
+    }
+
+    /// Gives the lead away before processing: leader -> processing.
+    pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
+        let lead = self.lead;
+        let asleep = !lead.word.look().has_nobody();
+        self.with_inside(|inside| inside.opened = Some((now, asleep)));
+        if !lead.policy.is_adaptive() {
+            std::mem::forget(self);
+            let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
+            return (Running { lead, opening }, promotion);
+        }
+        let idle_core_since = self.idle_core_since(marks);
+        std::mem::forget(self);
+        let (was, opening) = lead.word.open_running(marks);
+        // After the opening: this pairs with the standby, which raises the epoch before it looks at the
+        // word. If its look does not see this opening, the new epoch is seen here.
+        let starved =
+            idle_core_since.is_some_and(|since| lead.epoch.load(Ordering::Relaxed) != since);
+        let promotion = lead.help(was, opening, marks.long || starved);
+        (Running { lead, opening }, promotion)
+    }
+
+    /// W1: the epoch since which more work waits than threads run, this one included; `None` if as many
+    /// run as there are cores, or nothing waits.
+    fn idle_core_since(&mut self, marks: Marks) -> Option<u64> {
+        let lead = self.lead;
+        if marks.backlog && lead.word.look().running() + 1 < lead.policy.cores {
+            return Some(self.with_inside(|inside| inside.since));
+        }
+        let epoch = lead.epoch.load(Ordering::Relaxed);
+        self.with_inside(|inside| inside.since = epoch);
+        None
+    }
+
+    /// Counts the time that nobody led.
+    fn note_vacancy(&mut self, now: Timestamp) {
+        let opened = self.with_inside(|inside| inside.opened.take());
+        if let Some((opened, asleep)) = opened {
+            let counters = &self.lead.counters;
+            counters.vacancy.note(now.since(opened));
+            if asleep {
+                counters.blindness.note(now.since(opened));
+            }
+        }
+    }
+
+    fn with_inside<R>(&mut self, using: impl FnOnce(&mut Inside<T>) -> R) -> R {
+        self.lead.owned.with_mut(|owned| {
+            // SAFETY: this is the one `HeldLead`, borrowed exclusively, so no other reference to the
+            // data exists; the pointer is valid as long as the `Lead` lives, which `'a` ensures.
+            using(unsafe { &mut *owned })
+        })
+    }
+}
+
+impl<T> Drop for HeldLead<'_, T> {
+    fn drop(&mut self) {
+        let _ = match self.lead.policy.is_adaptive() {
+            true => self.lead.elect(|_| true, Snapshot::opened),
+            false => self.lead.open_eagerly(|word| word).1,
+        };
+    }
+}
+
+/// A thread that processes an event, as the lead word counts it.
+#[must_use]
+pub(crate) struct Running<'a, T> {
+    lead: &'a Lead<T>,
+    /// The word after this thread opened the lead: a good guess for the way back.
+    opening: Snapshot,
+}
+
+impl<'a, T> Running<'a, T> {
+    /// Done processing: takes the lead if it may, without a lock and without a system call. If the
+    /// order prefers someone who sleeps, that one is elected.
+    pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
+        let (lead, opening) = (self.lead, self.opening);
+        std::mem::forget(self);
+        let opener = Taker::Opener(opening.sequence());
+        let judgement = lead.word.update_from(opening, |word| {
+            let word = word.one_less_running();
+            match lead.policy.judge(word, opener) {
+                Judgement::Take => (word.taken(), Judgement::Take),
+                other => (word, other),
+            }
+        });
+        match judgement {
+            Judgement::Take => {}
+            Judgement::Elect if lead.elect_or_take(seat) => {}
+            _ => return Rejoined::Follows,
+        }
+        Rejoined::Leads(HeldLead::taken(lead, now))
+    }
+
+    /// The handler says that it is going to block: this thread does not count as running, and nobody
+    /// sleeps while its opening stays open.
+    pub(crate) fn go_away(&self) {
+        let _ = self
+            .lead
+            .elect(|word| self.is_own(word), Snapshot::one_less_running);
+    }
+
+    /// The handler is back.
+    pub(crate) fn come_back(&self) {
+        self.lead.word.update(|word| (word.one_more_running(), ()));
+    }
+
+    /// The handler says that the rest will take long.
+    pub(crate) fn call_for_help(&self) {
+        let word = self.lead.word.look();
+        if self.is_own(word) && !word.is_elected() && !word.has_nobody() {
+            let _ = self.lead.elect(|word| self.is_own(word), |word| word);
+        }
+    }
+
+    fn is_own(&self, word: Snapshot) -> bool {
+        word.sequence() == self.opening.sequence()
+    }
+}
+
+impl<T> Drop for Running<'_, T> {
+    /// Leaves the pool while processing. If its opening is unchanged, it elects a successor (I3).
+    fn drop(&mut self) {
+        let _ = self
+            .lead
+            .elect(|word| self.is_own(word), Snapshot::one_less_running);
+    }
+}

@@ -1,0 +1,388 @@
+//! The adaptive wake and the orders, by exact counts: who is woken, who looks, who leads. Real threads on
+//! the simulated set, whose clock stands still until the test moves it, tick by tick.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+mod support;
+
+use std::{
+    io,
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc, Arc, Mutex,
+    },
+    thread,
+    time::Duration,
+};
+
+use by_hand::wait_asleep;
+use paceline::{
+    observe::{Role, Snapshot},
+    simulated::{SimPeer, SimStream, Simulation},
+    turn::{Led, Waited},
+    Builder, Context, EventHandler, Interest, Next, Order, Pool, SetKind, Wake,
+};
+use support::{bounded, wait_until, Witness, LONG};
+
+const TICK: Duration = Duration::from_micros(500);
+const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
+
+/// The reason for the adaptive wake: while one thread suffices, a request costs one promotion, which the
+/// same thread takes back, and nobody else stirs. (The textbook wakes somebody for each.)
+#[test]
+fn short_requests_wake_nobody() {
+    bounded(|| {
+        const REQUESTS: u64 = 200;
+        let stage = Stage::new(4, |pool| pool);
+        let peer = stage.echo();
+        stage.ask(&peer, 0);
+        let before = stage.pool.snapshot();
+        (0..REQUESTS).for_each(|_| stage.ask(&peer, 0));
+        assert_eq!(stage.counts_since(&before), Counts::taken_back(REQUESTS));
+        assert_eq!(stage.pool.snapshot().longest_without_leader, Duration::ZERO);
+    });
+}
+
+/// Asio 886: a hundred thousand packets per second with one thread, ten thousand with many. Now sleeping
+/// threads cost nothing: with two and with thirty-two of them the same requests need the same steps.
+#[test]
+fn more_threads_are_not_slower() {
+    bounded(|| {
+        const REQUESTS: u64 = 100;
+        for threads in [2, 32] {
+            let stage = Stage::new(threads, |pool| pool);
+            let peers = [stage.echo(), stage.echo()];
+            let before = stage.pool.snapshot();
+            for request in 0..REQUESTS {
+                stage.ask(&peers[request as usize % 2], 0);
+            }
+            assert_eq!(stage.counts_since(&before), Counts::taken_back(REQUESTS));
+        }
+    });
+}
+
+/// MariaDB 21343: a thread that was about to block woke nobody, and what was in the queue waited for it.
+/// Now a handler that says so has a successor before it blocks: the clock stands still, nobody looks, and
+/// yet the other connection is served. One thread is woken, and it finds work.
+#[test]
+fn wait_begin_wakes() {
+    bounded(|| {
+        for telling in [Telling::Blocking, Telling::WakeFollower] {
+            let stage = Stage::new(3, |pool| pool);
+            let (stuck, other) = (stage.stuck(telling), stage.echo());
+            let before = stage.pool.snapshot();
+            stuck.block();
+            stage.ask(&other, 1);
+            let expected = Counts {
+                promotions: 2,
+                taken_back: 1,
+                wakes: 1,
+                ..Counts::default()
+            };
+            assert_eq!(stage.counts_since(&before), expected);
+
+            // Who returns finds somebody leading: it sleeps, and wakes nobody.
+            stuck.release();
+            stage.rest(0);
+            assert_eq!(stage.counts_since(&before), expected);
+        }
+    });
+}
+
+/// A handler may ask for help as often as it likes: once somebody leads, nobody else is woken for it.
+#[test]
+fn asking_for_help_again_wakes_nobody_else() {
+    bounded(|| {
+        let stage = Stage::new(4, |pool| pool);
+        let (tell, told) = mpsc::channel();
+        let (permission, gate) = mpsc::channel();
+        let peer = stage.serve(move |cx: &mut Context<'_, _>| {
+            for _ in 0..10 {
+                cx.wake_follower();
+                tell.send(()).unwrap();
+                gate.recv_timeout(LONG).expect("permission comes");
+            }
+            by_hand::echo(cx)
+        });
+        peer.send(b"x");
+        for _ in 0..10 {
+            told.recv_timeout(LONG).unwrap();
+            stage.rest(1);
+            permission.send(()).unwrap();
+        }
+        assert_eq!(peer.wait_for(1), b"x");
+        assert_eq!(stage.pool.snapshot().wakes, 1);
+    });
+}
+
+/// The surprise: a handler blocks and has not told. The lead is open, and nobody takes it until the standby
+/// has seen it unchanged twice. The bound of two ticks and a wake is tight: after one look nobody leads
+/// yet, after the second the standby does, and its first promotion appoints the next standby (I2).
+#[test]
+fn untold_blocking_is_found_by_the_second_look() {
+    bounded(|| {
+        let stage = Stage::new(3, |pool| pool);
+        let (stuck, other) = (stage.stuck(Telling::Nothing), stage.echo());
+        let before = stage.pool.snapshot();
+        stuck.block();
+        other.send(b"x");
+        assert_eq!(stage.witness.count(Role::Leader), 0);
+        stage.look();
+        stage.standby_ticks();
+        assert_eq!(stage.witness.count(Role::Leader), 0);
+        assert!(other.received().is_empty());
+        stage.look();
+        assert_eq!(other.wait_for(1), b"x");
+        stage.rest(1);
+        let expected = Counts {
+            promotions: 2,
+            taken_back: 1,
+            wakes: 1,
+            ticks: 2,
+            ..Counts::default()
+        };
+        assert_eq!(stage.counts_since(&before), expected);
+        let blind = stage.pool.snapshot().longest_without_leader;
+        assert_eq!(blind, 2 * TICK);
+
+        // The new standby does the same for the next surprise.
+        let another = stage.stuck(Telling::Nothing);
+        stage.standby_ticks();
+        another.block();
+        stuck.release();
+        other.send(b"y");
+        stage.look();
+        stage.look();
+        assert_eq!(other.wait_for(1), b"y");
+        another.release();
+    });
+}
+
+/// tokio 4730 and its many duplicates, brpc 452: a handler that blocks stopped the whole poll. Now, in every
+/// order, under both policies, and whatever the handler has told, somebody leads behind it: at once, or
+/// where it was a surprise, after two looks. And when the handler is back, everything is as before.
+#[test]
+fn blocking_handler_leaves_a_leader() {
+    bounded(|| {
+        for (wake, order, telling) in every_way() {
+            let stage = Stage::new(3, |pool| pool.wake(wake).order(order));
+            let (stuck, other) = (stage.stuck(telling), stage.echo());
+            for _ in 0..3 {
+                stuck.block();
+                other.send(b"x");
+                if wake == Wake::Adaptive && telling == Telling::Nothing {
+                    stage.look();
+                    stage.look();
+                }
+                assert_eq!(other.wait_for(1), b"x");
+                stage.rest(1);
+                assert_eq!(stage.witness.count(Role::Leader), 1);
+                stuck.release();
+                stage.rest(0);
+            }
+            assert_eq!(stage.witness.most_leaders(), 1);
+        }
+    });
+}
+
+fn every_way() -> impl Iterator<Item = (Wake, Order, Telling)> {
+    const TELLING: [Telling; 3] = [Telling::Nothing, Telling::Blocking, Telling::WakeFollower];
+    let wakes = [Wake::Eager, Wake::Adaptive].into_iter();
+    wakes.flat_map(|wake| {
+        let orders = ORDERS.into_iter();
+        orders.flat_map(move |order| TELLING.map(|telling| (wake, order, telling)))
+    })
+}
+
+/// Where all threads but one are away there is nobody to be woken and nobody who watches. The last one
+/// takes every lead back at once, in every order: nobody waits for a tick.
+#[test]
+fn last_thread_takes_every_lead_at_once() {
+    bounded(|| {
+        const REQUESTS: u64 = 50;
+        for order in ORDERS {
+            let stage = Stage::new(4, |pool| pool.order(order));
+            let other = stage.echo();
+            let stuck = stage.block_three();
+            let before = stage.pool.snapshot();
+            (0..REQUESTS).for_each(|_| stage.ask(&other, 3));
+            assert_eq!(stage.counts_since(&before), Counts::taken_back(REQUESTS));
+            stuck.iter().for_each(Stuck::release);
+        }
+    });
+}
+
+/// MariaDB 33070: with as many threads blocked as there may be, work sat in the queue, also after one of
+/// them was free. Now with all of them away nobody is there to serve; the first that is back takes the lead
+/// without waiting for a tick, and serves what came meanwhile.
+#[test]
+fn oversubscribe_boundary_drains() {
+    bounded(|| {
+        for order in ORDERS {
+            let stage = Stage::new(4, |pool| pool.order(order));
+            let other = stage.echo();
+            let stuck = stage.block_three();
+            let last = stage.stuck(Telling::Blocking);
+            last.block();
+            other.send(b"x");
+            assert_eq!(stage.witness.count(Role::Processing), 4);
+            assert!(other.received().is_empty());
+            stuck[1].release();
+            assert_eq!(other.wait_for(1), b"x");
+            assert_eq!(stage.pool.snapshot().ticks, 0);
+            [&last, &stuck[0], &stuck[2]].map(Stuck::release);
+        }
+    });
+}
+
+/// async-io 8 and 40, Grizzly 1712: something polled while there was nothing to do. The standby looks
+/// twenty times at a lead that is held and does not move, then it has no timer any more, however much time
+/// passes. The first event rouses it: a surprise after the long silence is found as well, even by the first
+/// look, because its watch began with the lead open.
+#[test]
+fn idle_pool_stops_ticking() {
+    bounded(|| {
+        const LOOKS: u64 = 20;
+        let stage = Stage::new(3, |pool| pool);
+        let (stuck, other) = (stage.stuck(Telling::Nothing), stage.echo());
+        (0..LOOKS).for_each(|_| stage.look());
+        wait_until(|| stage.says("standby: Deep"));
+        for _ in 0..100 {
+            stage.world.clock().advance(TICK);
+            assert!(!stage.somebody_watches_the_clock());
+        }
+        assert_eq!(stage.pool.snapshot().ticks, LOOKS);
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+
+        stuck.block();
+        other.send(b"x");
+        assert_eq!(stage.pool.snapshot().wakes, 1);
+        stage.look();
+        assert_eq!(other.wait_for(1), b"x");
+        stuck.release();
+    });
+}
+
+/// A pool that is used now and then does not fall into deep sleep: each event starts the count anew, and
+/// costs no wake.
+#[test]
+fn a_pool_in_use_keeps_its_standby() {
+    bounded(|| {
+        let stage = Stage::new(3, |pool| pool);
+        let peer = stage.echo();
+        for _ in 0..5 {
+            (0..19).for_each(|_| stage.look());
+            stage.standby_ticks();
+            stage.ask(&peer, 0);
+        }
+        assert_eq!(stage.pool.snapshot().ticks, 5 * 19);
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+    });
+}
+
+/// Handlers that take long without blocking: the pool learns it from their type. After some twenty calls
+/// of a millisecond each promotion wakes somebody, so that the next event need not wait; a short kind in
+/// the same pool still wakes nobody. The tick is longer than the test: no look has a part in it.
+#[test]
+fn a_long_kind_is_learned() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        let stage = Stage::new(4, |pool| pool.tick(Duration::from_secs(3600)));
+        let clock = stage.world.clone();
+        let long = stage.serve(move |cx: &mut Context<'_, _>| {
+            clock.clock().advance(Duration::from_millis(1));
+            by_hand::echo(cx)
+        });
+        let short = stage.echo();
+        let wakes_of = |peer: &SimPeer, requests: u64| {
+            let before = stage.pool.snapshot();
+            (0..requests).for_each(|_| stage.ask(peer, 0));
+            let counts = stage.counts_since(&before);
+            assert_eq!((counts.promotions, counts.ticks), (requests, 0));
+            counts.wakes
+        };
+        assert_eq!(wakes_of(&long, 16), 0);
+        wakes_of(&long, 16);
+        assert_eq!(wakes_of(&long, REQUESTS), REQUESTS);
+        assert_eq!(wakes_of(&short, REQUESTS), 0);
+        assert_eq!(wakes_of(&long, REQUESTS), REQUESTS);
+    });
+}
+
+/// W1: two connections always have something to do, and there are two cores. Without a look one thread does
+/// it all, in turns; the second core costs a wake, and might not pay. One look later both threads run: two
+/// handlers meet inside.
+#[test]
+fn lasting_backlog_uses_two_cores() {
+    bounded(|| {
+        let stage = Stage::new(4, |pool| pool.parallelism(2));
+        let meeting = stage.two_restless();
+        stage.promotions_go_on();
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+        assert!(!meeting.happened());
+        stage.look();
+        wait_until(|| meeting.happened());
+        assert!(stage.pool.snapshot().wakes >= 1);
+    });
+}
+
+/// The same with one core: a second thread would only be in the way. However often the standby looks,
+/// nobody is woken.
+#[test]
+fn backlog_on_one_core_wakes_nobody() {
+    bounded(|| {
+        let stage = Stage::new(4, |pool| pool.parallelism(1));
+        let meeting = stage.two_restless();
+        for _ in 0..30 {
+            stage.standby_ticks();
+            // The next look finds another opening than the last one: this is no blind pool.
+            stage.promotions_go_on();
+            stage.look();
+        }
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+        assert!(!meeting.happened());
+    });
+}
+
+/// tokio 5712: two tasks that woke each other went through the newest-first slot for ever, and the third one
+/// starved. Here newest first is about threads, and the threads that came first do sleep for ever while one
+/// suffices: that is meant. The handles do not starve: of two that cause each other's events, neither is
+/// called twice before the third one, which had an event in between, was called once (F1).
+#[test]
+fn lifo_pingpong_bounded() {
+    bounded(|| {
+        const ROUNDS: usize = 300;
+        let stage = Stage::joined(&[0; 4], |pool| pool);
+        let (near, far): (Vec<_>, Vec<_>) = (0..3).map(|_| stage.world.stream()).unzip();
+        let far = Arc::new(far);
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let (done, wait) = mpsc::channel();
+        for (id, stream) in near.into_iter().enumerate() {
+            let (far, calls, done) = (Arc::clone(&far), Arc::clone(&calls), done.clone());
+            let handler = move |cx: &mut Context<'_, _>| {
+                let call = calls.lock().unwrap().len();
+                calls.lock().unwrap().push(id);
+                match id {
+                    _ if call >= ROUNDS => done.send(()).unwrap(),
+                    0 => [1, 2].map(|next: usize| far[next].send(b"x")).concat_unit(),
+                    1 => far[0].send(b"x"),
+                    _ => {}
+                }
+                by_hand::echo(cx)
+            };
+            stage
+                .pool
+                .register(stream, Interest::READ, handler)
+                .unwrap();
+        }
+        far[0].send(b"x");
+        wait.recv_timeout(LONG).unwrap();
+        for (at, id) in calls.lock().unwrap().iter().take(ROUNDS).enumerate() {
+            assert_eq!(*id, at % 3);
+        }
+        let awake = stage.witness.log().into_iter();
+        let mut awake = awake.filter(|(_, role)| *role != Role::Follower);
+        assert!(awake.all(|(thread, _)| thread == 0));
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+    });
+}
