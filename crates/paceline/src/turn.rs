@@ -145,10 +145,9 @@ impl<'p> Leader<'p> {
             if self.place.shared.is_over() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
-            let left = until.map(|until| until.since(self.place.shared.clock.now()));
             let registry = &*self.place.shared.registry;
             let held = &mut self.front.held;
-            let claim = held.with_owned(|line| line.next(registry, left))?;
+            let claim = held.with_owned(|line| line.next(registry, until))?;
             if held.with_owned(|line| line.was_empty()) {
                 held.line_was_empty();
             }

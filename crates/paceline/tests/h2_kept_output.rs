@@ -41,15 +41,24 @@ fn narrow(limit: usize) -> (Pool, TcpStream, TcpStream) {
     (pool, near, far)
 }
 
-/// Answers each byte with `count` bytes.
-fn answer_with(count: usize) -> impl EventHandler<TcpStream> {
-    move |cx: &mut Context<'_, TcpStream>| {
+/// A handler that answers each byte with `count` bytes, and the receiver of how many were kept then. Who
+/// reads nothing before that leaves no room for a large answer.
+fn answer_with(count: usize) -> (impl EventHandler<TcpStream>, mpsc::Receiver<usize>) {
+    let (keeps, kept) = mpsc::channel();
+    let handler = move |cx: &mut Context<'_, TcpStream>| {
         if cx.read(&mut [0])? == 0 {
             return Ok(Next::Close);
         }
         cx.write_all(&bytes(count))?;
+        keeps.send(cx.unsent()).unwrap();
         Ok(Next::Continue)
-    }
+    };
+    (handler, kept)
+}
+
+/// Waits until output is kept.
+fn wait_for_kept(kept: &mpsc::Receiver<usize>) {
+    assert!(kept.recv_timeout(LONG).unwrap() > 0, "the socket took all");
 }
 
 const MUCH: usize = 1 << 20;
@@ -59,9 +68,10 @@ const MUCH: usize = 1 << 20;
 fn a_slow_reader_gets_everything() {
     bounded(|| {
         let (pool, near, mut far) = narrow(MUCH);
-        pool.register(near, Interest::READ, answer_with(MUCH))
-            .unwrap();
+        let (handler, kept) = answer_with(MUCH);
+        pool.register(near, Interest::READ, handler).unwrap();
         far.write_all(b"xx").unwrap();
+        wait_for_kept(&kept);
         let mut all = vec![0; MUCH];
         for _ in 0..2 {
             for part in all.chunks_mut(5000) {
@@ -78,22 +88,22 @@ fn a_slow_reader_gets_everything() {
 fn slow_reader_does_not_stop_waiting() {
     bounded(|| {
         let (pool, near, mut far) = narrow(MUCH);
-        pool.register(near, Interest::READ, answer_with(MUCH))
-            .unwrap();
+        let (handler, kept) = answer_with(MUCH);
+        pool.register(near, Interest::READ, handler).unwrap();
         far.write_all(b"x").unwrap();
-        far.read_exact(&mut [0]).unwrap();
+        wait_for_kept(&kept);
         let (other, mut other_far) = tcp_pair();
-        pool.register(other, Interest::READ, answer_with(10))
-            .unwrap();
+        let (handler, _kept) = answer_with(10);
+        pool.register(other, Interest::READ, handler).unwrap();
         for _ in 0..100 {
             other_far.write_all(b"x").unwrap();
             let mut answer = [0; 10];
             other_far.read_exact(&mut answer).unwrap();
             assert_eq!(answer[..], bytes(10));
         }
-        let mut rest = vec![0; MUCH - 1];
-        far.read_exact(&mut rest).unwrap();
-        assert_eq!(rest, bytes(MUCH)[1..]);
+        let mut all = vec![0; MUCH];
+        far.read_exact(&mut all).unwrap();
+        assert_eq!(all, bytes(MUCH));
     });
 }
 
@@ -159,29 +169,86 @@ fn limit_of(told: io::Result<()>) -> OutputLimit {
     *inner.downcast_ref::<OutputLimit>().unwrap()
 }
 
-/// [`Next::Close`] with output kept: it is sent first, whatever the peer sends meanwhile; then the end.
+/// [`Next::Close`] with output kept: it is sent first, then comes the end.
 #[test]
 fn close_sends_kept_output_first() {
     bounded(|| {
         let (pool, near, mut far) = narrow(MUCH);
-        let calls = Arc::new(AtomicUsize::new(0));
-        let of_handler = Arc::clone(&calls);
-        let (handler, end) = told(move |cx: &mut Context<'_, TcpStream>| {
-            of_handler.fetch_add(1, Ordering::SeqCst);
-            while cx.read(&mut [0; 16]).is_ok_and(|count| count > 0) {}
-            cx.write_all(&bytes(MUCH))?;
-            Ok(Next::Close)
-        });
+        let (mut answer, kept) = answer_with(MUCH);
+        let (handler, end) =
+            told(move |cx: &mut Context<'_, TcpStream>| answer.ready(cx).map(|_| Next::Close));
         pool.register(near, Interest::READ, handler).unwrap();
         far.write_all(b"x").unwrap();
-        let mut all = vec![0; MUCH];
-        far.read_exact(&mut all[..1]).unwrap();
+        wait_for_kept(&kept);
         assert!(end.try_recv().is_err(), "it waits for its reader");
-        far.read_exact(&mut all[1..]).unwrap();
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).unwrap();
         assert_eq!(all, bytes(MUCH));
-        assert_eq!(far.read(&mut [0]).unwrap(), 0);
         assert!(matches!(end.recv_timeout(LONG), Ok(Closed::Finished)));
-        assert_eq!(calls.load(Ordering::SeqCst), 1, "it had finished");
+    });
+}
+
+/// There is room again while output is kept: what is written now still comes after it.
+#[test]
+fn new_output_waits_behind_kept_output() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let (stream, peer) = scene.world.stream();
+        let peer = Arc::new(peer);
+        let (taken, all_taken) = mpsc::channel();
+        let reader = Arc::clone(&peer);
+        let handler = move |cx: &mut Context<'_, SimStream>| {
+            while cx.read(&mut [0; 16]).is_ok() {}
+            cx.write_all(&bytes(2 * ROOM))?;
+            taken.send(reader.received()).unwrap();
+            cx.write_all(b"new")?;
+            Ok(Next::Continue)
+        };
+        scene
+            .pool
+            .register(stream, Interest::READ, handler)
+            .unwrap();
+        peer.send(b"x");
+        serve_all(&scene.pool);
+        let mut all = all_taken.try_recv().unwrap();
+        while all.len() < 2 * ROOM + 3 {
+            let before = all.len();
+            all.extend(peer.received());
+            assert!(all.len() > before, "only {before} bytes came");
+            serve_all(&scene.pool);
+        }
+        assert_eq!(all[..2 * ROOM], bytes(2 * ROOM));
+        assert_eq!(all[2 * ROOM..], *b"new");
+    });
+}
+
+/// A handler that has said [`Next::Close`] is not called again, whatever comes while its output is sent.
+#[test]
+fn a_finished_handler_is_not_called_again() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let (stream, peer) = scene.world.stream();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let of_handler = Arc::clone(&calls);
+        let (handler, end) = told(move |cx: &mut Context<'_, SimStream>| {
+            of_handler.fetch_add(1, Ordering::SeqCst);
+            cx.read_while_sending(true);
+            cx.write_all(&[7; 2 * ROOM])?;
+            Ok(Next::Close)
+        });
+        scene
+            .pool
+            .register(stream, Interest::READ, handler)
+            .unwrap();
+        let mut taken = 0;
+        while taken < 2 * ROOM {
+            peer.send(b"more");
+            serve_all(&scene.pool);
+            taken += peer.received().len();
+        }
+        serve_all(&scene.pool);
+        assert!(matches!(end.try_recv(), Ok(Closed::Finished)));
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
     });
 }
 
@@ -234,13 +301,12 @@ fn input_waits_while_output_is_kept() {
 fn a_half_closed_reader_gets_everything() {
     bounded(|| {
         let (pool, near, mut far) = narrow(MUCH);
-        let (handler, end) = {
-            let mut answer = answer_with(MUCH);
-            told(move |cx: &mut Context<'_, TcpStream>| answer.ready(cx))
-        };
+        let (mut answer, kept) = answer_with(MUCH);
+        let (handler, end) = told(move |cx: &mut Context<'_, TcpStream>| answer.ready(cx));
         pool.register(near, Interest::READ, handler).unwrap();
         far.write_all(b"x").unwrap();
         far.shutdown(Shutdown::Write).unwrap();
+        wait_for_kept(&kept);
         let mut all = Vec::new();
         far.read_to_end(&mut all).unwrap();
         assert_eq!(all, bytes(MUCH));
@@ -254,17 +320,16 @@ fn a_reader_that_resets_ends_the_handle() {
     bounded(|| {
         for finishing in [false, true] {
             let (pool, near, mut far) = narrow(MUCH);
+            let (mut answer, kept) = answer_with(MUCH);
             let (handler, end) = told(move |cx: &mut Context<'_, TcpStream>| {
-                cx.read(&mut [0])?;
-                cx.write_all(&bytes(MUCH))?;
-                Ok(match finishing {
+                answer.ready(cx).map(|next| match finishing {
                     true => Next::Close,
-                    false => Next::Continue,
+                    false => next,
                 })
             });
             pool.register(near, Interest::READ, handler).unwrap();
             far.write_all(b"x").unwrap();
-            far.read_exact(&mut [0]).unwrap();
+            wait_for_kept(&kept);
             SockRef::from(&far)
                 .set_linger(Some(Duration::ZERO))
                 .unwrap();
@@ -281,14 +346,13 @@ fn a_reader_that_resets_ends_the_handle() {
 fn kept_output_needs_no_interest() {
     bounded(|| {
         let (pool, near, mut far) = narrow(MUCH);
-        let handle = pool
-            .register(near, Interest::READ, answer_with(MUCH))
-            .unwrap();
+        let (handler, kept) = answer_with(MUCH);
+        let handle = pool.register(near, Interest::READ, handler).unwrap();
         far.write_all(b"xy").unwrap();
-        let mut all = vec![0; MUCH];
-        far.read_exact(&mut all[..1]).unwrap();
+        wait_for_kept(&kept);
         handle.set_interest(Interest::NONE).unwrap();
-        far.read_exact(&mut all[1..]).unwrap();
+        let mut all = vec![0; MUCH];
+        far.read_exact(&mut all).unwrap();
         assert_eq!(all, bytes(MUCH));
         let before = pool.snapshot().promotions;
         handle.set_interest(Interest::READ).unwrap();

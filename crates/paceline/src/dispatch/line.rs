@@ -1,9 +1,12 @@
 //! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the lead.
 
-use std::{collections::VecDeque, io, time::Duration};
+use std::{collections::VecDeque, io};
 
 use super::{claim::Claim, registry::Registry};
-use crate::handle_set::{Batch, Event};
+use crate::{
+    handle_set::{Batch, Event},
+    sync::Timestamp,
+};
 
 /// After this many dispatches the set is looked at, whoever still waits in the line (F1).
 const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
@@ -30,17 +33,17 @@ impl Line {
     }
 
     /// The next handle, claimed. Looks into the set if nobody waits in the line or it is time to, and
-    /// sleeps there for at most `timeout` (`None`: for ever) if there is nothing at all.
+    /// sleeps there until `until` (`None`: for ever) if there is nothing at all.
     ///
     /// `None`: nothing came, the wait was interrupted, or somebody woke the leader for another reason.
     pub(crate) fn next<'r>(
         &mut self,
         registry: &'r Registry,
-        timeout: Option<Duration>,
+        until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
         self.was_empty = false;
         if self.waiting.is_empty() || self.since_look >= DISPATCHES_BETWEEN_LOOKS {
-            self.look(registry, timeout)?;
+            self.look(registry, until)?;
         }
         while let Some(index) = self.waiting.pop_front() {
             if let Some(claim) = registry.claim(index) {
@@ -67,18 +70,18 @@ impl Line {
     }
 
     /// Asks the set and the return list for more.
-    fn look(&mut self, registry: &Registry, timeout: Option<Duration>) -> io::Result<()> {
+    fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
         self.since_look = 0;
         registry.take_returned(self);
         self.was_empty = self.waiting.is_empty();
-        let timeout = match self.was_empty && registry.may_sleep() {
-            true => timeout,
-            false => Some(Duration::ZERO),
+        let until = match self.was_empty && registry.may_sleep() {
+            true => until,
+            false => Some(Timestamp::PAST),
         };
-        let mut waited = registry.wait(&mut self.events, timeout);
+        let mut waited = registry.wait(&mut self.events, until);
         // Who drains must know of everything before it takes a handle for one with nothing to do.
         while matches!(waited, Ok(Batch::Full)) && !registry.is_accepting() {
-            waited = registry.wait(&mut self.events, Some(Duration::ZERO));
+            waited = registry.wait(&mut self.events, Some(Timestamp::PAST));
         }
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {

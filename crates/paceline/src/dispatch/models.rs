@@ -7,7 +7,6 @@ use std::{
     io,
     os::fd::{AsRawFd, RawFd},
     sync::Arc,
-    time::Duration,
 };
 
 use loom::thread;
@@ -25,7 +24,7 @@ use crate::{
     observe::Counters,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        explore, lock, Clock, Mutex, Parker, VirtualClock,
+        explore, lock, Clock, Mutex, Parker, Timestamp, VirtualClock,
     },
 };
 
@@ -105,8 +104,8 @@ impl HandleSet for World {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
-        if timeout.is_none() {
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch> {
+        if until.is_none() {
             self.0.leader.sleep(None);
             self.0.leader.take();
         }
@@ -180,7 +179,7 @@ fn work(registry: &Registry, lead: &Mutex<Line>, lucky: bool) {
 
 /// Waits, as the holder of the lead, and gives it away with what came.
 fn next<'r>(registry: &'r Registry, lead: &Mutex<Line>) -> Option<Claim<'r>> {
-    lock(lead).next(registry, Some(Duration::ZERO)).unwrap()
+    lock(lead).next(registry, Some(Timestamp::PAST)).unwrap()
 }
 
 fn release(claim: Option<Claim<'_>>, lead: &Mutex<Line>, lucky: bool) {

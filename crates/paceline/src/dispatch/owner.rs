@@ -7,10 +7,12 @@
 //!  BUSY   --> IDLE     [Owner::rest]       nothing to do
 //!  AGAIN  --> BUSY     [Owner::rest]       refused: look again first
 //!  BUSY, AGAIN --> QUEUED  [Owner::requeue]  more to do after the others; the owner enlists the slot
-//!  IDLE   --> BUSY     [Owner::try_own]    taken directly, to be closed
+//!  IDLE   --> BUSY     [Owner::try_own]    taken directly, to be closed (BUSY: AGAIN)
+//!  IDLE, QUEUED --> BUSY   [Owner::sweep]  the end of the pool: taken from wherever it is
 //! ```
 //!
-//! A slot is in a list if and only if its owner word says QUEUED, so it is never in two. A vacant slot
+//! A slot is in a list if and only if its owner word says QUEUED, so it is never in two. (But for a
+//! sweep: what it takes stays in its list, is passed over there, and is never used again.) A vacant slot
 //! is BUSY: it belongs to the free list, and a late signal does no harm.
 
 use crate::sync::atomic::{AtomicU32, Ordering};

@@ -4,7 +4,6 @@ use std::{
     io,
     os::fd::{AsRawFd, RawFd},
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use super::{
@@ -25,7 +24,10 @@ use super::{
 use crate::{
     handle_set::{Batch, Event, HandleSet},
     observe::Counters,
-    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+        Timestamp,
+    },
 };
 
 /// What one handle may use.
@@ -257,9 +259,9 @@ impl Registry {
     pub(super) fn wait(
         &self,
         events: &mut Vec<Event>,
-        timeout: Option<Duration>,
+        until: Option<Timestamp>,
     ) -> io::Result<Batch> {
-        self.set.wait(events, timeout)
+        self.set.wait(events, until)
     }
 
     // Below: how it is done.

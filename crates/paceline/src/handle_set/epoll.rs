@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::{Batch, Event, HandleSet, Ready};
+use crate::sync::{Clock, Timestamp};
 
 /// How many events one wait can bring; more stay in the kernel for the next.
 const MOST_EVENTS: usize = 256;
@@ -28,17 +29,23 @@ const ALL_EDGES: i32 =
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     waker: OwnedFd,
+    /// By which deadlines are measured.
+    clock: Clock,
 }
 
 impl Epoll {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         // SAFETY: no pointer is passed.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
             .map_err(|error| attempted("make a handle set (epoll_create1)", &error))?;
         // SAFETY: no pointer is passed.
         let waker = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
             .map_err(|error| attempted("make a waker (eventfd)", &error))?;
-        let set = Self { epoll, waker };
+        let set = Self {
+            epoll,
+            waker,
+            clock,
+        };
         set.control(
             libc::EPOLL_CTL_ADD,
             set.waker.as_raw_fd(),
@@ -46,6 +53,14 @@ impl Epoll {
             WAKER,
         )?;
         Ok(set)
+    }
+
+    /// The time that is left; no clock is read where none is needed.
+    fn left(&self, until: Option<Timestamp>) -> Option<Duration> {
+        match until {
+            Some(Timestamp::PAST) => Some(Duration::ZERO),
+            until => until.map(|until| until.since(self.clock.now())),
+        }
     }
 
     fn control(&self, operation: i32, descriptor: RawFd, edges: i32, key: u64) -> io::Result<()> {
@@ -71,7 +86,7 @@ impl HandleSet for Epoll {
         self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch> {
         let mut batch = [libc::epoll_event { events: 0, u64: 0 }; MOST_EVENTS];
         // SAFETY: `batch` has room for the number of events that is passed with it.
         let told = unsafe {
@@ -79,7 +94,7 @@ impl HandleSet for Epoll {
                 self.epoll.as_raw_fd(),
                 batch.as_mut_ptr(),
                 MOST_EVENTS as i32,
-                milliseconds(timeout),
+                milliseconds(self.left(until)),
             )
         };
         let count = match checked(told) {

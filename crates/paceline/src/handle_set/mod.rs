@@ -12,7 +12,9 @@
 //! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.
 //! 4. Everything but `wait` may be called from anywhere, at any time, also while someone waits.
 
-use std::{io, ops, os::fd::RawFd, time::Duration};
+use std::{io, ops, os::fd::RawFd};
+
+use crate::sync::Timestamp;
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -30,11 +32,11 @@ pub(crate) trait HandleSet: Send + Sync {
     /// Ends the reports for `descriptor`. Called before the descriptor is closed.
     fn remove(&self, descriptor: RawFd) -> io::Result<()>;
 
-    /// Waits until something is ready, someone calls [`wake`](Self::wake), or `timeout` passes
+    /// Waits until something is ready, someone calls [`wake`](Self::wake), or `until` has passed
     /// (`None`: for ever), and appends what came to `events`. An interrupted wait ends early.
     ///
     /// Only the holder of the lead calls this.
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch>;
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch>;
 
     /// Ends the current or the next wait.
     fn wake(&self);

@@ -30,12 +30,11 @@ use std::{
     io::{self, Read, Write},
     os::fd::{AsRawFd, RawFd},
     sync::Arc,
-    time::Duration,
 };
 
 use super::{Batch, Event, HandleSet, Ready};
 pub use crate::sync::VirtualClock;
-use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
+use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker, Timestamp};
 
 /// A world of streams, and the handle set of one pool in it. Cloning gives another handle to it.
 #[derive(Clone)]
@@ -527,9 +526,8 @@ impl HandleSet for SimulatedSet {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<Batch> {
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch> {
         let clock = Clock::Virtual(Arc::clone(&self.0.clock));
-        let deadline = timeout.map(|timeout| clock.now().after(timeout));
         let mut state = lock(&self.0.state);
         assert!(!state.waited_in, "two threads wait in one handle set (L1)");
         let interrupted = state.interrupt().is_err();
@@ -537,12 +535,12 @@ impl HandleSet for SimulatedSet {
             && !state.woken
             && state.failure.is_none()
             && !interrupted
-            && !clock.has_passed(deadline)
+            && !clock.has_passed(until)
         {
             state.waited_in = true;
             self.0.leader.take();
             drop(state);
-            clock.sleep(&self.0.leader, deadline);
+            clock.sleep(&self.0.leader, until);
             state = lock(&self.0.state);
             state.waited_in = false;
         }

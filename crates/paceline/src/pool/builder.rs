@@ -266,12 +266,16 @@ const _: () = assert!(*THREADS.end() < MOST_THREADS);
 fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
     match kind {
         #[cfg(target_os = "linux")]
-        SetKind::Epoll => Ok((
-            Box::new(crate::handle_set::Epoll::new()?),
-            Clock::monotonic(),
-        )),
+        SetKind::Epoll => {
+            let clock = Clock::monotonic();
+            let set = crate::handle_set::Epoll::new(clock.clone())?;
+            Ok((Box::new(set), clock))
+        }
         #[cfg(not(target_os = "linux"))]
-        SetKind::Epoll => Err(io::ErrorKind::Unsupported.into()),
+        SetKind::Epoll => {
+            let text = "build a pool: epoll is not to be had on this system";
+            Err(io::Error::new(io::ErrorKind::Unsupported, text))
+        }
         SetKind::Simulated(world) => Ok((world.set(), world.clock_of_pool())),
     }
 }

@@ -18,6 +18,9 @@ use super::{
 pub(crate) struct Timestamp(u64);
 
 impl Timestamp {
+    /// A point that has always passed: as a deadline, "do not sleep".
+    pub(crate) const PAST: Self = Self(0);
+
     /// The point `span` later; the far future if that is beyond the clock.
     pub(crate) fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(nanos(span)))

@@ -6,9 +6,10 @@
 //! | loom | `--cfg loom` | every interleaving of one protocol, weak memory included |
 //! | shuttle | `--cfg shuttle` | random schedules of the whole pool |
 //!
-//! Every other module imports its atomics, locks and threads from here and never from `std::sync` or
-//! `std::thread` directly, so that the checkers see all of them. `Arc` and `Weak` are std's in all
-//! forms: they carry no protocol of ours.
+//! Every protocol imports its atomics, locks and threads from here, so that the checkers see all of
+//! them. Std's own are used in all forms where no protocol rests on them: `Arc` and `Weak`, counters
+//! and estimates that order nothing, the chunks of the slot table, which are only ever added, and the
+//! pauses of a listener.
 
 mod clock;
 #[cfg(all(test, loom))]

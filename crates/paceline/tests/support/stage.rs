@@ -1,0 +1,291 @@
+//! A pool on the simulated set whose every thread is accounted for: it leads, is inside a handler, or sleeps.
+//! Time is moved look by look.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
+
+use std::{
+    io,
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc, Arc,
+    },
+    thread,
+    time::Duration,
+};
+
+use paceline::{
+    observe::{Role, Snapshot},
+    simulated::{SimPeer, SimStream, Simulation},
+    turn::{Led, Waited},
+    Builder, Context, EventHandler, Interest, Next, Pool, SetKind,
+};
+
+use crate::{
+    by_hand::{self, wait_asleep},
+    support::{wait_until, Witness, LONG},
+};
+
+/// The period of the standby's looks.
+pub const TICK: Duration = Duration::from_micros(500);
+
+/// A pool in a world of its own, and everyone asleep there: one thread leads, one stands by.
+pub struct Stage {
+    pub world: Simulation,
+    pub pool: Pool,
+    pub witness: Witness,
+    threads: usize,
+}
+
+impl Stage {
+    /// With threads of the pool's own. Which of them leads is chance.
+    pub fn new(threads: usize, set: impl FnOnce(Builder) -> Builder) -> Self {
+        let stage = Self::empty(threads, |pool| set(pool.threads(threads)));
+        stage.rest(0);
+        stage
+    }
+
+    /// With threads that came one after the other, with these priorities: the first of them leads.
+    pub fn joined(priorities: &[u8], set: impl FnOnce(Builder) -> Builder) -> Self {
+        let stage = Self::empty(priorities.len(), |pool| set(pool.threads(0)));
+        for (index, priority) in priorities.iter().copied().enumerate() {
+            let pool = stage.pool.clone();
+            thread::spawn(move || work(&pool, priority));
+            wait_until(|| stage.witness.role(index).is_some());
+            wait_asleep(&stage.pool, index);
+        }
+        stage.rest(0);
+        stage
+    }
+
+    fn empty(threads: usize, set: impl FnOnce(Builder) -> Builder) -> Self {
+        let (world, witness) = (Simulation::new(1), Witness::default());
+        let pool = Pool::builder()
+            .tick(TICK)
+            .handle_set(SetKind::Simulated(world.clone()))
+            .observer(witness.clone());
+        Self {
+            pool: set(pool).build().unwrap(),
+            world,
+            witness,
+            threads,
+        }
+    }
+
+    pub fn serve(&self, handler: impl EventHandler<SimStream>) -> SimPeer {
+        let (stream, peer) = self.world.stream();
+        self.pool.register(stream, Interest::READ, handler).unwrap();
+        peer
+    }
+
+    /// A connection whose bytes are sent back, by one call per event.
+    pub fn echo(&self) -> SimPeer {
+        self.serve(by_hand::echo)
+    }
+
+    /// A connection whose handler blocks until it is released.
+    pub fn stuck(&self, telling: Telling) -> Stuck {
+        let (tell, inside) = mpsc::channel();
+        let (permission, gate) = mpsc::channel();
+        let block = move || {
+            tell.send(()).unwrap();
+            gate.recv_timeout(LONG).expect("permission comes");
+        };
+        let peer = self.serve(move |cx: &mut Context<'_, _>| {
+            match telling {
+                Telling::Nothing => block(),
+                Telling::Blocking => cx.blocking(&block),
+                Telling::WakeFollower => {
+                    cx.wake_follower();
+                    block();
+                }
+            }
+            by_hand::echo(cx)
+        });
+        Stuck {
+            peer,
+            inside,
+            permission,
+        }
+    }
+
+    /// Three threads are away, and have told.
+    pub fn block_three(&self) -> [Stuck; 3] {
+        let stuck = [(); 3].map(|()| self.stuck(Telling::Blocking));
+        stuck.iter().for_each(Stuck::block);
+        self.rest(3);
+        stuck
+    }
+
+    /// Two connections whose handlers always want to be called again, and notice if they meet.
+    pub fn two_restless(&self) -> Arc<Meeting> {
+        let meeting = Arc::new(Meeting::default());
+        for _ in 0..2 {
+            let inside = Arc::clone(&meeting);
+            let peer = self.serve(move |_: &mut Context<'_, _>| inside.visit());
+            peer.send(b"x");
+        }
+        meeting
+    }
+
+    /// One request and its answer, while `busy` threads are inside handlers; then all is at rest.
+    pub fn ask(&self, peer: &SimPeer, busy: usize) {
+        peer.send(b"x");
+        assert_eq!(peer.wait_for(1), b"x");
+        self.rest(busy);
+    }
+
+    /// Waits until one thread leads, `busy` are inside handlers, and all others sleep.
+    pub fn rest(&self, busy: usize) {
+        self.witness.wait_for(Role::Processing, busy);
+        self.witness.wait_for(Role::Leader, 1);
+        wait_asleep(&self.pool, self.threads - 1 - busy);
+        if self.says("standby: Ticking") {
+            self.standby_ticks();
+        }
+    }
+
+    /// Lets a tick pass; the standby has begun to look when this returns.
+    pub fn look(&self) {
+        self.standby_ticks();
+        let ticks = self.pool.snapshot().ticks;
+        self.world.clock().advance(TICK);
+        wait_until(|| self.pool.snapshot().ticks == ticks + 1);
+    }
+
+    /// Waits until the standby sleeps until its next look; the last one is over then.
+    pub fn standby_ticks(&self) {
+        wait_until(|| self.somebody_watches_the_clock());
+    }
+
+    /// Only a standby sleeps by the clock here.
+    pub fn somebody_watches_the_clock(&self) -> bool {
+        format!("{:?}", self.world.clock()).contains("Parker")
+    }
+
+    pub fn promotions_go_on(&self) {
+        let before = self.pool.snapshot().promotions;
+        wait_until(|| self.pool.snapshot().promotions > before + 200);
+    }
+
+    /// Whether the pool's `Debug` form says so.
+    pub fn says(&self, what: &str) -> bool {
+        format!("{:?}", self.pool).contains(what)
+    }
+
+    pub fn counts_since(&self, before: &Snapshot) -> Counts {
+        let now = self.pool.snapshot();
+        Counts {
+            promotions: now.promotions - before.promotions,
+            taken_back: now.leads_taken_back - before.leads_taken_back,
+            wakes: now.wakes - before.wakes,
+            wasted: now.wasted_wakes - before.wasted_wakes,
+            ticks: now.ticks - before.ticks,
+        }
+    }
+
+    /// Which threads had this role, in order.
+    pub fn log_of(&self, role: Role) -> Vec<usize> {
+        let log = self.witness.log().into_iter();
+        log.filter(|(_, other)| *other == role)
+            .map(|(thread, _)| thread)
+            .collect()
+    }
+}
+
+impl Drop for Stage {
+    /// Sends the joined threads home, and waits for nothing.
+    fn drop(&mut self) {
+        let _ = self.pool.shutdown(Duration::ZERO);
+    }
+}
+
+/// Joins with a priority, until the pool is shut down.
+fn work(pool: &Pool, priority: u8) {
+    let mut follower = pool.enter_with(priority).unwrap();
+    while let Led::Leader(leader) = follower.lead() {
+        follower = match leader.wait(None).unwrap() {
+            Waited::Claimed(claimed) => claimed.promote().run(),
+            Waited::Nothing(follower) => follower,
+        };
+    }
+}
+
+/// What happened between two snapshots.
+#[derive(Debug, Default, PartialEq)]
+pub struct Counts {
+    pub promotions: u64,
+    pub taken_back: u64,
+    pub wakes: u64,
+    pub wasted: u64,
+    pub ticks: u64,
+}
+
+impl Counts {
+    /// So many requests on the short path, and nothing else.
+    pub fn taken_back(requests: u64) -> Self {
+        Self {
+            promotions: requests,
+            taken_back: requests,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a handler says before it blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Telling {
+    Nothing,
+    Blocking,
+    WakeFollower,
+}
+
+/// A connection whose handler blocks.
+pub struct Stuck {
+    peer: SimPeer,
+    inside: mpsc::Receiver<()>,
+    permission: mpsc::Sender<()>,
+}
+
+impl Stuck {
+    /// Sends something, and waits until a thread is inside and blocks.
+    pub fn block(&self) {
+        self.peer.send(b"s");
+        self.inside.recv_timeout(LONG).expect("a thread comes");
+    }
+
+    /// Lets that thread go on, and waits for its answer.
+    pub fn release(&self) {
+        self.permission.send(()).unwrap();
+        assert_eq!(self.peer.wait_for(1), b"s");
+    }
+}
+
+/// Whether two handlers were ever inside at the same time.
+#[derive(Default)]
+pub struct Meeting {
+    inside: AtomicUsize,
+    met: AtomicBool,
+}
+
+impl Meeting {
+    fn visit(&self) -> io::Result<Next> {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        for _ in 0..8 {
+            if self.inside.load(Ordering::SeqCst) == 2 {
+                self.met.store(true, Ordering::SeqCst);
+            }
+            thread::yield_now();
+        }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        // It has read nothing: it is called again.
+        Ok(Next::Continue)
+    }
+
+    pub fn happened(&self) -> bool {
+        self.met.load(Ordering::SeqCst)
+    }
+}
