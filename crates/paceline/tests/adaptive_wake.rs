@@ -3,28 +3,19 @@
 
 #[path = "support/by_hand.rs"]
 mod by_hand;
+#[path = "support/stage.rs"]
+mod stage;
 mod support;
 
 use std::{
-    io,
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc, Arc, Mutex,
-    },
-    thread,
+    sync::{mpsc, Arc, Mutex},
     time::Duration,
 };
 
-use by_hand::wait_asleep;
-use paceline::{
-    observe::{Role, Snapshot},
-    simulated::{SimPeer, SimStream, Simulation},
-    turn::{Led, Waited},
-    Builder, Context, EventHandler, Interest, Next, Order, Pool, SetKind, Wake,
-};
-use support::{bounded, wait_until, Witness, LONG};
+use paceline::{observe::Role, simulated::SimPeer, Context, Interest, Next, Order, Wake};
+use stage::{Counts, Stage, Stuck, Telling, TICK};
+use support::{bounded, wait_until, LONG};
 
-const TICK: Duration = Duration::from_micros(500);
 const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
 
 /// The reason for the adaptive wake: while one thread suffices, a request costs one promotion, which the
@@ -230,7 +221,8 @@ fn oversubscribe_boundary_drains() {
             stuck[1].release();
             assert_eq!(other.wait_for(1), b"x");
             assert_eq!(stage.pool.snapshot().ticks, 0);
-            [&last, &stuck[0], &stuck[2]].map(Stuck::release);
+            let others = [&last, &stuck[0], &stuck[2]];
+            others.into_iter().for_each(Stuck::release);
         }
     });
 }
@@ -364,11 +356,12 @@ fn lifo_pingpong_bounded() {
                 calls.lock().unwrap().push(id);
                 match id {
                     _ if call >= ROUNDS => done.send(()).unwrap(),
-                    0 => [1, 2].map(|next: usize| far[next].send(b"x")).concat_unit(),
+                    0 => (1..=2).for_each(|next| far[next].send(b"x")),
                     1 => far[0].send(b"x"),
                     _ => {}
                 }
-                by_hand::echo(cx)
+                while cx.read(&mut [0; 8])? > 0 {}
+                Ok(Next::Close)
             };
             stage
                 .pool
@@ -384,5 +377,110 @@ fn lifo_pingpong_bounded() {
         let mut awake = awake.filter(|(_, role)| *role != Role::Follower);
         assert!(awake.all(|(thread, _)| thread == 0));
         assert_eq!(stage.pool.snapshot().wakes, 0);
+    });
+}
+
+/// Oldest first: with three followers parked in a known order each event is led by the one that has waited
+/// longest, under both policies, round and round; and each event costs one wake.
+#[test]
+fn oldest_first_everyone_has_its_turn() {
+    bounded(|| {
+        const EVENTS: u64 = 12;
+        for wake in [Wake::Eager, Wake::Adaptive] {
+            let stage = Stage::joined(&[0; 4], |pool| pool.wake(wake).order(Order::Oldest));
+            let peer = stage.echo();
+            (0..EVENTS).for_each(|_| stage.ask(&peer, 0));
+            let turns = (0..=EVENTS).map(|event| event as usize % 4);
+            assert_eq!(stage.log_of(Role::Leader), turns.collect::<Vec<_>>());
+            let seen = stage.pool.snapshot();
+            assert_eq!((seen.promotions, seen.wakes), (EVENTS, EVENTS));
+            assert_eq!((seen.leads_taken_back, seen.ticks), (0, 0));
+        }
+    });
+}
+
+/// By priority: of the threads that wait the highest leads, among equals the newest, whenever they came.
+/// Each leader in turn goes away, and takes no further part.
+#[test]
+fn highest_priority_leads_among_equals_the_newest() {
+    bounded(|| {
+        for wake in [Wake::Eager, Wake::Adaptive] {
+            let stage = Stage::joined(&[5, 1, 7, 7, 3], |pool| {
+                pool.wake(wake).order(Order::Priority)
+            });
+            let stuck = [(); 5].map(|()| stage.stuck(Telling::Blocking));
+            stuck.iter().for_each(Stuck::block);
+            assert_eq!(stage.log_of(Role::Processing), [0, 3, 2, 4, 1]);
+            assert_eq!(stage.pool.snapshot().ticks, 0);
+            stuck.iter().for_each(Stuck::release);
+        }
+    });
+}
+
+/// Also a standby is a follower with its rank. Here it is the newest of two equals, because it came back
+/// from an event after the other one had parked: it leads next.
+#[test]
+fn among_equals_the_standby_may_be_the_newest() {
+    bounded(|| {
+        let stage = Stage::joined(&[5, 7, 5], |pool| pool.order(Order::Priority));
+        let (first, second) = (
+            stage.stuck(Telling::Blocking),
+            stage.stuck(Telling::Blocking),
+        );
+        first.block();
+        first.release();
+        stage.rest(0);
+        assert_eq!(stage.witness.role(1), Some(Role::Leader));
+        second.block();
+        stage.rest(1);
+        assert_eq!(stage.witness.role(0), Some(Role::Leader));
+        second.release();
+    });
+}
+
+/// The pool's own threads have priorities too. Whoever happened to lead first, after one event the highest
+/// does; it takes back every lead, because nobody who waits ranks higher; and if it goes away the next one
+/// in rank follows.
+#[test]
+fn own_threads_lead_by_their_priority() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        let stage = Stage::new(4, |pool| {
+            pool.order(Order::Priority)
+                .thread_priority(|index| index as u8)
+        });
+        let peer = stage.echo();
+        stage.ask(&peer, 0);
+        assert_eq!(stage.witness.role(3), Some(Role::Leader));
+        let before = stage.pool.snapshot();
+        (0..REQUESTS).for_each(|_| stage.ask(&peer, 0));
+        assert_eq!(stage.counts_since(&before), Counts::taken_back(REQUESTS));
+
+        let stuck = stage.block_three();
+        assert_eq!(stage.witness.role(0), Some(Role::Leader));
+        let led = stage.log_of(Role::Processing);
+        assert_eq!(led[led.len() - 3..], [3, 2, 1]);
+        stuck.iter().for_each(Stuck::release);
+    });
+}
+
+/// The system's order promises nothing about threads. Every connection is served, and nobody waits for a
+/// tick.
+#[test]
+fn systems_order_serves_everyone() {
+    bounded(|| {
+        for wake in [Wake::Eager, Wake::Adaptive] {
+            let stage = Stage::new(4, |pool| pool.wake(wake).order(Order::System));
+            let peers = [(); 8].map(|()| stage.echo());
+            for _ in 0..25 {
+                peers.iter().for_each(|peer| peer.send(b"x"));
+                for peer in &peers {
+                    assert_eq!(peer.wait_for(1), b"x");
+                }
+            }
+            stage.rest(0);
+            assert_eq!(stage.pool.snapshot().ticks, 0);
+            assert_eq!(stage.witness.most_leaders(), 1);
+        }
     });
 }

@@ -204,7 +204,8 @@ impl EventHandler<SimStream> for Stuck {
 }
 
 /// L2, I1, I2, W1 by steps of the clock: handlers block by surprise, one after the other, until one
-/// thread is left. After each, events are served again within two looks of the standby.
+/// thread is left. After each, events are served again within a few looks of the standby. (The exact
+/// bound is counted in `adaptive_wake.rs`.)
 fn blind_pool_by_steps(order: Order, told: bool) {
     check(move || {
         let (world, tally) = (world(), Tally::default());

@@ -239,7 +239,7 @@ fn loom_edge_against_interest() {
 }
 
 /// E6, `notify_enqueue_drain_order_loses_nothing`: two threads put slots back while the leader is about
-/// to sleep. It does not sleep over them, and they arrive in order of their pushes, each once.
+/// to sleep. It does not sleep over them, and each arrives once.
 #[test]
 fn loom_return_list_against_sleep() {
     explore(|| {

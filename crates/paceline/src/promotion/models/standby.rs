@@ -46,7 +46,7 @@ fn loom_blind_pool_in_deep_sleep() {
     blind_pool_finds_a_leader(NEWEST, 3);
 }
 
-/// Told blocking: somebody leads without any tick, whoever sleeps, and however deeply.
+/// Told blocking (`wait_begin_wakes`): somebody leads without any tick, however deeply it sleeps.
 fn told_blocking_needs_no_tick(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -73,7 +73,7 @@ fn loom_told_blocking_priority() {
     told_blocking_needs_no_tick(PRIORITY);
 }
 
-/// Two told calls in a row, and a call for help against a follower that is only just arriving.
+/// Calls for help, two in a row: the standby is elected once, and leads without any tick.
 #[test]
 fn loom_call_for_help() {
     explore(|| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// L1, L2, I3: two threads and this one take a turn each, every one through promotion and rejoining.
+/// L1, L2, I3: two threads take a turn each, both through promotion and rejoining.
 /// No tick is needed, in any order.
 fn everyone_gets_a_turn(policy: (Wake, Order)) {
     explore(move || {
