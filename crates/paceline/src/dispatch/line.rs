@@ -18,6 +18,8 @@ pub(crate) struct Line {
     since_look: u32,
     /// Nobody waited in the line when the set was last looked at, and that was the last thing done.
     was_empty: bool,
+    /// The last answer of the set was not whole, or others put something back since.
+    may_be_more: bool,
     /// The memory of one wait, kept for the next.
     events: Vec<Event>,
 }
@@ -28,6 +30,7 @@ impl Line {
             waiting: VecDeque::with_capacity(256),
             since_look: 0,
             was_empty: false,
+            may_be_more: false,
             events: Vec::with_capacity(256),
         }
     }
@@ -42,7 +45,7 @@ impl Line {
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
         self.was_empty = false;
-        if self.waiting.is_empty() || self.since_look >= DISPATCHES_BETWEEN_LOOKS {
+        if self.must_look(registry) {
             self.look(registry, until)?;
         }
         while let Some(index) = self.waiting.pop_front() {
@@ -64,6 +67,12 @@ impl Line {
         self.was_empty
     }
 
+    fn must_look(&self, registry: &Registry) -> bool {
+        self.waiting.is_empty()
+            || self.since_look >= DISPATCHES_BETWEEN_LOOKS
+            || !registry.is_accepting()
+    }
+
     /// Puts a handle at the end of the line. Its owner word says QUEUED.
     pub(super) fn append(&mut self, index: u32) {
         self.waiting.push_back(index);
@@ -78,18 +87,27 @@ impl Line {
             true => until,
             false => Some(Timestamp::PAST),
         };
-        let mut waited = registry.wait(&mut self.events, until);
-        // Who drains must know of everything before it takes a handle for one with nothing to do.
-        while matches!(waited, Ok(Batch::Full)) && !registry.is_accepting() {
-            waited = registry.wait(&mut self.events, Some(Timestamp::PAST));
+        self.ask(registry, until)?;
+        // Who drains takes a handle without readiness for one that is done. So the set is asked until
+        // everything in the line was there before the last answer, and that was whole.
+        while !registry.is_accepting() && self.may_be_more {
+            self.ask(registry, Some(Timestamp::PAST))?;
         }
+        Ok(())
+    }
+
+    /// Waits in the set once, and lines up what came, there and from others.
+    fn ask(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
+        let waited = registry.wait(&mut self.events, until);
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             registry.edge(event, self);
         }
         self.events = events;
         // Also ends the announced sleep, whatever the wait said.
+        let before = self.waiting.len();
         registry.take_returned(self);
-        waited.map(drop)
+        self.may_be_more = waited? == Batch::Full || self.waiting.len() > before;
+        Ok(())
     }
 }

@@ -95,7 +95,13 @@ impl World {
 
 impl HandleSet for World {
     fn add(&self, _: RawFd, key: u64) -> io::Result<()> {
-        lock(&self.0.watched).0 = Some(key);
+        let unread = *lock(&self.0.unread);
+        let mut watched = lock(&self.0.watched);
+        watched.0 = Some(key);
+        if unread > 0 {
+            let ready = Ready::READABLE;
+            watched.1.push(Event { key, ready });
+        }
         Ok(())
     }
 
@@ -451,5 +457,31 @@ fn loom_close_against_drain() {
         closer.join().unwrap();
         drainer.join().unwrap();
         assert_eq!(world.closed(), 1);
+    });
+}
+
+/// S2: a handle is registered with input waiting, and the pool is drained at once, while the leader is
+/// anywhere in its look: the input is read before the handle is taken for one that is done.
+#[test]
+fn loom_drain_reads_what_has_arrived() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        world.send();
+        let other = {
+            let (registry, world) = (Arc::clone(&registry), world.clone());
+            thread::spawn(move || {
+                world.register(&registry, Interest::READ);
+                registry.drain();
+            })
+        };
+        let mut line = Line::new();
+        while !registry.is_drained() {
+            if let Some(claim) = line.next(&registry, None).unwrap() {
+                drop(dispatch(claim));
+            }
+        }
+        other.join().unwrap();
+        assert_eq!((world.read(), world.closed()), (1, 1));
     });
 }
