@@ -1,7 +1,7 @@
 //! A request costs no allocation: the short path of an event (wait, claim, promote, read, answer,
 //! release, rejoin) takes its memory from the stack and from what the pool has already.
 //!
-//! This is the one test with unsafe code: an allocator that counts can't be written without it.
+//! This is with `stopped_thread.rs` the only tests with unsafe code: an allocator that counts can't be written without it.
 
 mod support;
 

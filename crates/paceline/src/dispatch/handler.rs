@@ -36,10 +36,13 @@ where
 /// What shall become of the handle after its handler ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Wait for more. A handler that stopped before its source ran dry is called again after the
-    /// others had their turn.
+    /// Wait for more. A handler that stopped before its *source* ran dry is called again after the
+    /// others had their turn. Input that it keeps in a buffer of its own the pool can't see: a handler
+    /// that stops with such input, because [`Context::unsent`] is not zero, adds [`Interest::WRITE`]
+    /// until it has gone on.
     Continue,
-    /// Close the handle, after kept output was sent.
+    /// Close the handle, after kept output was sent. (If input is left unread the system may reset a
+    /// TCP connection, as always.)
     Close,
 }
 
@@ -68,7 +71,8 @@ impl Interest {
     pub const NONE: Self = Self(0);
     /// Input, the end of the stream, and errors.
     pub const READ: Self = Self(1);
-    /// Room for output, and errors.
+    /// Room for output, and errors. While there is room the handler is called again and again: add it
+    /// only while there is something to write.
     pub const WRITE: Self = Self(2);
 
     /// Whether everything in `other` is in this one.

@@ -52,8 +52,14 @@ where
     F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
     H: EventHandler<TcpStream>,
 {
-    let listener = TcpListener::bind(address)
-        .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;
+    let addresses: Vec<_> = address
+        .to_socket_addrs()
+        .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?
+        .collect();
+    let listener = TcpListener::bind(&*addresses).map_err(|error| {
+        let text = format!("listen on {addresses:?}: {error}");
+        io::Error::new(error.kind(), text)
+    })?;
     let address = listener
         .local_addr()
         .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;

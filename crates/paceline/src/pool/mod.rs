@@ -102,13 +102,13 @@ impl Pool {
         listen::listen(address, make, &shared.registry, &shared.counters)
     }
 
-    /// Lends the calling thread to the pool until it is shut down.
+    /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It does not
+    /// wait for a [`shutdown`](Self::shutdown) that runs elsewhere to return.
     ///
     /// # Errors
-    /// What the wait itself said, or that the pool is shut down, or that this thread is inside one of
-    /// the pool's own handlers.
+    /// What the wait itself said, or that this thread is inside one of the pool's own handlers.
     pub fn join(&self) -> io::Result<()> {
-        turn::join(self.enter()?).map(drop)
+        self.shared().join(None).map(drop)
     }
 
     /// Lends the calling thread to the pool for `time`: one deadline for the whole call, in whatever
@@ -117,7 +117,8 @@ impl Pool {
     /// # Errors
     /// As [`join`](Self::join).
     pub fn join_timeout(&self, time: Duration) -> io::Result<Left> {
-        turn::join(self.enter_timeout(time)?)
+        let shared = self.shared();
+        shared.join(Some(shared.clock.now().after(time)))
     }
 
     /// Makes the calling thread a follower, to go through the roles by hand: see [`turn`].
@@ -237,6 +238,13 @@ impl Shared {
     pub(crate) fn tell(&self, thread: usize, role: Role) {
         if let Some(observer) = &self.observer {
             abort_on_unwind(|| observer.role_changed(thread, role));
+        }
+    }
+
+    fn join(&self, deadline: Option<Timestamp>) -> io::Result<Left> {
+        match self.lead.is_closed() {
+            true => Ok(Left::Closing),
+            false => turn::join(self.enter(deadline, 0)?),
         }
     }
 
