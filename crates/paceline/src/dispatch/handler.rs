@@ -50,7 +50,7 @@ pub enum Next {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Closed {
-    /// Its handler asked for it ([`Next::Close`]), and everything was sent.
+    /// Its handler asked for it ([`Next::Close`]), and the system has taken all of its output.
     Finished,
     /// Somebody called [`Handle::close`](super::Handle::close).
     Requested,
