@@ -16,7 +16,7 @@ usage: cargo xtask shuttle [--iterations N] [--seconds N] [FILTER]
 Builds the library with `--cfg shuttle` and runs the tests of tests/shuttle.rs under random schedules.
 A failure prints the schedule with which it can be replayed.
 
-  --iterations N  schedules per test, PACELINE_SHUTTLE_ITERATIONS (default 300)
+  --iterations N  schedules per test, PACELINE_SHUTTLE_ITERATIONS (default 2000)
   --seconds N     limit for the whole run (default 900); passing it is a failure
   FILTER          only tests whose path contains this
 
@@ -30,7 +30,7 @@ No test at all is a failure.",
 };
 
 /// Schedules per test, if nothing else is said.
-pub(crate) const DEFAULT_ITERATIONS: u64 = 300;
+pub(crate) const DEFAULT_ITERATIONS: u64 = 2000;
 
 /// Limit for the whole run, if nothing else is said.
 pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
