@@ -147,9 +147,16 @@ impl<'p> Leader<'p> {
             }
             let registry = &*self.place.shared.registry;
             let held = &mut self.front.held;
+            if let Some(epoch) = held.overdue() {
+                if held.with_owned(|line| line.has_no_backlog(registry))? {
+                    held.nothing_waited(epoch);
+                    // That look may have used up a wake.
+                    continue;
+                }
+            }
             let claim = held.with_owned(|line| line.next(registry, until))?;
-            if held.with_owned(|line| line.was_empty()) {
-                held.line_was_empty();
+            if held.with_owned(|line| line.slept()) {
+                held.slept();
             }
             if let Some(claim) = claim {
                 let Self { front, place } = self;

@@ -3,9 +3,13 @@
 //! Run by `cargo xtask shuttle`. Two modes. *Safety*: the world misbehaves throughout (doubled, stale
 //! and single events, interrupted and short operations), and nothing may be lost, doubled, misrouted
 //! or handled by two threads at once. *Liveness*: the faults stop, and everything must finish; a
-//! thread that is never woken is a deadlock, which shuttle reports with a schedule to replay.
+//! thread that is never woken is a deadlock, which shuttle reports with a schedule to replay. What must
+//! happen within so many steps of the clock is in `shuttle/by_steps.rs`.
 
 #![cfg(shuttle)]
+
+#[path = "shuttle/by_steps.rs"]
+mod by_steps;
 
 use std::{
     env, io,
@@ -176,107 +180,6 @@ fn shuttle_every_byte_priority() {
 #[test]
 fn shuttle_every_byte_system() {
     every_byte_comes_back(Wake::Adaptive, Order::System);
-}
-
-/// Blocks in its first call until told to go on; says that it is there.
-struct Stuck {
-    inside: Arc<AtomicBool>,
-    go_on: Arc<AtomicBool>,
-    told: bool,
-}
-
-impl EventHandler<SimStream> for Stuck {
-    fn ready(&mut self, cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
-        let mut buffer = [0; 8];
-        cx.read(&mut buffer)?;
-        self.inside.store(true, Ordering::SeqCst);
-        let block = || {
-            while !self.go_on.load(Ordering::SeqCst) {
-                thread::yield_now();
-            }
-        };
-        match self.told {
-            true => cx.blocking(block),
-            false => block(),
-        }
-        Ok(Next::Continue)
-    }
-}
-
-/// L2, I1, I2, W1 by steps of the clock: handlers block by surprise, one after the other, until one
-/// thread is left. After each, events are served again within a few looks of the standby. (The exact
-/// bound is counted in `adaptive_wake.rs`.)
-fn blind_pool_by_steps(order: Order, told: bool) {
-    check(move || {
-        let (world, tally) = (world(), Tally::default());
-        let pool = builder_on(&world, 4).order(order).build().unwrap();
-        let go_on = Arc::new(AtomicBool::new(false));
-        let (_, echo) = connect(&world, &pool, &tally);
-        let mut stuck = Vec::new();
-        for _ in 0..3 {
-            let (stream, peer) = world.stream();
-            let inside = Arc::new(AtomicBool::new(false));
-            let handler = Stuck {
-                inside: Arc::clone(&inside),
-                go_on: Arc::clone(&go_on),
-                told,
-            };
-            pool.register(stream, Interest::READ, handler).unwrap();
-            let before = pool.snapshot().ticks;
-            peer.send(b"!");
-            echo.send(b"?");
-            let mut looks = 0;
-            let mut answer = Vec::new();
-            while answer.is_empty() {
-                if !told {
-                    // All that can be done without a tick is done first: a look is a step.
-                    (0..200).for_each(|_| thread::yield_now());
-                    world.clock().advance(TICK);
-                    looks += 1;
-                    assert!(looks < 50, "nobody leads");
-                }
-                thread::yield_now();
-                answer.extend(echo.received());
-            }
-            let ticks = pool.snapshot().ticks - before;
-            assert!(told || ticks <= 6, "{ticks} looks until a blind pool saw");
-            stuck.push(peer);
-        }
-        go_on.store(true, Ordering::SeqCst);
-        let report = pool.shutdown(Duration::from_secs(1));
-        assert!(report.is_clean(), "{report}");
-    });
-}
-
-#[test]
-fn shuttle_blind_pool_newest() {
-    blind_pool_by_steps(Order::Newest, false);
-}
-
-#[test]
-fn shuttle_blind_pool_oldest() {
-    blind_pool_by_steps(Order::Oldest, false);
-}
-
-#[test]
-fn shuttle_blind_pool_system() {
-    blind_pool_by_steps(Order::System, false);
-}
-
-/// Told blocking needs no tick at all, in any order.
-#[test]
-fn shuttle_told_blocking_newest() {
-    blind_pool_by_steps(Order::Newest, true);
-}
-
-#[test]
-fn shuttle_told_blocking_oldest() {
-    blind_pool_by_steps(Order::Oldest, true);
-}
-
-#[test]
-fn shuttle_told_blocking_system() {
-    blind_pool_by_steps(Order::System, true);
 }
 
 /// H2: kept output. The peer reads late; everything still arrives.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, io};
 
 use super::{claim::Claim, registry::Registry};
 use crate::{
-    handle_set::{Batch, Event},
+    handle_set::{Answer, Batch, Event},
     sync::Timestamp,
 };
 
@@ -16,8 +16,8 @@ const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
 pub(crate) struct Line {
     waiting: VecDeque<u32>,
     since_look: u32,
-    /// Nobody waited in the line when the set was last looked at, and that was the last thing done.
-    was_empty: bool,
+    /// The last [`next`](Self::next) slept in the set.
+    slept: bool,
     /// The last answer of the set was not whole, or others put something back since.
     may_be_more: bool,
     /// The memory of one wait, kept for the next.
@@ -29,7 +29,7 @@ impl Line {
         Self {
             waiting: VecDeque::with_capacity(256),
             since_look: 0,
-            was_empty: false,
+            slept: false,
             may_be_more: false,
             events: Vec::with_capacity(256),
         }
@@ -44,7 +44,7 @@ impl Line {
         registry: &'r Registry,
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
-        self.was_empty = false;
+        self.slept = false;
         if self.must_look(registry) {
             self.look(registry, until)?;
         }
@@ -62,9 +62,19 @@ impl Line {
         self.waiting.is_empty()
     }
 
-    /// Whether the last [`next`](Self::next) found nothing in the line and had to wait for the set.
-    pub(crate) fn was_empty(&self) -> bool {
-        self.was_empty
+    /// Whether the last [`next`](Self::next) found nothing, and slept until something came.
+    pub(crate) fn slept(&self) -> bool {
+        self.slept
+    }
+
+    /// Whether nobody waits but the one who is next. Looks into the set, without sleeping, before it
+    /// says so.
+    pub(crate) fn has_no_backlog(&mut self, registry: &Registry) -> io::Result<bool> {
+        if self.waiting.len() < 2 {
+            self.since_look = 0;
+            self.ask(registry, Some(Timestamp::PAST))?;
+        }
+        Ok(self.waiting.len() < 2)
     }
 
     fn must_look(&self, registry: &Registry) -> bool {
@@ -82,12 +92,11 @@ impl Line {
     fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
         self.since_look = 0;
         registry.take_returned(self);
-        self.was_empty = self.waiting.is_empty();
-        let until = match self.was_empty && registry.may_sleep() {
+        let until = match self.waiting.is_empty() && registry.may_sleep() {
             true => until,
             false => Some(Timestamp::PAST),
         };
-        self.ask(registry, until)?;
+        self.slept = self.ask(registry, until)?.slept;
         // Who drains takes a handle without readiness for one that is done. So the set is asked until
         // everything in the line was there before the last answer, and that was whole.
         while !registry.is_accepting() && self.may_be_more {
@@ -97,7 +106,7 @@ impl Line {
     }
 
     /// Waits in the set once, and lines up what came, there and from others.
-    fn ask(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
+    fn ask(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<Answer> {
         let waited = registry.wait(&mut self.events, until);
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
@@ -107,7 +116,8 @@ impl Line {
         // Also ends the announced sleep, whatever the wait said.
         let before = self.waiting.len();
         registry.take_returned(self);
-        self.may_be_more = waited? == Batch::Full || self.waiting.len() > before;
-        Ok(())
+        let answer = waited?;
+        self.may_be_more = answer.batch == Batch::Full || self.waiting.len() > before;
+        Ok(answer)
     }
 }

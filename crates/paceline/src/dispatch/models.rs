@@ -20,7 +20,7 @@ use super::{
     Context, Handle,
 };
 use crate::{
-    handle_set::{Batch, Event, HandleSet, Ready},
+    handle_set::{Answer, Batch, Event, HandleSet, Ready},
     observe::Counters,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -110,13 +110,16 @@ impl HandleSet for World {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch> {
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
         if until.is_none() {
             self.0.leader.sleep(None);
             self.0.leader.take();
         }
         events.append(&mut lock(&self.0.watched).1);
-        Ok(Batch::Whole)
+        Ok(Answer {
+            batch: Batch::Whole,
+            slept: until.is_none(),
+        })
     }
 
     fn wake(&self) {

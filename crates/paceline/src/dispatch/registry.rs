@@ -22,7 +22,7 @@ use super::{
     Rejected,
 };
 use crate::{
-    handle_set::{Batch, Event, HandleSet},
+    handle_set::{Answer, Event, HandleSet},
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -260,7 +260,7 @@ impl Registry {
         &self,
         events: &mut Vec<Event>,
         until: Option<Timestamp>,
-    ) -> io::Result<Batch> {
+    ) -> io::Result<Answer> {
         self.set.wait(events, until)
     }
 

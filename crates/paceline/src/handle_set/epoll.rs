@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Batch, Event, HandleSet, Ready};
+use super::{Answer, Batch, Event, HandleSet, Ready};
 use crate::sync::{Clock, Timestamp};
 
 /// How many events one wait can bring; more stay in the kernel for the next.
@@ -86,7 +86,7 @@ impl HandleSet for Epoll {
         self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
     }
 
-    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch> {
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
         let mut batch = [libc::epoll_event { events: 0, u64: 0 }; MOST_EVENTS];
         // SAFETY: `batch` has room for the number of events that is passed with it.
         let told = unsafe {
@@ -107,10 +107,12 @@ impl HandleSet for Epoll {
             key: event.u64,
             ready: ready(event.events),
         }));
-        Ok(match count == MOST_EVENTS {
+        let batch = match count == MOST_EVENTS {
             true => Batch::Full,
             false => Batch::Whole,
-        })
+        };
+        let slept = until != Some(Timestamp::PAST);
+        Ok(Answer { batch, slept })
     }
 
     fn wake(&self) {

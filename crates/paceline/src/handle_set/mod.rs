@@ -36,10 +36,19 @@ pub(crate) trait HandleSet: Send + Sync {
     /// (`None`: for ever), and appends what came to `events`. An interrupted wait ends early.
     ///
     /// Only the holder of the lead calls this.
-    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch>;
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer>;
 
     /// Ends the current or the next wait.
     fn wake(&self);
+}
+
+/// What is known of a wait besides its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) batch: Batch,
+    /// It slept, so nothing was ready when it began. A set that can't tell says so of every wait that
+    /// might have slept.
+    pub(crate) slept: bool,
 }
 
 /// Whether a wait brought everything.

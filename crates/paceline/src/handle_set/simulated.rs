@@ -32,7 +32,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Batch, Event, HandleSet, Ready};
+use super::{Answer, Batch, Event, HandleSet, Ready};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker, Timestamp};
 
@@ -526,11 +526,12 @@ impl HandleSet for SimulatedSet {
         Ok(())
     }
 
-    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Batch> {
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
         let clock = Clock::Virtual(Arc::clone(&self.0.clock));
         let mut state = lock(&self.0.state);
         assert!(!state.waited_in, "two threads wait in one handle set (L1)");
         let interrupted = state.interrupt().is_err();
+        let mut slept = false;
         while state.pending.is_empty()
             && !state.woken
             && state.failure.is_none()
@@ -538,6 +539,7 @@ impl HandleSet for SimulatedSet {
             && !clock.has_passed(until)
         {
             state.waited_in = true;
+            slept = true;
             self.0.leader.take();
             drop(state);
             clock.sleep(&self.0.leader, until);
@@ -548,10 +550,11 @@ impl HandleSet for SimulatedSet {
             return Err(kind.into());
         }
         state.take_events(events);
-        Ok(match state.pending.is_empty() {
+        let batch = match state.pending.is_empty() {
             true => Batch::Whole,
             false => Batch::Full,
-        })
+        };
+        Ok(Answer { batch, slept })
     }
 
     fn wake(&self) {

@@ -11,7 +11,7 @@ use crate::sync::{atomic::Ordering, Timestamp};
 /// What belongs to the holder of the lead.
 pub(super) struct Inside<T> {
     data: T,
-    /// The epoch since which more work was waiting than threads were running.
+    /// The epoch at which it was last seen that no event waits, or that every core has its thread.
     since: u64,
     /// When the lead was last opened, and whether a follower was asleep then.
     opened: Option<(Timestamp, bool)>,
@@ -26,6 +26,10 @@ impl<T> Inside<T> {
         }
     }
 }
+
+/// How often a standby had looked, at some moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch(u64);
 
 /// Where a thread stands after it processed an event.
 #[must_use]
@@ -58,11 +62,23 @@ impl<'a, T> HeldLead<'a, T> {
         self.with_inside(|inside| using(&mut inside.data))
     }
 
-    /// The line was empty when the leader last looked into the set: whatever came then has not waited
-    /// yet (W1).
-    pub(crate) fn line_was_empty(&mut self) {
+    /// Whether the standby has looked since it was last seen that nothing waits: then it is time to see
+    /// for oneself, without sleeping (W1). At most one such look for each of the standby's.
+    pub(crate) fn overdue(&mut self) -> Option<Epoch> {
         let epoch = self.lead.epoch.load(Ordering::Relaxed);
-        self.with_inside(|inside| inside.since = epoch);
+        let since = self.with_inside(|inside| inside.since);
+        (epoch != since).then_some(Epoch(epoch))
+    }
+
+    /// Nothing waited at some time after `epoch` was read.
+    pub(crate) fn nothing_waited(&mut self, epoch: Epoch) {
+        self.with_inside(|inside| inside.since = epoch.0);
+    }
+
+    /// The leader slept: what it has found has come just now.
+    pub(crate) fn slept(&mut self) {
+        let epoch = self.lead.epoch.load(Ordering::Relaxed);
+        self.nothing_waited(Epoch(epoch));
     }
 
     /// Gives the lead away before processing: leader -> processing.
@@ -75,27 +91,28 @@ impl<'a, T> HeldLead<'a, T> {
             let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
             return (Running { lead, opening }, promotion);
         }
-        let idle_core_since = self.idle_core_since(marks);
+        let since = self.idle_core_since();
         std::mem::forget(self);
         let (was, opening) = lead.word.open_running(marks);
         // After the opening: this pairs with the standby, which raises the epoch before it looks at the
         // word. If its look does not see this opening, the new epoch is seen here.
         let starved =
-            idle_core_since.is_some_and(|since| lead.epoch.load(Ordering::Relaxed) != since);
+            marks.backlog && lead.has_idle_core(was) && lead.epoch.load(Ordering::Relaxed) != since;
         let promotion = lead.help(was, opening, marks.long || starved);
         (Running { lead, opening }, promotion)
     }
 
-    /// W1: the epoch since which more work waits than threads run, this one included; `None` if as many
-    /// run as there are cores, or nothing waits.
-    fn idle_core_since(&mut self, marks: Marks) -> Option<u64> {
+    /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
+    /// idle core now, the next one counts from here. (Should a thread be done just before the opening,
+    /// this promotion still judges by the old epoch.)
+    fn idle_core_since(&mut self) -> u64 {
         let lead = self.lead;
-        if marks.backlog && lead.word.look().running() + 1 < lead.policy.cores {
-            return Some(self.with_inside(|inside| inside.since));
+        let since = self.with_inside(|inside| inside.since);
+        if !lead.has_idle_core(lead.word.look()) {
+            let epoch = lead.epoch.load(Ordering::Relaxed);
+            self.nothing_waited(Epoch(epoch));
         }
-        let epoch = lead.epoch.load(Ordering::Relaxed);
-        self.with_inside(|inside| inside.since = epoch);
-        None
+        since
     }
 
     /// Counts the time that nobody led.

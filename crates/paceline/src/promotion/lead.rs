@@ -122,6 +122,11 @@ impl<T> Lead<T> {
         self.word.look().is_closed()
     }
 
+    /// Whether fewer threads run than there are cores, once the leader runs too.
+    pub(super) fn has_idle_core(&self, word: Snapshot) -> bool {
+        word.running() + 1 < self.policy.cores
+    }
+
     /// Becomes the leader, or follows until it does; gives up at `deadline`.
     ///
     /// The deadline is looked at before every attempt: a thread past it neither takes an open lead nor

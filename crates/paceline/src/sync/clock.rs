@@ -61,11 +61,13 @@ impl Clock {
     /// Sleeps on `parker` until it has a message or `deadline` passed. May return early.
     pub(crate) fn sleep(&self, parker: &Arc<Parker>, deadline: Option<Timestamp>) {
         match (self, deadline) {
-            (_, None) => parker.sleep(None),
+            (Self::Monotonic(_), None) => parker.sleep(None),
             (Self::Monotonic(_), Some(deadline)) => {
                 parker.sleep(Some(deadline.since(self.now())));
             }
-            (Self::Virtual(clock), Some(deadline)) => clock.sleep(parker, deadline),
+            // loom has enough to explore without a list of those who wait for no point in time.
+            (Self::Virtual(_), None) if cfg!(loom) => parker.sleep(None),
+            (Self::Virtual(clock), deadline) => clock.sleep(parker, deadline),
         }
     }
 }
@@ -77,15 +79,30 @@ impl Clock {
 #[derive(Debug)]
 pub struct VirtualClock {
     now: AtomicU64,
-    /// Who must be told when time moves.
-    sleepers: Mutex<Vec<Arc<Parker>>>,
+    sleepers: Mutex<Sleepers>,
+}
+
+/// Who sleeps on a virtual clock.
+#[derive(Debug, Default)]
+struct Sleepers {
+    list: Vec<Sleeper>,
+    /// The number of the next one.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    number: u64,
+    parker: Arc<Parker>,
+    /// It must be told when time moves.
+    has_deadline: bool,
 }
 
 impl VirtualClock {
     pub(crate) fn new() -> Self {
         Self {
             now: AtomicU64::new(0),
-            sleepers: Mutex::new(Vec::new()),
+            sleepers: Mutex::new(Sleepers::default()),
         }
     }
 
@@ -94,30 +111,53 @@ impl VirtualClock {
         Duration::from_nanos(self.now().0)
     }
 
+    /// How many threads of the pool sleep for good: until an event comes, somebody wakes them, or this
+    /// clock is moved. A thread that was woken and has not got up yet does not count. When all of them
+    /// sleep that are not inside a handler, nothing more happens by itself.
+    pub fn asleep(&self) -> usize {
+        let sleepers = lock(&self.sleepers);
+        let without_message = |sleeper: &&Sleeper| !sleeper.parker.has_message();
+        sleepers.list.iter().filter(without_message).count()
+    }
+
     /// Moves the time, and makes everyone who sleeps until some deadline look at it.
     pub fn advance(&self, span: Duration) {
         // First the time, then the sleepers: `sleep` enlists before it looks at the time, so one of
         // the two sees the other.
         self.now.fetch_add(nanos(span), Ordering::AcqRel);
-        for sleeper in lock(&self.sleepers).iter() {
-            sleeper.nudge();
-        }
+        lock(&self.sleepers).list.retain(|sleeper| {
+            if sleeper.has_deadline {
+                sleeper.parker.nudge();
+            }
+            !sleeper.has_deadline
+        });
     }
 
     fn now(&self) -> Timestamp {
         Timestamp(self.now.load(Ordering::Acquire))
     }
 
-    fn sleep(&self, parker: &Arc<Parker>, deadline: Timestamp) {
+    fn sleep(&self, parker: &Arc<Parker>, deadline: Option<Timestamp>) {
         let seen = parker.look();
-        lock(&self.sleepers).push(Arc::clone(parker));
-        if self.now() < deadline {
+        let number = lock(&self.sleepers).enlist(parker, deadline.is_some());
+        if deadline.is_none_or(|deadline| self.now() < deadline) {
             parker.sleep_since(seen, None);
         }
         let mut sleepers = lock(&self.sleepers);
-        if let Some(place) = sleepers.iter().position(|other| Arc::ptr_eq(other, parker)) {
-            sleepers.swap_remove(place);
-        }
+        sleepers.list.retain(|sleeper| sleeper.number != number);
+    }
+}
+
+impl Sleepers {
+    fn enlist(&mut self, parker: &Arc<Parker>, has_deadline: bool) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.list.push(Sleeper {
+            number,
+            parker: Arc::clone(parker),
+            has_deadline,
+        });
+        number
     }
 }
 

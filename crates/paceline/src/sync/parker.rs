@@ -54,6 +54,11 @@ impl Parker {
         self.change(|_| 0)
     }
 
+    /// Whether there is a message.
+    pub(super) fn has_message(&self) -> bool {
+        self.word.load(Ordering::Acquire) & MESSAGE != 0
+    }
+
     /// Makes another message of the one that is there, as one step. Returns what it was.
     pub(crate) fn change(&self, step: impl Fn(u32) -> u32) -> u32 {
         let mut seen = self.word.load(Ordering::Relaxed);

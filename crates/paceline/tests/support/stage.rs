@@ -163,7 +163,7 @@ impl Stage {
 
     /// Only a standby sleeps by the clock here.
     pub fn somebody_watches_the_clock(&self) -> bool {
-        format!("{:?}", self.world.clock()).contains("Parker")
+        format!("{:?}", self.world.clock()).contains("has_deadline: true")
     }
 
     pub fn promotions_go_on(&self) {

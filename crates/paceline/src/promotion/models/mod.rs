@@ -28,6 +28,8 @@ mod succession;
 const TICK: Duration = Duration::from_secs(1);
 
 const EAGER: (Wake, Order) = (Wake::Eager, Order::Newest);
+const EAGER_OLDEST: (Wake, Order) = (Wake::Eager, Order::Oldest);
+const EAGER_PRIORITY: (Wake, Order) = (Wake::Eager, Order::Priority);
 const EAGER_SYSTEM: (Wake, Order) = (Wake::Eager, Order::System);
 const NEWEST: (Wake, Order) = (Wake::Adaptive, Order::Newest);
 const OLDEST: (Wake, Order) = (Wake::Adaptive, Order::Oldest);

@@ -27,6 +27,16 @@ fn loom_everyone_gets_a_turn_eager() {
 }
 
 #[test]
+fn loom_everyone_gets_a_turn_eager_oldest() {
+    everyone_gets_a_turn(EAGER_OLDEST);
+}
+
+#[test]
+fn loom_everyone_gets_a_turn_eager_priority() {
+    everyone_gets_a_turn(EAGER_PRIORITY);
+}
+
+#[test]
 fn loom_everyone_gets_a_turn_eager_system() {
     everyone_gets_a_turn(EAGER_SYSTEM);
 }
@@ -131,6 +141,16 @@ fn deadline_against_election(policy: (Wake, Order)) {
 #[test]
 fn loom_deadline_against_election_eager() {
     deadline_against_election(EAGER);
+}
+
+#[test]
+fn loom_deadline_against_election_eager_oldest() {
+    deadline_against_election(EAGER_OLDEST);
+}
+
+#[test]
+fn loom_deadline_against_election_eager_priority() {
+    deadline_against_election(EAGER_PRIORITY);
 }
 
 #[test]
