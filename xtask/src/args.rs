@@ -79,7 +79,7 @@ impl Args {
     }
 
     /// Takes the value of an option, whichever way it is written.
-    fn value(&mut self, name: &str) -> Result<Option<String>, Usage> {
+    pub(crate) fn value(&mut self, name: &str) -> Result<Option<String>, Usage> {
         let joined = format!("{name}=");
         let is_it = |word: &String| word == name || word.starts_with(&joined);
         let Some(at) = self.words.iter().position(is_it) else {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::run;
 use crate::verb::{Outcome, Verb, Verdict};
 use crate::workspace::{Form, Workspace};
-use crate::{faults, loom, sanitizer, shuttle, stress, table, tidy, tsan};
+use crate::{faults, inject, loom, sanitizer, shuttle, stress, table, tidy, tsan};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -16,11 +16,12 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask ci [--full]
 
 Runs, in this order: fmt, clippy, doc, test, loom (2 preemptions), shuttle, stress (10^6 messages),
-tsan, tidy, faults. All steps run, also behind one that failed; a table of them comes last. Under 20
-minutes on two cores.
+tsan, tidy, faults, inject (a minute). All steps run, also behind one that failed; a table of them comes
+last. Under 20 minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
-          tsan), and after them asan with leaks, msrv, deny, mutants and coverage; hours.
+          tsan, 100_000 injected faults), and after them asan with leaks, msrv, deny, mutants and
+          coverage; hours.
 
 A step whose tool is not installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -60,7 +61,7 @@ struct Step {
 }
 
 /// The steps of every run.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step {
         name: "fmt",
         run: |_| cargo(&["fmt", "--all", "--check"]),
@@ -100,6 +101,10 @@ const STEPS: [Step; 10] = [
     Step {
         name: "faults",
         run: |_| faults::check(),
+    },
+    Step {
+        name: "inject",
+        run: run_inject,
     },
 ];
 
@@ -280,6 +285,14 @@ fn run_tsan(depth: Depth) -> Verdict {
         Depth::Quick => tsan::check(tsan::DEFAULT_MESSAGES, tsan::DEFAULT_LIMIT),
         Depth::Full => tsan::check(20 * tsan::DEFAULT_MESSAGES, FULL_LIMIT),
     }
+}
+
+/// A running server under one fault after the other.
+fn run_inject(depth: Depth) -> Verdict {
+    inject::check(match depth {
+        Depth::Quick => inject::Depth::Short,
+        Depth::Full => inject::Depth::Full,
+    })
 }
 
 /// Builds the library with the oldest Rust that it promises.

@@ -229,7 +229,7 @@ fn unfinished(tests: &[String], printed: &str) -> Option<String> {
 }
 
 /// The last executable that cargo names in its JSON messages.
-fn executable(told: &str) -> Option<PathBuf> {
+pub(crate) fn executable(told: &str) -> Option<PathBuf> {
     let (_, after) = told.rsplit_once("\"executable\":\"")?;
     let (path, _) = after.split_once('"')?;
     Some(PathBuf::from(path))

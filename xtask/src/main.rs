@@ -9,6 +9,7 @@ use verb::{Outcome, Verb, Verdict};
 
 mod ci;
 mod faults;
+mod inject;
 mod loom;
 mod setup;
 mod shuttle;
@@ -28,13 +29,14 @@ mod verb;
 mod workspace;
 
 /// Every verb, in the order in which the help shows them.
-const VERBS: [Verb; 8] = [
+const VERBS: [Verb; 9] = [
     ci::VERB,
     loom::VERB,
     shuttle::VERB,
     stress::VERB,
     tsan::VERB,
     faults::VERB,
+    inject::VERB,
     tidy::VERB,
     setup::VERB,
 ];

@@ -105,6 +105,45 @@ pub(crate) fn answers(program: &str, question: &[&str]) -> bool {
     output(Command::new(program).args(question)).is_ok()
 }
 
+/// A child that runs beside this program, until it ends or this is dropped: then its group is killed.
+pub(crate) struct Background {
+    /// `None` once it has ended.
+    running: Option<(Child, Guard)>,
+}
+
+impl Background {
+    /// Starts it. Its outputs are the command's; its input is empty.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Background> {
+        let running = Some(start(command)?);
+        Ok(Background { running })
+    }
+
+    /// Its process; gone once it has ended.
+    pub(crate) fn child(&mut self) -> Option<&mut Child> {
+        self.running.as_mut().map(|(child, _)| child)
+    }
+
+    /// Sends it a signal, and waits until it has ended, or kills it at the limit.
+    pub(crate) fn end(mut self, signal: &str, limit: Duration) -> Ending {
+        let Some((child, guard)) = self.running.take() else {
+            return Ending::NotStarted("it has ended already".to_owned());
+        };
+        let id = child.id().to_string();
+        let script = ["-c", "kill -s \"$1\" \"$2\"", "signal", signal, &id];
+        // If it can't be told, it has ended, or is killed at the limit.
+        let _told = output(Command::new("sh").args(script));
+        watch(child, guard, Instant::now() + limit)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some((child, guard)) = self.running.take() {
+            let _killed = watch(child, guard, Instant::now());
+        }
+    }
+}
+
 /// What a log holds, whatever bytes a test may have printed; nothing if there is none.
 pub(crate) fn read_log(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
@@ -283,6 +322,17 @@ mod tests {
                 false
             }
         })
+    }
+
+    #[test]
+    fn a_child_beside_ends_by_a_signal_or_with_its_owner() {
+        let limit = Duration::from_secs(20);
+        let child = Background::start(&mut shell("sleep 100")).unwrap();
+        assert!(matches!(child.end("TERM", limit), Ending::Failed(how) if how.contains("15")));
+        let mut child = Background::start(&mut shell("sleep 100")).unwrap();
+        let id = child.child().unwrap().id().to_string();
+        drop(child);
+        assert!(has_ended(&id));
     }
 
     #[test]

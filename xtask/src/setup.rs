@@ -16,9 +16,9 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask setup
 
-Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace (with
-apt-get, on Debian and as root only). Says of each whether it was present, was installed or could not
-be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
+Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace and gcc
+(with apt-get, on Debian and as root only). Says of each whether it was present, was installed or could
+not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like.",
     run: |args| {
         args.nothing()?;
@@ -42,7 +42,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 5] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -63,8 +63,14 @@ const NEEDS: [Need; 4] = [
     },
     Need {
         name: "strace",
-        purpose: "injecting faults at system calls",
+        purpose: "inject: faults at system calls",
         is_there: || run::answers("strace", &["-V"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "gcc",
+        purpose: "inject: a library before libc, stopped threads",
+        is_there: || run::answers("cc", &["--version"]),
         install: with_apt_get,
     },
 ];

@@ -1,0 +1,381 @@
+//! The faults, each with what it is, how it is made, and what a client has to put up with.
+//!
+//! What is legal decides what is made. A kernel may interrupt, refuse, or take less than it was offered, at any
+//! time. It may not say "would block" while input waits, nor bring less than there is: both tell a reader of
+//! edges that a further edge will come, and the product relies on it, as epoll(7) says one may. Where such a
+//! lie is told all the same, the client keeps the promise: it makes the further edge itself (a nudge), and
+//! what is checked is that nothing is lost, doubled or misrouted meanwhile.
+//!
+//! Sockets are read and written by `recvfrom` and `sendto`. A plain `write` wakes the leader through its eventfd,
+//! and a wake is never spoilt: a swallowed one is no real fault.
+
+use super::client::Nudge;
+use super::library::Call;
+use super::load::{Lives, Terms};
+use super::thread::Role;
+
+/// One fault.
+pub(super) struct Fault {
+    /// What it is called on the command line and in the table.
+    pub(super) name: &'static str,
+    /// What it stands for.
+    pub(super) story: &'static str,
+    /// How it is made.
+    pub(super) how: How,
+    /// What a client has to put up with.
+    pub(super) terms: Terms,
+    /// How long connections live while it is there.
+    pub(super) lives: Lives,
+}
+
+/// How a fault is made.
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    /// By strace: these calls, in this way.
+    Strace(&'static str, &'static str),
+    /// By the library: of `step` calls so many, one behind the other.
+    Library {
+        /// The call.
+        call: Call,
+        /// Its error; zero for doing less than was asked.
+        error: u64,
+        /// How many of ...
+        run: u64,
+        /// ... how many.
+        step: u64,
+    },
+    /// By the library: the n-th call, for n = 1, 2, 3 and so on, with this error.
+    Site(Call, u64, Lasts),
+    /// One thread is stopped.
+    Stop(Role),
+    /// The server may open no more descriptors.
+    Descriptors,
+    /// Not at all, for this reason.
+    Not(&'static str),
+}
+
+/// How long a call goes on failing from its n-th time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// Once.
+    Once,
+    /// Until the fault is taken away.
+    On,
+}
+
+/// EINTR, as Linux numbers it.
+const EINTR: u64 = 4;
+/// EAGAIN, as Linux numbers it.
+const EAGAIN: u64 = 11;
+/// EMFILE, as Linux numbers it.
+const EMFILE: u64 = 24;
+/// ENOSPC, as Linux numbers it.
+const ENOSPC: u64 = 28;
+/// ECONNRESET, as Linux numbers it.
+const ECONNRESET: u64 = 104;
+
+/// All faults, in the order of the table.
+pub(super) fn all() -> Vec<Fault> {
+    let groups = [interrupted(), at_accept(), at_connections(), held_up()];
+    let more = [by_library(), sites(), of_threads_and_limits()];
+    groups.into_iter().chain(more).flatten().collect()
+}
+
+/// A fault under which everything is answered, on connections that live long.
+fn fault(name: &'static str, story: &'static str, how: How) -> Fault {
+    Fault {
+        name,
+        story,
+        how,
+        terms: Terms::Answered,
+        lives: Lives::Long,
+    }
+}
+
+impl Fault {
+    /// The same, where a connection may be refused visibly.
+    fn may_refuse(self) -> Fault {
+        let terms = Terms::MayBeRefused;
+        Fault { terms, ..self }
+    }
+
+    /// The same, where the client makes the edges that the fault takes away.
+    fn nudged(self, nudge: Nudge) -> Fault {
+        let terms = Terms::Nudging(nudge);
+        Fault { terms, ..self }
+    }
+
+    /// The same, with many short connections.
+    fn with_short_lives(self) -> Fault {
+        let lives = Lives::Short;
+        Fault { lives, ..self }
+    }
+}
+
+/// A call that a signal interrupts is made again.
+fn interrupted() -> Vec<Fault> {
+    let strace = |name, calls| {
+        let story = "every second call of a thread is interrupted by a signal";
+        fault(name, story, How::Strace(calls, "error=EINTR:when=1+2"))
+    };
+    vec![
+        strace("epoll_wait-EINTR", "?epoll_wait,?epoll_pwait"),
+        strace("recvfrom-EINTR", "recvfrom"),
+        strace("sendto-EINTR", "sendto"),
+        strace("accept4-EINTR", "accept4").with_short_lives(),
+    ]
+}
+
+/// What accept(2) may say of a connection or of the machine.
+fn at_accept() -> Vec<Fault> {
+    let strace =
+        |name, story, tamper| fault(name, story, How::Strace("accept4", tamper)).with_short_lives();
+    vec![
+        strace(
+            "accept4-EMFILE",
+            "the process has no descriptor left: one connection is refused",
+            "error=EMFILE:when=2+5",
+        )
+        .may_refuse(),
+        strace(
+            "accept4-ENFILE",
+            "the machine has no descriptor left: one connection is refused",
+            "error=ENFILE:when=2+5",
+        )
+        .may_refuse(),
+        strace(
+            "accept4-ENOMEM",
+            "no memory for a socket: the connection waits",
+            "error=ENOMEM:when=2+3",
+        ),
+        strace(
+            "accept4-ECONNABORTED",
+            "the connection is gone before it is accepted; the others are not",
+            "error=ECONNABORTED:when=1+2",
+        ),
+        strace(
+            "accept4-EAGAIN",
+            "a lie, for somebody waits; nudged by a further connection, which is a new edge",
+            "error=EAGAIN:when=3+4",
+        )
+        .nudged(Nudge::Connection),
+    ]
+}
+
+/// What a connection may be told, when it is registered, read and written.
+fn at_connections() -> Vec<Fault> {
+    let strace = |name, story, calls, tamper| fault(name, story, How::Strace(calls, tamper));
+    let lie = "a lie; nudged by a message, which is a new edge for both directions";
+    let ends = "the connection ends, and no other";
+    vec![
+        strace(
+            "recvfrom-ECONNRESET",
+            ends,
+            "recvfrom",
+            "error=ECONNRESET:when=5+20",
+        )
+        .may_refuse(),
+        strace(
+            "sendto-ECONNRESET",
+            ends,
+            "sendto",
+            "error=ECONNRESET:when=5+20",
+        )
+        .may_refuse(),
+        strace("sendto-ENOSPC", ends, "sendto", "error=ENOSPC:when=5+20").may_refuse(),
+        strace("recvfrom-EAGAIN", lie, "recvfrom", "error=EAGAIN:when=5+10").nudged(Nudge::Message),
+        strace("sendto-EAGAIN", lie, "sendto", "error=EAGAIN:when=5+10").nudged(Nudge::Message),
+        strace(
+            "epoll_ctl-ENOSPC",
+            "no more watches for this user: the connection is refused",
+            "epoll_ctl",
+            "error=ENOSPC:when=2+5",
+        )
+        .may_refuse()
+        .with_short_lives(),
+        strace(
+            "epoll_ctl-ENOMEM",
+            "no memory for a watch: the connection is refused",
+            "epoll_ctl",
+            "error=ENOMEM:when=2+5",
+        )
+        .may_refuse()
+        .with_short_lives(),
+    ]
+}
+
+/// Calls that take long; never an error at a futex, for a wake that is swallowed is no real fault.
+fn held_up() -> Vec<Fault> {
+    let strace = |name, story, calls, tamper| fault(name, story, How::Strace(calls, tamper));
+    vec![
+        strace(
+            "recvfrom-delayed",
+            "a thread is held up for 20 ms inside its handler",
+            "recvfrom",
+            "delay_enter=20000:when=5+50",
+        ),
+        strace(
+            "futex-delayed-before",
+            "going to sleep, or waking somebody, takes 5 ms longer",
+            "futex",
+            "delay_enter=5000:when=1+20",
+        ),
+        strace(
+            "futex-delayed-after",
+            "coming back from sleep, or from a wake, takes 5 ms longer",
+            "futex",
+            "delay_exit=5000:when=1+20",
+        ),
+    ]
+}
+
+/// What only a library can do.
+fn by_library() -> Vec<Fault> {
+    let library = |name, story, call, [run, step]: [u64; 2]| {
+        let error = 0;
+        fault(
+            name,
+            story,
+            How::Library {
+                call,
+                error,
+                run,
+                step,
+            },
+        )
+    };
+    let twice = How::Library {
+        call: Call::Send,
+        error: EAGAIN,
+        run: 2,
+        step: 10,
+    };
+    vec![
+        library(
+            "spurious-wakes",
+            "every second sleep on a futex ends at once, for no reason",
+            Call::FutexSleep,
+            [1, 2],
+        ),
+        library(
+            "short-sends",
+            "every second write takes one byte",
+            Call::Send,
+            [1, 2],
+        ),
+        library(
+            "one-event-batches",
+            "every wait brings one event at most",
+            Call::EpollWait,
+            [1, 1],
+        ),
+        library(
+            "short-recvs",
+            "a lie: every seventh read brings one byte, though more is there; nudged by a message",
+            Call::Recv,
+            [1, 7],
+        )
+        .nudged(Nudge::Message),
+        fault(
+            "sendto-EAGAIN-twice",
+            "a lie, told again when asked again, so that output is kept; nudged by a message",
+            twice,
+        )
+        .nudged(Nudge::Message),
+    ]
+}
+
+/// Each call fails at its n-th time, whichever n is, once and lastingly.
+fn sites() -> Vec<Fault> {
+    let once = "the n-th call fails, n = 1, 2, 3 ... until a run sees no fault";
+    let on = "the n-th call fails and all after it, until the fault is taken away; n = 1, 2, 3 ...";
+    let site = |names: [&'static str; 2], call, error| {
+        let made = [(names[0], once, Lasts::Once), (names[1], on, Lasts::On)];
+        made.map(|(name, story, lasts)| fault(name, story, How::Site(call, error, lasts)))
+    };
+    let accept = site(["nth-accept4", "from-nth-accept4"], Call::Accept4, EMFILE);
+    let control = site(
+        ["nth-epoll_ctl", "from-nth-epoll_ctl"],
+        Call::EpollCtl,
+        ENOSPC,
+    );
+    let recv = site(
+        ["nth-recvfrom", "from-nth-recvfrom"],
+        Call::Recv,
+        ECONNRESET,
+    );
+    let send = site(["nth-sendto", "from-nth-sendto"], Call::Send, ECONNRESET);
+    let wait = site(
+        ["nth-epoll_wait", "from-nth-epoll_wait"],
+        Call::EpollWait,
+        EINTR,
+    );
+    let new_connections = accept
+        .into_iter()
+        .chain(control)
+        .map(Fault::with_short_lives);
+    let refusing = new_connections
+        .chain(recv)
+        .chain(send)
+        .map(Fault::may_refuse);
+    refusing.chain(wait).collect()
+}
+
+/// Threads that stand still, and limits that are reached.
+fn of_threads_and_limits() -> Vec<Fault> {
+    vec![
+        fault(
+            "stopped-leader",
+            "the leader stands still: it keeps the lead, and everything is answered when it goes on",
+            How::Stop(Role::Leader),
+        ),
+        fault(
+            "stopped-follower",
+            "a parked follower stands still: nobody misses it (in a strict order, an offer waits for it)",
+            How::Stop(Role::Follower),
+        ),
+        fault(
+            "stopped-standby",
+            "the standby stands still: nobody misses it (in a strict order, an offer waits for it)",
+            How::Stop(Role::Standby),
+        ),
+        fault(
+            "descriptors",
+            "more connections come than descriptors are allowed: those are refused, and served later",
+            How::Descriptors,
+        )
+        .may_refuse()
+        .with_short_lives(),
+        fault(
+            "memory",
+            "the address space is used up",
+            How::Not(
+                "an allocation that fails aborts a Rust program: there is no promise to check; \
+                 see accept4-ENOMEM and epoll_ctl-ENOMEM",
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once() {
+        let names: Vec<_> = all().iter().map(|fault| fault.name).collect();
+        let different: BTreeSet<_> = names.iter().collect();
+        assert_eq!(names.len(), different.len());
+    }
+
+    /// A lie without a nudge would hang any reader of edges, and a nudge without a lie would hide a hang.
+    #[test]
+    fn lies_are_nudged_and_nothing_else_is() {
+        for fault in all() {
+            let nudged = matches!(fault.terms, Terms::Nudging(_));
+            assert_eq!(nudged, fault.story.starts_with("a lie"), "{}", fault.name);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The server under fault: the example `echo` as a process of its own.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::Trouble;
+use crate::harness;
+use crate::run::{self, Background, Ending};
+use crate::workspace::{without_inherited, Form, Workspace};
+
+/// How long it may take to listen, and to end.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What it says when it has ended in order.
+const FINISHED: &str = "everything was finished";
+
+/// The threads that take turns in it.
+const THREADS: &str = "4";
+
+/// The program and how it is started.
+pub(super) struct Program {
+    /// The executable.
+    pub(super) path: PathBuf,
+    /// Further arguments.
+    pub(super) arguments: Vec<String>,
+    /// Where it writes what it has to say.
+    pub(super) log: PathBuf,
+}
+
+impl Program {
+    /// Whether it wakes somebody on every event, so that nobody stands by.
+    pub(super) fn is_eager(&self) -> bool {
+        self.is_told("eager")
+    }
+
+    /// Whether an offer of the lead waits for the thread it was made to, even if that stands still
+    /// (`docs/protocol.md`: strict).
+    pub(super) fn is_strict(&self) -> bool {
+        let orders = ["oldest", "priority", "system"];
+        self.is_eager() || orders.iter().any(|order| self.is_told(order))
+    }
+
+    /// Whether this word is among its arguments.
+    fn is_told(&self, word: &str) -> bool {
+        self.arguments.iter().any(|argument| argument == word)
+    }
+}
+
+/// Builds the example; tells where it is.
+pub(super) fn build(workspace: &Workspace) -> Result<PathBuf, String> {
+    let told = workspace.log("inject-artifacts");
+    let list = run::create(&told).map_err(|error| format!("could not be logged: {error}"))?;
+    let mut cargo = workspace.cargo(Form::Std);
+    cargo
+        .args(["build", "--release", "--package", "paceline"])
+        .args(["--example", "echo"])
+        .arg("--message-format=json-render-diagnostics")
+        .stdout(list);
+    harness::build_logged(&mut cargo, workspace)?;
+    harness::executable(&run::read_log(&told)).ok_or_else(|| "cargo named no example".to_owned())
+}
+
+/// A running server. Dropping it kills it.
+pub(super) struct Server {
+    /// The process.
+    process: Background,
+    /// Its number.
+    pub(super) id: u32,
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// Where it writes what it has to say.
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts it, with these variables set, and waits until it listens.
+    pub(super) fn start(
+        program: &Program,
+        variables: &[(&str, &OsStr)],
+    ) -> Result<Server, Trouble> {
+        let failed = |error: io::Error| Trouble::Failed(format!("no server: {error}"));
+        let mut command = Command::new(&program.path);
+        without_inherited(&mut command);
+        command
+            .args(["--listen", "127.0.0.1:0", "--threads", THREADS])
+            .args(&program.arguments)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(run::create(&program.log).map_err(failed)?);
+        let mut process = Background::start(&mut command).map_err(failed)?;
+        let child = process.child().ok_or_else(gone)?;
+        let (id, stdout) = (child.id(), child.stdout.take().ok_or_else(gone)?);
+        let said = first_line(stdout);
+        let address = said.strip_prefix("listening on ").map(str::parse);
+        let Some(Ok(address)) = address else {
+            let log = program.log.display();
+            let why = format!("instead of its address the server said `{said}` (see {log})");
+            return Err(Trouble::Failed(why));
+        };
+        Ok(Server {
+            process,
+            id,
+            address,
+            log: program.log.clone(),
+        })
+    }
+
+    /// Asks it to end; it must, and with nothing left undone.
+    pub(super) fn end(self) -> Result<(), String> {
+        let ending = self.process.end("TERM", LIMIT);
+        let said = run::read_log(&self.log);
+        match ending {
+            Ending::Passed if said.contains(FINISHED) => Ok(()),
+            Ending::Passed => Err(format!("the server left something undone: {}", said.trim())),
+            other => Err(format!("the server ended badly: {other:?} {}", said.trim())),
+        }
+    }
+
+    /// How many descriptors it has open.
+    pub(super) fn descriptors(&self) -> io::Result<usize> {
+        Ok(fs::read_dir(self.folder().join("fd"))?.count())
+    }
+
+    /// What the kernel tells about it.
+    pub(super) fn folder(&self) -> PathBuf {
+        Path::new("/proc").join(self.id.to_string())
+    }
+}
+
+/// A process that has ended before anybody ended it.
+fn gone() -> Trouble {
+    Trouble::Failed("the server is gone".to_owned())
+}
+
+/// The first line that a process writes, if it comes in time.
+fn first_line(stdout: ChildStdout) -> String {
+    let (lines, line) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let _read = BufReader::new(stdout).read_line(&mut text);
+        let _nobody_waits = lines.send(text.trim_end().to_owned());
+    });
+    line.recv_timeout(LIMIT).unwrap_or_default()
+}
