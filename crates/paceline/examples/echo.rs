@@ -8,7 +8,7 @@
 
 use std::{env, io, net::TcpStream, process::ExitCode, time::Duration};
 
-use paceline::{Closed, Context, EventHandler, Next, Order, Pool, Wake};
+use paceline::{Closed, Context, EventHandler, Next, Order, Pool, SetKind, Wake};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -17,13 +17,15 @@ use signal_hook::{
 const HELP: &str = "\
 An echo server on a Leader/Followers pool: sends back whatever it receives.
 
-usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE]
+usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set SET]
 
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default: four per core)
   --order ORDER   who leads next: newest (default), oldest, priority, system
   --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
                   eager (the textbook: on every event)
+  --set SET       where the leader waits: epoll (default: edge-triggered), oneshot (epoll, armed
+                  anew for every event) or poll (to be had everywhere)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
@@ -72,7 +74,8 @@ fn serve(options: &Options) -> io::Result<()> {
     let mut builder = Pool::builder()
         .name("echo")
         .order(options.order)
-        .wake(options.wake);
+        .wake(options.wake)
+        .handle_set(options.set.clone());
     if options.order == Order::Priority {
         builder = builder.thread_priority(|index| index.try_into().unwrap_or(u8::MAX));
     }
@@ -112,6 +115,7 @@ struct Options {
     threads: Option<usize>,
     order: Order,
     wake: Wake,
+    set: SetKind,
 }
 
 impl Options {
@@ -122,6 +126,7 @@ impl Options {
             threads: None,
             order: Order::default(),
             wake: Wake::default(),
+            set: SetKind::default(),
         };
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
@@ -130,6 +135,7 @@ impl Options {
                 "--threads" => options.threads = Some(number(&value()?)?),
                 "--order" => options.order = order(&value()?)?,
                 "--wake" => options.wake = wake(&value()?)?,
+                "--set" => options.set = set(&value()?)?,
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {name}")),
             }
@@ -156,6 +162,15 @@ fn wake(text: &str) -> Result<Wake, String> {
         "adaptive" => Ok(Wake::Adaptive),
         "eager" => Ok(Wake::Eager),
         _ => Err(format!("{text} is no wake policy")),
+    }
+}
+
+fn set(text: &str) -> Result<SetKind, String> {
+    match text {
+        "epoll" => Ok(SetKind::Epoll),
+        "oneshot" => Ok(SetKind::OneShot),
+        "poll" => Ok(SetKind::Poll),
+        _ => Err(format!("{text} is no handle set")),
     }
 }
 

@@ -124,7 +124,8 @@ pub mod observe;
 mod sync;
 
 pub use dispatch::{
-    Closed, Context, EventHandler, Handle, HandleId, Interest, Next, OutputLimit, Rejected,
+    scratch, Closed, Context, EventHandler, Handle, HandleId, Interest, Next, OutputLimit, Panics,
+    Rejected, Scratch,
 };
 pub use handle_set::simulated;
 pub use pool::{Builder, Listener, Pool, SetKind, ShutdownReport, Unfinished, WeakPool};

@@ -21,7 +21,7 @@
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    dispatch::{abort_on_unwind, Claim, Duty, Line},
+    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Rejoined, Running, Seat},
@@ -240,7 +240,16 @@ impl<'p> Processing<'p> {
             start,
             place,
         } = self;
-        let (claim, end) = claim.dispatch(&place.shared.clock, start, &running);
+        let Dispatched {
+            mut claim,
+            mut end,
+            afterwards,
+        } = claim.dispatch(&place.shared.clock, start, &running);
+        if !afterwards.is_empty() {
+            drop(claim.take());
+            place.shared.registry.run_afterwards(afterwards);
+            end = place.shared.clock.now();
+        }
         let held = match running.rejoin(&place.seat, end) {
             Rejoined::Leads(mut held) => {
                 place.shared.counters.leads_taken_back.one_more();

@@ -383,7 +383,10 @@ fn stuck_handler_is_listed() {
         assert!(report.stuck_threads[0].starts_with("slow"), "{report:?}");
         assert_eq!(report.busy_handles, 1);
         assert!(!report.is_clean());
-        assert!(report.to_string().contains("1 threads stuck"), "{report}");
+        assert!(
+            report.to_string().contains("stuck: slow (thread 0)"),
+            "{report}"
+        );
         assert!(end.try_recv().is_err(), "its handler still runs");
 
         gate.send(()).unwrap();

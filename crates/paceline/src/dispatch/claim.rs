@@ -1,9 +1,8 @@
 //! A claimed handle: what one thread does with it, and how it gives it back.
 
 use super::{
-    context::{Lent, Origin},
+    context::{Afterwards, Lent, Origin},
     entry::{Done, Entry, Verdict},
-    handle::Key,
     handler::Closed,
     line::Line,
     readiness::{Readiness, State},
@@ -20,6 +19,17 @@ pub(crate) trait Duty {
     fn come_back(&self);
     /// The rest will take long.
     fn call_for_help(&self);
+}
+
+/// What a dispatch left.
+#[must_use]
+pub(crate) struct Dispatched<'r> {
+    /// The handle, still owned, unless that was its end.
+    pub(crate) claim: Option<Claim<'r>>,
+    /// When the handler was done.
+    pub(crate) end: Timestamp,
+    /// What is to be done after the handle was given back.
+    pub(crate) afterwards: Afterwards,
 }
 
 /// One handle, owned by this thread, with something to be done.
@@ -49,29 +59,34 @@ impl<'r> Claim<'r> {
         owned.is_some_and(|owned| owned.with_entry(entry_is_long))
     }
 
-    /// Calls the handler, or does what else is due. Returns the handle, still owned, unless that was
-    /// its end; and when the handler was done.
+    /// Calls the handler, or does what else is due.
     pub(crate) fn dispatch(
         mut self,
         clock: &Clock,
         start: Timestamp,
         duty: &dyn Duty,
-    ) -> (Option<Self>, Timestamp) {
-        let Some(mut owned) = self.owned.take() else {
-            return (None, start);
-        };
+    ) -> Dispatched<'r> {
         let registry = self.registry;
-        let (verdict, end) = visit(registry, &mut owned, clock, start, duty);
-        match verdict {
-            Verdict::Keep => (Some(Self::new(registry, owned)), end),
-            Verdict::Close(why) => {
-                if let Closed::Panicked(_) = why {
-                    registry.count_panic();
-                }
-                registry.end(owned, why);
-                (None, end)
+        let mut owned = self.owned.take().expect("a claim owns until it lets go");
+        let key = owned.key();
+        let mut done = Dispatched {
+            claim: None,
+            end: start,
+            afterwards: Afterwards::nothing(key),
+        };
+        let why = match visit(registry, &mut owned, clock, duty, &mut done) {
+            Verdict::Keep => None,
+            Verdict::Panicked(panic) => {
+                done.afterwards.work.clear();
+                registry.judge_panic(key, panic)
             }
+            Verdict::Close(why) => Some(why),
+        };
+        match why {
+            None => done.claim = Some(Self::new(registry, owned)),
+            Some(why) => registry.end(owned, why),
         }
+        done
     }
 
     /// Gives the handle back; this thread holds the lead, whose line that is.
@@ -89,39 +104,39 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Does what is due at an owned handle, and says what shall become of it; and when that was done.
+/// Does what is due at an owned handle, and says what shall become of it.
 fn visit(
     registry: &Registry,
     owned: &mut Owned<'_>,
     clock: &Clock,
-    start: Timestamp,
     duty: &dyn Duty,
-) -> (Verdict, Timestamp) {
+    dispatched: &mut Dispatched<'_>,
+) -> Verdict {
     let readiness = owned.readiness();
     let lent = Lent::claim(readiness, registry.read_budget());
     let seen = lent.seen;
     if seen.is_closing() {
-        return (Verdict::Close(registry.why_closing()), start);
+        let failure = owned.with_entry(|entry| entry.as_mut()?.take_failure());
+        return Verdict::Close(failure.map_or_else(|| registry.why_closing(), Closed::Failed));
     }
     let origin = Origin {
         registry: registry.weak(),
-        key: Key {
-            index: owned.index(),
-            generation: seen.generation(),
-        },
+        key: owned.key(),
         duty,
     };
+    let start = dispatched.end;
     owned.with_entry(|entry| {
         let Some(entry) = entry else {
-            return (Verdict::Keep, start);
+            return Verdict::Keep;
         };
-        let done = do_what_is_due(registry, entry.as_mut(), lent, origin);
+        let afterwards = &mut dispatched.afterwards;
+        let done = do_what_is_due(registry, entry.as_mut(), lent, origin, afterwards);
         publish_sending(entry.as_ref(), readiness, seen);
-        let end = clock.now();
+        dispatched.end = clock.now();
         if done.called {
-            entry.kind().note(end.since(start));
+            entry.kind().note(dispatched.end.since(start));
         }
-        (done.verdict, end)
+        done.verdict
     })
 }
 
@@ -131,12 +146,18 @@ fn do_what_is_due(
     entry: &mut dyn Entry,
     lent: Lent<'_>,
     origin: Origin<'_>,
+    afterwards: &mut Afterwards,
 ) -> Done {
     let seen = lent.seen;
-    if !seen.wanted().is_empty() {
-        let done = registry.in_frame(|| entry.work(lent, origin));
-        return done
-            .unwrap_or_else(|panic| Done::without_call(Verdict::Close(Closed::Panicked(panic))));
+    if lent.notified || !seen.wanted().is_empty() {
+        let work = || entry.work(lent, origin, afterwards);
+        // The handler's own panics are caught there; this one is of its source.
+        return registry
+            .in_frame(Some(origin.key), work)
+            .unwrap_or_else(|panic| {
+                registry.tell_panic(origin.key, &panic);
+                Done::without_call(Verdict::Close(Closed::Panicked(panic)))
+            });
     }
     if seen.is_draining() && !seen.is_sending() {
         return Done::without_call(Verdict::Close(Closed::Shutdown));

@@ -25,6 +25,7 @@ pub struct Context<'c, S> {
     pub(super) outbox: &'c mut Outbox<S>,
     pub(super) lent: Lent<'c>,
     pub(super) origin: Origin<'c>,
+    pub(super) afterwards: &'c mut Afterwards,
 }
 
 impl<S> Context<'_, S> {
@@ -44,6 +45,12 @@ impl<S> Context<'_, S> {
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
         self.lent.known.has(Ready::HANG_UP)
+    }
+
+    /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`](super::Next::Again).
+    #[must_use]
+    pub fn is_notified(&self) -> bool {
+        self.lent.notified
     }
 
     /// This handle, to be kept or given to others.
@@ -97,6 +104,23 @@ impl<S> Context<'_, S> {
         self.origin.duty.call_for_help();
     }
 
+    /// Tells a panic of user code that was caught on behalf of this handle.
+    pub(crate) fn tell_panic(&self, panic: &str) {
+        if let Some(registry) = self.origin.registry.upgrade() {
+            registry.tell_panic(self.origin.key, panic);
+        }
+    }
+
+    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the handle
+    /// was given back: from then on its next event may be handled, by another thread. Several are run in
+    /// order. If the handler panics they are dropped.
+    ///
+    /// The call of [`blocking`](Self::blocking) is not to be had there: if `work` takes long, call
+    /// [`wake_follower`](Self::wake_follower) now.
+    pub fn release_then(&mut self, work: impl FnOnce() + 'static) {
+        self.afterwards.work.push(Box::new(work));
+    }
+
     /// How many bytes of output are kept because the descriptor did not take them yet.
     #[must_use]
     pub fn unsent(&self) -> usize {
@@ -133,6 +157,7 @@ where
         self.lent.budget -= count.min(self.lent.budget);
         if self.lent.is_dry_after(count, room) {
             self.lent.mark_dry(Ready::READABLE);
+            self.lent.input_ended |= count == 0;
         }
         Ok(count)
     }
@@ -183,6 +208,24 @@ impl<S> fmt::Debug for Context<'_, S> {
             .field("ready", &self.lent.known)
             .field("unsent", &self.outbox.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// What a handler wants to be done after its handle was given back.
+pub(crate) struct Afterwards {
+    /// Whose handler it was.
+    pub(super) of: Key,
+    pub(super) work: Vec<Box<dyn FnOnce()>>,
+}
+
+impl Afterwards {
+    pub(super) fn nothing(of: Key) -> Self {
+        let work = Vec::new();
+        Self { of, work }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.work.is_empty()
     }
 }
 
@@ -246,8 +289,12 @@ pub(super) struct Lent<'v> {
     known: Ready,
     /// The bits that were cleared in the word for this visit.
     pub(super) taken: Ready,
+    /// The handler is to be called, whatever is ready.
+    pub(super) notified: bool,
     /// The directions that ran dry.
     dry: Ready,
+    /// The end of the input was read.
+    input_ended: bool,
     /// How much this visit may still read.
     budget: usize,
     /// The last operation on the lent source told "would block".
@@ -259,9 +306,15 @@ pub(super) struct Lent<'v> {
 impl<'v> Lent<'v> {
     /// Claims everything that is wanted.
     pub(super) fn claim(readiness: &'v Readiness, budget: usize) -> Self {
-        let wanted = readiness.look().wanted();
-        let seen = readiness.claim(wanted);
+        let look = readiness.look();
+        let (wanted, notified) = (look.wanted(), look.is_notified());
+        let seen = match notified {
+            true => readiness.claim_notified(wanted),
+            false => readiness.claim(wanted),
+        };
         Self {
+            notified,
+            input_ended: false,
             readiness,
             seen,
             known: seen.ready(),
@@ -333,6 +386,23 @@ impl<'v> Lent<'v> {
         let rest = self.taken.without(self.dry);
         if !rest.is_empty() {
             self.readiness.restore(rest);
+        }
+        if self.input_ended {
+            self.readiness.end_input();
+        }
+    }
+
+    /// The same, and asks for another call.
+    pub(super) fn settle_and_ask_again(self) {
+        self.readiness.notify_self();
+        self.settle();
+    }
+
+    /// Puts everything back: what was used up is not known.
+    pub(super) fn settle_after_panic(self) {
+        self.readiness.restore(Ready::READABLE | Ready::WRITABLE);
+        if self.notified {
+            self.readiness.notify_self();
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Arc};
 
 use super::{
-    context::{is_refusal, Context, Lent, Origin},
+    context::{is_refusal, Afterwards, Context, Lent, Origin},
     handler::{Closed, EventHandler, Next},
     kind::Kind,
     unwind::caught,
@@ -18,7 +18,13 @@ pub(super) trait Entry: Send {
     fn kind(&self) -> &Kind;
 
     /// Does what the claimed readiness allows: sends kept output, calls the handler.
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Done;
+    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done;
+
+    /// It can't go on for this reason: to be told at its end.
+    fn fail(&mut self, error: io::Error);
+
+    /// Why it can't go on.
+    fn take_failure(&mut self) -> Option<io::Error>;
 
     /// Whether output is kept, and whether input shall be dispatched meanwhile.
     fn sending(&self) -> (bool, bool);
@@ -38,6 +44,8 @@ pub(super) trait Entry: Send {
 #[derive(Debug)]
 pub(super) enum Verdict {
     Keep,
+    /// The handler panicked. What was claimed for it is put back.
+    Panicked(String),
     Close(Closed),
 }
 
@@ -67,6 +75,7 @@ pub(super) struct Registered<S, H> {
     outbox: Outbox<S>,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
+    failure: Option<io::Error>,
     kind: Arc<Kind>,
 }
 
@@ -84,6 +93,7 @@ impl<S: 'static, H> Registered<S, H> {
             descriptor,
             outbox: Outbox::new(output_limit),
             finishing: false,
+            failure: None,
             kind,
         }
     }
@@ -99,18 +109,29 @@ where
     H: EventHandler<S>,
 {
     /// Calls the handler and judges what it said.
-    fn call(&mut self, lent: Lent<'_>, origin: Origin<'_>) -> Verdict {
+    fn call(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Verdict {
         let mut cx = Context {
             source: &self.source,
             outbox: &mut self.outbox,
             lent,
             origin,
+            afterwards,
         };
-        let told = self.handler.ready(&mut cx);
+        let handler = &mut self.handler;
+        let told = match caught(|| handler.ready(&mut cx)) {
+            Ok(told) => told,
+            Err(panic) => {
+                cx.lent.settle_after_panic();
+                return Verdict::Panicked(panic);
+            }
+        };
         let refused = cx.lent.refused;
-        cx.lent.settle();
         match told {
-            Ok(Next::Continue) => Verdict::Keep,
+            Ok(Next::Again) => cx.lent.settle_and_ask_again(),
+            _ => cx.lent.settle(),
+        }
+        match told {
+            Ok(Next::Continue | Next::Again) => Verdict::Keep,
             Ok(Next::Close) => self.finish(),
             Err(error) if refused && is_refusal(&error) => Verdict::Keep,
             Err(error) => Verdict::Close(Closed::Failed(error)),
@@ -145,7 +166,12 @@ where
         &self.kind
     }
 
-    fn work(&mut self, mut lent: Lent<'_>, origin: Origin<'_>) -> Done {
+    fn work(
+        &mut self,
+        mut lent: Lent<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
         lent.set_tcp(Self::is_tcp());
         if !self.outbox.is_empty() {
             if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
@@ -157,9 +183,9 @@ where
             true => Ready::READABLE,
             false => Ready::READABLE | Ready::WRITABLE,
         };
-        match lent.taken.has(for_handler) && !self.finishing {
+        match (lent.notified || lent.taken.has(for_handler)) && !self.finishing {
             true => Done {
-                verdict: self.call(lent, origin),
+                verdict: self.call(lent, origin, afterwards),
                 called: true,
             },
             false => {
@@ -167,6 +193,14 @@ where
                 Done::without_call(self.finished())
             }
         }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.failure = Some(error);
+    }
+
+    fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
     }
 
     fn sending(&self) -> (bool, bool) {

@@ -2,7 +2,10 @@
 
 use std::{fmt, io, sync::Weak};
 
-use super::{handler::Interest, registry::Registry};
+use super::{
+    handler::Interest,
+    registry::{NotWaited, Registry},
+};
 
 /// One registration. Cheap to clone; it may outlive the registration, and the pool.
 ///
@@ -29,6 +32,39 @@ impl Handle {
             .ok_or_else(|| self.stale("set_interest"))
     }
 
+    /// Lets the handler be called no more until [`resume`](Self::resume), whatever happens. What comes
+    /// meanwhile is remembered, and kept output is sent.
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over.
+    pub fn suspend(&self) -> io::Result<()> {
+        self.registry()
+            .and_then(|registry| registry.set_suspended(self.key, true).ok())
+            .ok_or_else(|| self.stale("suspend"))
+    }
+
+    /// Lets the handler be called again, at once if something came meanwhile.
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over.
+    pub fn resume(&self) -> io::Result<()> {
+        self.registry()
+            .and_then(|registry| registry.set_suspended(self.key, false).ok())
+            .ok_or_else(|| self.stale("resume"))
+    }
+
+    /// Has the handler called once, whatever is ready: to tell it that something was put where it looks.
+    /// Several notifications before that call are one. Like input it waits while the handle is suspended,
+    /// and while output is kept.
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over.
+    pub fn notify(&self) -> io::Result<()> {
+        self.registry()
+            .and_then(|registry| registry.notify(self.key).ok())
+            .ok_or_else(|| self.stale("notify"))
+    }
+
     /// Ends the registration: no event is dispatched after this returns (one that is being handled
     /// right now is handled to its end). The handler is told [`closed`](super::EventHandler::closed)
     /// once: by this very call if the handle is idle, else by the thread that has it.
@@ -39,6 +75,28 @@ impl Handle {
         self.registry()
             .and_then(|registry| registry.close(self.key).ok())
             .ok_or_else(|| self.stale("close"))
+    }
+
+    /// As [`close`](Self::close), and returns when `closed` was told and handler and source are dropped,
+    /// by whichever thread; also if somebody else had asked for the end before.
+    ///
+    /// It may block: inside a handler, wrap it in [`Context::blocking`](super::Context::blocking). Two
+    /// handlers that wait for each other's end wait for ever.
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, which can't end
+    /// before it returns; nothing is closed then.
+    pub fn close_and_wait(&self) -> io::Result<()> {
+        let registry = self.registry();
+        let registry = registry.ok_or_else(|| self.stale("close_and_wait"))?;
+        match registry.close_and_wait(self.key) {
+            Ok(()) => Ok(()),
+            Err(NotWaited::Stale) => Err(self.stale("close_and_wait")),
+            Err(NotWaited::InOwnHandler) => {
+                let text = format!("close_and_wait: handle {} runs here", self.id());
+                Err(io::Error::new(io::ErrorKind::Deadlock, text))
+            }
+        }
     }
 
     /// The name of this registration in reports.
@@ -87,7 +145,7 @@ impl fmt::Debug for HandleId {
 
 /// Slot and generation, also as the 64 bits that travel through a handle set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(crate) struct Key {
     pub(super) index: u32,
     pub(super) generation: u32,
 }

@@ -1,6 +1,6 @@
 //! What an application writes: the handler of a handle's events.
 
-use std::{io, ops};
+use std::{fmt, io, ops};
 
 use super::Context;
 
@@ -37,10 +37,12 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Wait for more. A handler that stopped before its *source* ran dry is called again after the
-    /// others had their turn. Input that it keeps in a buffer of its own the pool can't see: a handler
-    /// that stops with such input, because [`Context::unsent`] is not zero, adds [`Interest::WRITE`]
-    /// until it has gone on.
+    /// others had their turn.
     Continue,
+    /// Call again after the others had their turn, whatever is ready then: for a handler that has input
+    /// left in a buffer of its own, which the pool can't see. While output is kept it is not called, as
+    /// for input; so a handler that stops because [`Context::unsent`] is not zero goes on when all is sent.
+    Again,
     /// Close the handle, after kept output was sent. (If input is left unread the system may reset a
     /// TCP connection, as always.)
     Close,
@@ -60,6 +62,32 @@ pub enum Closed {
     Panicked(String),
     /// The pool was shut down.
     Shutdown,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("finished"),
+            Self::Requested => f.write_str("closed on request"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
+            Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
+            Self::Shutdown => f.write_str("the pool was shut down"),
+        }
+    }
+}
+
+/// What becomes of a handle whose handler panicked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Panics {
+    /// It is closed, with [`Closed::Panicked`].
+    #[default]
+    Close,
+    /// It is kept, and its handler called again for whatever is left: for the same input, if it had not
+    /// read that. Its state is as the panic left it.
+    Keep,
+    /// The process is aborted, after the hook was told.
+    Abort,
 }
 
 /// The events that a handle waits for.

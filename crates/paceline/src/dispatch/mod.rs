@@ -2,10 +2,12 @@
 
 mod claim;
 mod context;
+mod endings;
 mod entry;
 mod frames;
 mod handle;
 mod handler;
+mod hooks;
 mod kind;
 mod line;
 #[cfg(all(test, loom))]
@@ -15,14 +17,17 @@ mod readiness;
 mod registry;
 mod rejected;
 mod return_list;
+mod scratch;
 mod slot;
 mod unwind;
 
-pub(crate) use claim::{Claim, Duty};
+pub(crate) use claim::{Claim, Dispatched, Duty};
 pub use context::{Context, OutputLimit};
 pub use handle::{Handle, HandleId};
-pub use handler::{Closed, EventHandler, Interest, Next};
+pub use handler::{Closed, EventHandler, Interest, Next, Panics};
+pub(crate) use hooks::Hooks;
 pub(crate) use line::Line;
 pub(crate) use registry::{Limits, Registry};
 pub use rejected::Rejected;
+pub use scratch::{scratch, Scratch};
 pub(crate) use unwind::{abort_on_unwind, caught};

@@ -14,13 +14,14 @@ use loom::thread;
 use super::{
     claim::{Claim, Duty},
     handler::{Closed, EventHandler, Interest, Next},
+    hooks::Hooks,
     line::Line,
     registry::{Limits, Registry},
     return_list::{Link, Pushed, ReturnList, Sleep},
     Context, Handle,
 };
 use crate::{
-    handle_set::{Answer, Batch, Event, HandleSet, Ready},
+    handle_set::{Answer, Batch, Event, HandleSet, Ready, Reports},
     observe::Counters,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -63,6 +64,7 @@ impl World {
         Registry::new(
             Box::new(self.clone()),
             limits,
+            Hooks::default(),
             Arc::new(Counters::default()),
         )
     }
@@ -94,6 +96,14 @@ impl World {
 }
 
 impl HandleSet for World {
+    fn reports(&self) -> Reports {
+        Reports::Edges
+    }
+
+    fn arm(&self, _: RawFd, _: u64, _: Ready) -> io::Result<()> {
+        unreachable!("it reports edges")
+    }
+
     fn add(&self, _: RawFd, key: u64) -> io::Result<()> {
         let unread = *lock(&self.0.unread);
         let mut watched = lock(&self.0.watched);

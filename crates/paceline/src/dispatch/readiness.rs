@@ -3,6 +3,10 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 14 | ended: the end of the input was read; none will come |
+//! | 12..14 | armed: the set will report this direction (always, if it reports edges) |
+//! | 11 | notified: the handler is to be called, whatever is ready |
+//! | 10 | suspended: the handler is not to be called |
 //! | 9 | draining: closes as soon as nothing is left to do |
 //! | 8 | closing: to be closed at the next visit, whatever is ready |
 //! | 7 | read while sending |
@@ -14,10 +18,14 @@
 //! there when somebody is. A visit clears the bits that it is going to use **before** the first read:
 //! cleared after "would block", an edge that came in between would be lost. All is in one word, so of
 //! an edge and a change of interest the second one always sees the first.
+//!
+//! A set that reports **once** is silent about a descriptor after each report until it is armed anew. The
+//! report clears *armed* in the step that sets the bits; the owner arms what is wanted and not ready
+//! before it lets go. So a handle never rests with a direction that is wanted, not ready and not armed.
 
 use super::handler::Interest;
 use crate::{
-    handle_set::Ready,
+    handle_set::{Ready, Reports},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -26,6 +34,11 @@ const SENDING: u64 = 1 << 6;
 const READ_WHILE_SENDING: u64 = 1 << 7;
 const CLOSING: u64 = 1 << 8;
 const DRAINING: u64 = 1 << 9;
+const SUSPENDED: u64 = 1 << 10;
+const NOTIFIED: u64 = 1 << 11;
+const ARMED_SHIFT: u32 = 12;
+const ARMED: u64 = 3 << ARMED_SHIFT;
+const ENDED: u64 = 1 << 14;
 const GENERATION_SHIFT: u32 = 32;
 
 #[derive(Debug)]
@@ -45,8 +58,12 @@ impl Readiness {
     }
 
     /// A new registration begins in this slot. Returns its generation.
-    pub(super) fn occupy(&self, interest: Interest) -> u32 {
-        let fresh = self.change(|state| State(state.generation_bits()).with_interest(interest));
+    pub(super) fn occupy(&self, interest: Interest, reports: Reports) -> u32 {
+        let fresh = self.change(|state| {
+            let vacant = State(state.generation_bits());
+            let armed = vacant.with(ARMED, reports == Reports::Edges);
+            armed.with_interest(interest)
+        });
         fresh.generation()
     }
 
@@ -55,10 +72,47 @@ impl Readiness {
         self.change(|state| State(state.generation_bits().wrapping_add(1 << GENERATION_SHIFT)));
     }
 
-    /// An edge came for the registration `generation`. The generation is compared in the step that
+    /// The set reported the registration `generation`. The generation is compared in the step that
     /// sets the bits, so a late event never reaches the slot's next owner (H3).
-    pub(super) fn edge(&self, generation: u32, ready: Ready) -> Result<State, Stale> {
-        self.change_of(generation, |state| State(state.0 | u64::from(ready.bits())))
+    pub(super) fn report(
+        &self,
+        generation: u32,
+        ready: Ready,
+        reports: Reports,
+    ) -> Result<State, Stale> {
+        self.change_of(generation, |state| {
+            let state = State(state.0 | u64::from(ready.bits()));
+            match reports {
+                Reports::Edges => state,
+                Reports::Once => state.with(ARMED, false),
+            }
+        })
+    }
+
+    /// Notes that the owner is about to arm `directions`: before it does, for the report may come at
+    /// once. Tells all that shall be armed.
+    pub(super) fn arm(&self, directions: Ready) -> Ready {
+        let bits = u64::from(directions.bits()) << ARMED_SHIFT;
+        State(self.0.fetch_or(bits, Ordering::AcqRel) | bits).armed()
+    }
+
+    /// The end of the input was read.
+    pub(super) fn end_input(&self) {
+        self.0.fetch_or(ENDED, Ordering::AcqRel);
+    }
+
+    pub(super) fn set_suspended(&self, generation: u32, suspended: bool) -> Result<State, Stale> {
+        self.change_of(generation, |state| state.with(SUSPENDED, suspended))
+    }
+
+    /// The handler of this registration is to be called.
+    pub(super) fn notify(&self, generation: u32) -> Result<State, Stale> {
+        self.change_of(generation, |state| state.with(NOTIFIED, true))
+    }
+
+    /// The owner wants to be called again.
+    pub(super) fn notify_self(&self) {
+        self.0.fetch_or(NOTIFIED, Ordering::AcqRel);
     }
 
     pub(super) fn set_interest(&self, generation: u32, interest: Interest) -> Result<State, Stale> {
@@ -83,6 +137,12 @@ impl Readiness {
     /// Clears `bits`: the owner is about to use them up. Returns what was known in that very step.
     pub(super) fn claim(&self, bits: Ready) -> State {
         State(self.0.fetch_and(!u64::from(bits.bits()), Ordering::AcqRel))
+    }
+
+    /// Likewise, with the notification.
+    pub(super) fn claim_notified(&self, bits: Ready) -> State {
+        let bits = u64::from(bits.bits()) | NOTIFIED;
+        State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
     /// Puts back what the owner did not use up.
@@ -159,21 +219,61 @@ impl State {
         self.0 & SENDING != 0
     }
 
-    /// The readiness that somebody waits for: within the interest; and while output is kept, writing
-    /// comes first.
-    pub(super) fn wanted(self) -> Ready {
-        let interest = Ready::from_bits((self.0 >> INTEREST_SHIFT) as u8 & 3);
-        let interest = match (self.is_sending(), self.0 & READ_WHILE_SENDING != 0) {
-            (false, _) => interest,
-            (true, false) => Ready::WRITABLE,
-            (true, true) => interest | Ready::WRITABLE,
-        };
-        self.ready() & interest
+    /// Whether the handler may be called now: not while it is suspended, nor while output is kept,
+    /// unless it wants to read meanwhile.
+    fn may_call(self) -> bool {
+        self.0 & SUSPENDED == 0 && (!self.is_sending() || self.0 & READ_WHILE_SENDING != 0)
     }
 
-    /// Whether a thread must visit the handle.
+    /// The directions that somebody waits for: the interest, if the handler may be called; and while
+    /// output is kept, writing.
+    fn awaited(self) -> Ready {
+        let interest = Ready::from_bits((self.0 >> INTEREST_SHIFT) as u8 & 3);
+        let of_handler = if self.may_call() {
+            interest
+        } else {
+            Ready::NONE
+        };
+        match self.is_sending() {
+            true => of_handler | Ready::WRITABLE,
+            false => of_handler,
+        }
+    }
+
+    /// The readiness that somebody waits for.
+    pub(super) fn wanted(self) -> Ready {
+        self.ready() & self.awaited()
+    }
+
+    /// Whether the handler is to be called, whatever is ready.
+    pub(super) fn is_notified(self) -> bool {
+        self.0 & NOTIFIED != 0 && self.may_call()
+    }
+
+    /// What is awaited, not ready, and will not be reported.
+    pub(super) fn unarmed(self) -> Ready {
+        let ended = match self.0 & ENDED != 0 {
+            true => Ready::READABLE,
+            false => Ready::NONE,
+        };
+        self.awaited().without(self.ready() | self.armed() | ended)
+    }
+
+    fn armed(self) -> Ready {
+        Ready::from_bits((self.0 >> ARMED_SHIFT) as u8 & 3)
+    }
+
+    /// Whether a thread must do something for the handle.
+    pub(super) fn is_due(self) -> bool {
+        self.is_closing()
+            || !self.wanted().is_empty()
+            || self.is_notified()
+            || (self.is_draining() && !self.is_sending())
+    }
+
+    /// Whether a thread must visit the handle: something is due, or it must be armed.
     pub(super) fn needs_visit(self) -> bool {
-        self.is_closing() || !self.wanted().is_empty() || (self.is_draining() && !self.is_sending())
+        self.is_due() || !self.unarmed().is_empty()
     }
 
     fn with_interest(self, interest: Interest) -> Self {

@@ -8,14 +8,17 @@ use std::{
 
 use super::{
     claim::Claim,
+    context::Afterwards,
+    endings::Endings,
     entry::Registered,
     frames,
     handle::{Handle, HandleId, Key},
-    handler::{Closed, EventHandler, Interest},
+    handler::{Closed, EventHandler, Interest, Panics},
+    hooks::Hooks,
     kind::Kinds,
     line::Line,
     owner::Signal,
-    readiness::Stale,
+    readiness::{Readiness, Stale, State},
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     unwind::caught,
@@ -39,6 +42,15 @@ pub(crate) struct Limits {
     pub(crate) output_limit: usize,
 }
 
+/// Why an end was not waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotWaited {
+    /// The registration is over.
+    Stale,
+    /// The caller is its own handler.
+    InOwnHandler,
+}
+
 /// Registrations are accepted.
 const ACCEPTING: u32 = 0;
 /// None is accepted any more; those that exist end as soon as they have nothing left to do.
@@ -55,6 +67,8 @@ pub(crate) struct Registry {
     returned: ReturnList,
     limits: Limits,
     kinds: Kinds,
+    hooks: Hooks,
+    endings: Endings,
     phase: AtomicU32,
     /// Registrations whose `closed` has not been told and finished.
     live: AtomicUsize,
@@ -67,6 +81,7 @@ impl Registry {
     pub(crate) fn new(
         set: Box<dyn HandleSet>,
         limits: Limits,
+        hooks: Hooks,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
@@ -76,6 +91,8 @@ impl Registry {
             returned: ReturnList::new(),
             limits,
             kinds: Kinds::default(),
+            hooks,
+            endings: Endings::default(),
             phase: AtomicU32::new(ACCEPTING),
             live: AtomicUsize::new(0),
             excused: AtomicUsize::new(0),
@@ -114,12 +131,27 @@ impl Registry {
 
     /// Changes what a registration waits for.
     pub(super) fn set_interest(&self, key: Key, interest: Interest) -> Result<(), Stale> {
+        self.change(key, |word| word.set_interest(key.generation, interest))
+    }
+
+    /// Lets the handler of a registration be called no more, or again.
+    pub(super) fn set_suspended(&self, key: Key, suspended: bool) -> Result<(), Stale> {
+        self.change(key, |word| word.set_suspended(key.generation, suspended))
+    }
+
+    /// Has the handler of a registration called.
+    pub(super) fn notify(&self, key: Key) -> Result<(), Stale> {
+        self.change(key, |word| word.notify(key.generation))
+    }
+
+    /// Changes the readiness word of a registration, and asks for a visit if that is needed now.
+    fn change(
+        &self,
+        key: Key,
+        change: impl FnOnce(&Readiness) -> Result<State, Stale>,
+    ) -> Result<(), Stale> {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
-        if slot
-            .readiness
-            .set_interest(key.generation, interest)?
-            .needs_visit()
-        {
+        if change(&slot.readiness)?.needs_visit() {
             self.signal_from_outside(key.index);
         }
         Ok(())
@@ -140,6 +172,26 @@ impl Registry {
             Some(of_another) => self.let_go(of_another),
         }
         Ok(())
+    }
+
+    /// Ends a registration and waits until its handler and source are dropped. If somebody else has asked
+    /// for its end, or it is ending already, that is waited for.
+    pub(super) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
+        if frames::contains(self.address(), key) {
+            return Err(NotWaited::InOwnHandler);
+        }
+        if self.close(key).is_err() && self.is_over(key) {
+            return Err(NotWaited::Stale);
+        }
+        self.endings.wait_until(|| self.is_over(key));
+        Ok(())
+    }
+
+    /// Whether nothing is left of a registration. It begins to end before its key goes stale.
+    fn is_over(&self, key: Key) -> bool {
+        let slot = self.slots.get(key.index);
+        let is_stale = slot.is_none_or(|slot| slot.readiness.look().generation() != key.generation);
+        is_stale && !self.endings.contains(key)
     }
 
     /// Accepts no more registrations; lets the others end when they have nothing left to do.
@@ -168,13 +220,19 @@ impl Registry {
 
     /// A handler that runs on this thread waits for the drain: its own handle is not waited for.
     pub(crate) fn excuse_own_frames(&self) {
-        self.excused.fetch_add(self.own_frames(), Ordering::AcqRel);
+        self.excused.fetch_add(self.own_handles(), Ordering::AcqRel);
         self.set.wake();
     }
 
-    /// How many handlers of this registry are running on this thread, one inside the other.
-    pub(crate) fn own_frames(&self) -> usize {
-        frames::count(self.address())
+    /// Whether user code of this registry runs on this thread.
+    pub(crate) fn runs_here(&self) -> bool {
+        frames::count(self.address()) > 0
+    }
+
+    /// How many handlers of this registry are running on this thread, one inside the other, and have
+    /// their handles.
+    pub(crate) fn own_handles(&self) -> usize {
+        frames::count_with_handle(self.address())
     }
 
     /// Ends everything: idle handles by this thread, busy ones by their own when their handler
@@ -216,8 +274,44 @@ impl Registry {
         &self.me
     }
 
-    pub(super) fn count_panic(&self) {
+    /// A handler panicked: why its handle is closed, if it is.
+    pub(super) fn judge_panic(&self, key: Key, panic: String) -> Option<Closed> {
+        self.tell_panic(key, &panic);
+        match self.hooks.panics {
+            Panics::Close => Some(Closed::Panicked(panic)),
+            Panics::Keep => None,
+            Panics::Abort => {
+                eprintln!("paceline: a handler panicked, and panics abort: {panic}");
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Counts a panic of user code, and tells the hook.
+    pub(crate) fn tell_panic(&self, key: Key, panic: &str) {
         self.counters.panics.one_more();
+        if let Some(hook) = &self.hooks.on_panic {
+            let _ = self.in_frame(None, || hook(HandleId::new(key), panic));
+        }
+    }
+
+    /// Tells the hook of an end.
+    fn tell_closed(&self, key: Key, why: &Closed) {
+        if let Closed::Failed(_) = why {
+            self.counters.failed.one_more();
+        }
+        if let Some(hook) = &self.hooks.on_closed {
+            let told = self.in_frame(Some(key), || hook(HandleId::new(key), why));
+            told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        }
+    }
+
+    /// Does what a handler wanted to be done after its handle was given back.
+    pub(crate) fn run_afterwards(&self, afterwards: Afterwards) {
+        for work in afterwards.work {
+            let done = self.in_frame(None, work);
+            done.unwrap_or_else(|panic| self.tell_panic(afterwards.of, &panic));
+        }
     }
 
     // What the holder of the lead uses.
@@ -234,7 +328,8 @@ impl Registry {
         let Some(slot) = self.slots.get(key.index) else {
             return;
         };
-        match slot.readiness.edge(key.generation, event.ready) {
+        let reports = self.set.reports();
+        match slot.readiness.report(key.generation, event.ready, reports) {
             Err(Stale) => self.counters.stale_events.one_more(),
             Ok(state) if state.needs_visit() => {
                 if let Signal::Enlist = slot.signal() {
@@ -279,7 +374,7 @@ impl Registry {
         })?;
         let key = Key {
             index: owned.index(),
-            generation: owned.readiness().occupy(interest),
+            generation: owned.readiness().occupy(interest, self.set.reports()),
         };
         match self.set.add(descriptor, key.to_bits()) {
             Ok(()) => Ok((owned, key)),
@@ -318,7 +413,7 @@ impl Registry {
 
     /// Ends an ownership: idle if nothing is to be done, else onto the return list.
     pub(super) fn let_go(&self, owned: Owned<'_>) {
-        if let Some(index) = rest_or_requeue(owned) {
+        if let Some(index) = self.rest_or_requeue(owned) {
             self.put_back(index);
         }
     }
@@ -326,13 +421,49 @@ impl Registry {
     /// The same for the holder of the lead: to the end of its line. At the end of the pool the slot
     /// remains: see [`Remains`].
     pub(super) fn let_go_into(&self, owned: Owned<'_>, line: &mut Line) -> Option<Remains<'_>> {
-        let index = rest_or_requeue(owned)?;
+        let index = self.rest_or_requeue(owned)?;
         if self.phase() == SHUT {
             let registry = self;
             return Some(Remains { registry, index });
         }
         line.append(index);
         None
+    }
+
+    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list.
+    fn rest_or_requeue(&self, mut owned: Owned<'_>) -> Option<u32> {
+        loop {
+            let state = owned.readiness().look();
+            if state.is_due() {
+                return Some(owned.requeue());
+            }
+            if !state.unarmed().is_empty() {
+                self.arm(&mut owned, state);
+                continue;
+            }
+            match owned.rest() {
+                Ok(()) => return None,
+                Err(still_owned) => owned = still_owned,
+            }
+        }
+    }
+
+    /// Has the set report an owned handle once more. If it refuses, the handle is closed at its next
+    /// visit.
+    fn arm(&self, owned: &mut Owned<'_>, state: State) {
+        let (readiness, key) = (owned.readiness(), owned.key());
+        let directions = readiness.arm(state.unarmed());
+        let failed = owned.with_entry(|entry| {
+            let entry = entry.as_mut()?;
+            let armed = self.set.arm(entry.descriptor(), key.to_bits(), directions);
+            let error = armed.err()?;
+            let text = format!("arm descriptor {}: {error}", entry.descriptor());
+            entry.fail(io::Error::new(error.kind(), text));
+            Some(())
+        });
+        if failed.is_some() {
+            let _ = readiness.request_close(key.generation);
+        }
     }
 
     /// Ends the registration in a slot at the end of all, if no handler runs there.
@@ -349,8 +480,10 @@ impl Registry {
     /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
     /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
     pub(super) fn end(&self, mut owned: Owned<'_>, why: Closed) {
+        let key = owned.key();
         let entry = owned.with_entry(Option::take);
         if let Some(entry) = &entry {
+            self.endings.begin(key);
             let _ = self.set.remove(entry.descriptor());
         }
         match self.phase() {
@@ -359,13 +492,15 @@ impl Registry {
             _ => self.slots.vacate(owned),
         }
         if let Some(mut entry) = entry {
-            let told = self.in_frame(|| entry.closed(why));
-            told.unwrap_or_else(|_| self.count_panic());
-            let dropped = frames::enter(self.address(), || entry.dismantle());
+            self.tell_closed(key, &why);
+            let told = self.in_frame(Some(key), || entry.closed(why));
+            told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            let dropped = frames::enter(self.address(), Some(key), || entry.dismantle());
             for part in dropped {
-                part.unwrap_or_else(|_| self.count_panic());
+                part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
             }
             self.live.fetch_sub(1, Ordering::AcqRel);
+            self.endings.finish(key);
         }
         // A change of the word, so that of this step and `drain` the second one sees the first: else
         // this thread could miss the drain, and the leader that `live` is zero.
@@ -375,8 +510,12 @@ impl Registry {
     }
 
     /// Runs user code that may panic, and knows on which thread.
-    pub(super) fn in_frame<R>(&self, user: impl FnOnce() -> R) -> Result<R, String> {
-        frames::enter(self.address(), || caught(user))
+    pub(super) fn in_frame<R>(
+        &self,
+        of: Option<Key>,
+        user: impl FnOnce() -> R,
+    ) -> Result<R, String> {
+        frames::enter(self.address(), of, || caught(user))
     }
 
     fn address(&self) -> usize {
@@ -405,17 +544,6 @@ impl Drop for Remains<'_> {
     fn drop(&mut self) {
         self.registry.sweep(self.index);
     }
-}
-
-/// Idle, or QUEUED and to be put into a list.
-fn rest_or_requeue(mut owned: Owned<'_>) -> Option<u32> {
-    while !owned.readiness().look().needs_visit() {
-        match owned.rest() {
-            Ok(()) => return None,
-            Err(still_owned) => owned = still_owned,
-        }
-    }
-    Some(owned.requeue())
 }
 
 /// The most common reasons, in words.

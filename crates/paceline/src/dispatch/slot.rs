@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::{
     entry::Entry,
+    handle::Key,
     owner::{Attempt, Owner, Rest, Signal},
     readiness::Readiness,
     return_list::Link,
@@ -52,6 +53,14 @@ pub(super) struct Owned<'s> {
 impl<'s> Owned<'s> {
     pub(super) fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Which registration this is.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            index: self.index,
+            generation: self.slot.readiness.look().generation(),
+        }
     }
 
     pub(super) fn readiness(&self) -> &'s Readiness {

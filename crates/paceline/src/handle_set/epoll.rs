@@ -1,17 +1,20 @@
-//! Edge-triggered epoll, with an eventfd to end a wait.
+//! epoll, edge-triggered or one-shot, with an eventfd to end a wait.
 //!
-//! A descriptor is registered once for everything and never again: no `epoll_ctl` per event. The
-//! eventfd is edge-triggered too, so it is never read: each write is a new edge, and one that comes
+//! Edge-triggered, a descriptor is registered once for everything and never again: no `epoll_ctl` per
+//! event. One-shot, an event silences its descriptor until it is armed again, and readiness that lasts is
+//! told again then. The eventfd is edge-triggered in both, so it is never read: each write is a new edge, and one that comes
 //! while nobody waits is found by the next wait. It is no handle of the pool, so nothing can claim or
 //! suspend it (ACE 1998, 3714).
 
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-    time::Duration,
 };
 
-use super::{Answer, Batch, Event, HandleSet, Ready};
+use super::{
+    system::{attempted, checked, milliseconds, set_nonblocking, time_left},
+    Answer, Batch, Event, HandleSet, Ready, Reports,
+};
 use crate::sync::{Clock, Timestamp};
 
 /// How many events one wait can bring; more stay in the kernel for the next.
@@ -31,10 +34,11 @@ pub(crate) struct Epoll {
     waker: OwnedFd,
     /// By which deadlines are measured.
     clock: Clock,
+    reports: Reports,
 }
 
 impl Epoll {
-    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
+    pub(crate) fn new(clock: Clock, reports: Reports) -> io::Result<Self> {
         // SAFETY: no pointer is passed.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
             .map_err(|error| attempted("make a handle set (epoll_create1)", &error))?;
@@ -45,6 +49,7 @@ impl Epoll {
             epoll,
             waker,
             clock,
+            reports,
         };
         set.control(
             libc::EPOLL_CTL_ADD,
@@ -53,14 +58,6 @@ impl Epoll {
             WAKER,
         )?;
         Ok(set)
-    }
-
-    /// The time that is left; no clock is read where none is needed.
-    fn left(&self, until: Option<Timestamp>) -> Option<Duration> {
-        match until {
-            Some(Timestamp::PAST) => Some(Duration::ZERO),
-            until => until.map(|until| until.since(self.clock.now())),
-        }
     }
 
     fn control(&self, operation: i32, descriptor: RawFd, edges: i32, key: u64) -> io::Result<()> {
@@ -76,10 +73,28 @@ impl Epoll {
 }
 
 impl HandleSet for Epoll {
+    fn reports(&self) -> Reports {
+        self.reports
+    }
+
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
         debug_assert_ne!(key, WAKER);
-        self.control(libc::EPOLL_CTL_ADD, descriptor, ALL_EDGES, key)?;
+        let edges = match self.reports {
+            Reports::Edges => ALL_EDGES,
+            Reports::Once => libc::EPOLLONESHOT,
+        };
+        self.control(libc::EPOLL_CTL_ADD, descriptor, edges, key)?;
         set_nonblocking(descriptor).inspect_err(|_| drop(self.remove(descriptor)))
+    }
+
+    fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()> {
+        let table = [
+            (Ready::READABLE, libc::EPOLLIN | libc::EPOLLRDHUP),
+            (Ready::WRITABLE, libc::EPOLLOUT),
+        ];
+        let awaited = table.iter().filter(|(ready, _)| directions.has(*ready));
+        let bits = awaited.fold(libc::EPOLLONESHOT, |all, (_, bits)| all | bits);
+        self.control(libc::EPOLL_CTL_MOD, descriptor, bits, key)
     }
 
     fn remove(&self, descriptor: RawFd) -> io::Result<()> {
@@ -94,7 +109,7 @@ impl HandleSet for Epoll {
                 self.epoll.as_raw_fd(),
                 batch.as_mut_ptr(),
                 MOST_EVENTS as i32,
-                milliseconds(self.left(until)),
+                milliseconds(time_left(&self.clock, until)),
             )
         };
         let count = match checked(told) {
@@ -140,34 +155,8 @@ fn ready(bits: u32) -> Ready {
     holds.fold(Ready::NONE, |all, (_, ready)| all | *ready)
 }
 
-/// Rounds up, so that a wait never ends before its time.
-fn milliseconds(timeout: Option<Duration>) -> i32 {
-    timeout.map_or(-1, |timeout| {
-        let rounded = timeout.as_nanos().div_ceil(1_000_000);
-        rounded.try_into().unwrap_or(i32::MAX)
-    })
-}
-
-fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
-    let mut on: libc::c_int = 1;
-    // SAFETY: FIONBIO reads one int through the pointer, which lives until the call returns.
-    checked(unsafe { libc::ioctl(descriptor, libc::FIONBIO, &mut on) }).map(drop)
-}
-
 fn owned(told: i32) -> io::Result<OwnedFd> {
     let descriptor = checked(told)?;
     // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-fn checked(told: i32) -> io::Result<i32> {
-    if told < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(told)
-}
-
-/// The error, with what was attempted.
-fn attempted(what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
 }

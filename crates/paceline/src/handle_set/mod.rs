@@ -5,8 +5,10 @@
 //!
 //! What every set promises:
 //!
-//! 1. A descriptor is added once and then reports **edges**: each time its readiness changes for the
-//!    better, `wait` tells its key, with every kind of readiness that holds at that moment.
+//! 1. A descriptor is added once. Then a set reports **edges**: each time its readiness changes for the
+//!    better, `wait` tells its key, with every kind of readiness that holds at that moment. Or it reports
+//!    **once**: after `arm`, as soon as one of the armed directions is ready, and then nothing until it is
+//!    armed again.
 //! 2. An event may be doubled, and may come for a key that was removed a moment ago: the caller
 //!    compares generations. An event is never lost.
 //! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.
@@ -18,16 +20,26 @@ use crate::sync::Timestamp;
 
 #[cfg(target_os = "linux")]
 mod epoll;
+mod poll;
 pub mod simulated;
+mod system;
 
 #[cfg(target_os = "linux")]
 pub(crate) use epoll::Epoll;
+pub(crate) use poll::PollSet;
 
 /// The contract: see the module's first page.
 pub(crate) trait HandleSet: Send + Sync {
-    /// Makes `descriptor` non-blocking and reports its edges under `key` from now on, beginning with
-    /// what is ready already.
+    /// How it reports.
+    fn reports(&self) -> Reports;
+
+    /// Makes `descriptor` non-blocking and reports it under `key` from now on: its edges, beginning with
+    /// what is ready already; or once, when it is armed.
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()>;
+
+    /// Of a set that reports once: reports `descriptor` as soon as one of `directions` is ready. What was
+    /// armed before is replaced.
+    fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()>;
 
     /// Ends the reports for `descriptor`. Called before the descriptor is closed.
     fn remove(&self, descriptor: RawFd) -> io::Result<()>;
@@ -40,6 +52,15 @@ pub(crate) trait HandleSet: Send + Sync {
 
     /// Ends the current or the next wait.
     fn wake(&self);
+}
+
+/// How often a set reports a descriptor that stays ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reports {
+    /// At every change for the better.
+    Edges,
+    /// Once after it was armed.
+    Once,
 }
 
 /// What is known of a wait besides its events.

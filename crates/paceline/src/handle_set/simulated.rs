@@ -32,7 +32,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Answer, Batch, Event, HandleSet, Ready};
+use super::{Answer, Batch, Event, HandleSet, Ready, Reports};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker, Timestamp};
 
@@ -86,9 +86,21 @@ impl Simulation {
     /// A world without streams. `seed` decides when faults strike.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        Self::reporting(seed, Reports::Edges)
+    }
+
+    /// The same, with a set that reports once and must be armed again, as
+    /// [`SetKind::OneShot`](crate::SetKind::OneShot) does.
+    #[must_use]
+    pub fn one_shot(seed: u64) -> Self {
+        Self::reporting(seed, Reports::Once)
+    }
+
+    fn reporting(seed: u64, reports: Reports) -> Self {
         Self {
             world: Arc::new(World {
-                state: Mutex::new(State::new(seed)),
+                reports,
+                state: Mutex::new(State::new(seed, reports)),
                 leader: Arc::new(Parker::new()),
                 clock: Arc::new(VirtualClock::new()),
             }),
@@ -321,6 +333,7 @@ impl fmt::Debug for End {
 }
 
 struct World {
+    reports: Reports,
     state: Mutex<State>,
     /// Where the pool's leader sleeps.
     leader: Arc<Parker>,
@@ -338,6 +351,7 @@ impl World {
 
 /// Everything in the world.
 struct State {
+    reports: Reports,
     random: u64,
     faults: Faults,
     injected: u64,
@@ -359,6 +373,8 @@ struct State {
 struct Stream {
     /// Under which key the pool watches it.
     key: Option<u64>,
+    /// What it is armed for, where the set reports once.
+    armed: Ready,
     input: VecDeque<u8>,
     output: Vec<u8>,
     /// The pool found no room for output.
@@ -388,11 +404,24 @@ impl Stream {
         let holds = table.iter().filter(|(holds, _)| *holds);
         holds.fold(Ready::NONE, |all, (_, ready)| all | *ready)
     }
+
+    /// What is ready, if it is armed for any of it; then it is armed no more.
+    fn report_once(&mut self) -> Ready {
+        let ready = self.ready();
+        match ready.has(self.armed) {
+            true => {
+                self.armed = Ready::NONE;
+                ready
+            }
+            false => Ready::NONE,
+        }
+    }
 }
 
 impl State {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, reports: Reports) -> Self {
         Self {
+            reports,
             // The generator below must not start at zero.
             random: seed | 1 << 63,
             faults: Faults::NONE,
@@ -411,6 +440,7 @@ impl State {
         let id = self.streams.len();
         self.streams.push(Stream {
             key: None,
+            armed: Ready::NONE,
             input: VecDeque::new(),
             output: Vec::new(),
             out_of_room: false,
@@ -429,8 +459,12 @@ impl State {
 
     /// Notes an edge of a stream, if somebody watches it.
     fn edge(&mut self, id: usize) {
-        let stream = &self.streams[id];
-        let ready = stream.ready();
+        let reports = self.reports;
+        let stream = &mut self.streams[id];
+        let ready = match reports {
+            Reports::Edges => stream.ready(),
+            Reports::Once => stream.report_once(),
+        };
         let Some(key) = stream.key.filter(|_| !ready.is_empty()) else {
             return;
         };
@@ -507,6 +541,22 @@ impl State {
 struct SimulatedSet(Arc<World>);
 
 impl HandleSet for SimulatedSet {
+    fn reports(&self) -> Reports {
+        self.0.reports
+    }
+
+    fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()> {
+        let mut state = lock(&self.0.state);
+        let id = state.stream_of(descriptor)?;
+        if state.streams[id].key != Some(key) {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        state.streams[id].armed = directions;
+        state.edge(id);
+        self.0.wake_leader(state);
+        Ok(())
+    }
+
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
         let mut state = lock(&self.0.state);
         let id = state.stream_of(descriptor)?;
@@ -514,6 +564,7 @@ impl HandleSet for SimulatedSet {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
         state.streams[id].key = Some(key);
+        state.streams[id].armed = Ready::NONE;
         state.edge(id);
         self.0.wake_leader(state);
         Ok(())

@@ -58,6 +58,8 @@ pub struct Snapshot {
     pub stale_events: u64,
     /// Panics of handlers, caught.
     pub panics: u64,
+    /// Handles that were closed because of an error.
+    pub failed: u64,
     /// Connections accepted by listeners.
     pub accepted: u64,
     /// Connections accepted and closed at once: the descriptor table was full, or the handler's maker
@@ -80,6 +82,7 @@ pub(crate) struct Counters {
     pub(crate) leads_taken_back: Count,
     pub(crate) stale_events: Count,
     pub(crate) panics: Count,
+    pub(crate) failed: Count,
     pub(crate) accepted: Count,
     pub(crate) refused: Count,
     pub(crate) aborted: Count,
@@ -98,6 +101,7 @@ impl Counters {
             leads_taken_back: self.leads_taken_back.get(),
             stale_events: self.stale_events.get(),
             panics: self.panics.get(),
+            failed: self.failed.get(),
             accepted: self.accepted.get(),
             refused: self.refused.get(),
             aborted: self.aborted.get(),

@@ -4,8 +4,8 @@ use std::{fmt, io, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{crew::Crew, ErrorHook, Pool, Shared, Strong};
 use crate::{
-    dispatch::{Limits, Line, Registry},
-    handle_set::{simulated::Simulation, HandleSet},
+    dispatch::{Closed, HandleId, Hooks, Limits, Line, Panics, Registry},
+    handle_set::{simulated::Simulation, HandleSet, PollSet, Reports},
     observe::{Counters, Observer},
     promotion::{Lead, Order, Policy, Seat, Wake, MOST_THREADS},
     sync::{lock, thread, Clock, Mutex, Parker},
@@ -16,9 +16,15 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum SetKind {
-    /// Edge-triggered epoll.
+    /// Edge-triggered epoll: a descriptor is told to the kernel once, and no system call is made for it
+    /// again but to read and write.
     #[default]
     Epoll,
+    /// One-shot epoll, the textbook's deactivation: each event silences its descriptor until it is armed
+    /// again, one more system call per event. Level-triggered: also for descriptors that know no edges.
+    OneShot,
+    /// `poll`, to be had everywhere. Every wait looks at every handle that waits. Level-triggered too.
+    Poll,
     /// A world of its own, with its own clock, for tests.
     Simulated(Simulation),
 }
@@ -37,6 +43,7 @@ pub struct Builder {
     priority: Option<PriorityOf>,
     set: SetKind,
     limits: Limits,
+    hooks: Hooks,
     observer: Option<Box<dyn Observer>>,
     on_error: Option<ErrorHook>,
 }
@@ -67,6 +74,7 @@ impl Default for Builder {
                 read_budget: DEFAULT_READ_BUDGET,
                 output_limit: DEFAULT_OUTPUT_LIMIT,
             },
+            hooks: Hooks::default(),
             observer: None,
             on_error: None,
         }
@@ -164,6 +172,29 @@ impl Builder {
         self
     }
 
+    /// What becomes of a handle whose handler panicked. Default: it is closed.
+    #[must_use]
+    pub fn panics(mut self, panics: Panics) -> Self {
+        self.hooks.panics = panics;
+        self
+    }
+
+    /// Is called with the message of every panic of a handler, whatever becomes of its handle; also of
+    /// one in `closed`, in the drop of a handler or a source, and in a listener's maker of handlers.
+    #[must_use]
+    pub fn on_panic(mut self, hook: impl Fn(HandleId, &str) + Send + Sync + 'static) -> Self {
+        self.hooks.on_panic = Some(Box::new(hook));
+        self
+    }
+
+    /// Is called at the end of every registration, before its handler is told: where errors of handlers
+    /// can be logged in one place.
+    #[must_use]
+    pub fn on_closed(mut self, hook: impl Fn(HandleId, &Closed) + Send + Sync + 'static) -> Self {
+        self.hooks.on_closed = Some(Box::new(hook));
+        self
+    }
+
     /// Builds the pool and spawns its threads.
     ///
     /// # Errors
@@ -189,10 +220,11 @@ impl Builder {
 
     fn into_shared(self) -> io::Result<Shared> {
         let counters = Arc::new(Counters::default());
+        let policy = self.policy();
         let (set, clock) = open(&self.set)?;
         Ok(Shared {
-            lead: Lead::vacant(Line::new(), self.policy(), Arc::clone(&counters)),
-            registry: Registry::new(set, self.limits, Arc::clone(&counters)),
+            lead: Lead::vacant(Line::new(), policy, Arc::clone(&counters)),
+            registry: Registry::new(set, self.limits, self.hooks, Arc::clone(&counters)),
             clock,
             counters,
             crew: Crew::default(),
@@ -257,6 +289,7 @@ impl fmt::Debug for Builder {
             .field("tick", &self.tick)
             .field("set", &self.set)
             .field("limits", &self.limits)
+            .field("hooks", &self.hooks)
             .finish_non_exhaustive()
     }
 }
@@ -266,13 +299,22 @@ const _: () = assert!(*THREADS.end() < MOST_THREADS);
 fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
     match kind {
         #[cfg(target_os = "linux")]
-        SetKind::Epoll => {
+        SetKind::Epoll | SetKind::OneShot => {
             let clock = Clock::monotonic();
-            let set = crate::handle_set::Epoll::new(clock.clone())?;
+            let reports = match kind {
+                SetKind::OneShot => Reports::Once,
+                _ => Reports::Edges,
+            };
+            let set = crate::handle_set::Epoll::new(clock.clone(), reports)?;
+            Ok((Box::new(set), clock))
+        }
+        SetKind::Poll => {
+            let clock = Clock::monotonic();
+            let set = PollSet::new(clock.clone())?;
             Ok((Box::new(set), clock))
         }
         #[cfg(not(target_os = "linux"))]
-        SetKind::Epoll => {
+        SetKind::Epoll | SetKind::OneShot => {
             let text = "build a pool: epoll is not to be had on this system";
             Err(io::Error::new(io::ErrorKind::Unsupported, text))
         }

@@ -4,6 +4,11 @@ use std::{
     fs::File,
     io,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    os::{
+        fd::AsRawFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -63,14 +68,45 @@ where
     let address = listener
         .local_addr()
         .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;
+    let handle = register(listener, make, registry, counters)?;
+    Ok(Listener { handle, address })
+}
+
+pub(super) fn listen_unix<F, H>(
+    path: &Path,
+    mut make: F,
+    registry: &Arc<Registry>,
+    counters: &Arc<Counters>,
+) -> io::Result<Handle>
+where
+    F: FnMut(&UnixStream) -> Option<H> + Send + 'static,
+    H: EventHandler<UnixStream>,
+{
+    let listener = UnixListener::bind(path).map_err(|error| {
+        let text = format!("listen on {}: {error}", path.display());
+        io::Error::new(error.kind(), text)
+    })?;
+    register(listener, move |stream, ()| make(stream), registry, counters)
+}
+
+fn register<L, F, H>(
+    listener: L,
+    make: F,
+    registry: &Arc<Registry>,
+    counters: &Arc<Counters>,
+) -> io::Result<Handle>
+where
+    L: Listening,
+    F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
+    H: EventHandler<L::Stream>,
+{
     let acceptor = Acceptor {
         make,
         registry: Arc::downgrade(registry),
         counters: Arc::clone(counters),
         spare: Spare::new(),
     };
-    let handle = registry.register(listener, Interest::READ, acceptor)?;
-    Ok(Listener { handle, address })
+    Ok(registry.register(listener, Interest::READ, acceptor)?)
 }
 
 /// The handler of a listening socket.
@@ -81,15 +117,42 @@ struct Acceptor<F> {
     spare: Spare,
 }
 
-impl<F, H> EventHandler<TcpListener> for Acceptor<F>
+/// A listening socket of any family.
+trait Listening: AsRawFd + Send + 'static {
+    type Stream: AsRawFd + Send + 'static;
+    type Peer;
+
+    fn accept_one(&self) -> io::Result<(Self::Stream, Self::Peer)>;
+}
+
+impl Listening for TcpListener {
+    type Stream = TcpStream;
+    type Peer = SocketAddr;
+
+    fn accept_one(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.accept()
+    }
+}
+
+impl Listening for UnixListener {
+    type Stream = UnixStream;
+    type Peer = ();
+
+    fn accept_one(&self) -> io::Result<(UnixStream, ())> {
+        self.accept().map(|(stream, _)| (stream, ()))
+    }
+}
+
+impl<L, F, H> EventHandler<L> for Acceptor<F>
 where
-    F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-    H: EventHandler<TcpStream>,
+    L: Listening,
+    F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
+    H: EventHandler<L::Stream>,
 {
-    fn ready(&mut self, cx: &mut Context<'_, TcpListener>) -> io::Result<Next> {
+    fn ready(&mut self, cx: &mut Context<'_, L>) -> io::Result<Next> {
         for _ in 0..BATCH {
-            match cx.try_read(TcpListener::accept) {
-                Ok((stream, peer)) => self.admit(stream, peer),
+            match cx.try_read(L::accept_one) {
+                Ok((stream, peer)) => self.admit::<L, H>(cx, stream, peer),
                 Err(error) => match Failure::of(&error) {
                     Failure::OfOneConnection => self.counters.aborted.one_more(),
                     Failure::NoDescriptor => self.refuse_one(cx)?,
@@ -102,17 +165,18 @@ where
     }
 }
 
-impl<F, H> Acceptor<F>
-where
-    F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-    H: EventHandler<TcpStream>,
-{
+impl<F> Acceptor<F> {
     /// Registers a connection with a handler of its own. A maker that panics refuses this connection
     /// and no other.
-    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn admit<L, H>(&mut self, cx: &Context<'_, L>, stream: L::Stream, peer: L::Peer)
+    where
+        L: Listening,
+        F: FnMut(&L::Stream, L::Peer) -> Option<H>,
+        H: EventHandler<L::Stream>,
+    {
         self.counters.accepted.one_more();
-        let made = caught(|| (self.make)(&stream, peer)).unwrap_or_else(|_| {
-            self.counters.panics.one_more();
+        let made = caught(|| (self.make)(&stream, peer)).unwrap_or_else(|panic| {
+            cx.tell_panic(&panic);
             None
         });
         let admitted = made
@@ -121,8 +185,8 @@ where
                 // What is refused is dropped here, and may panic too.
                 caught(|| registry.register(stream, Interest::READ, handler).is_ok())
             });
-        if let Some(Err(_)) = admitted {
-            self.counters.panics.one_more();
+        if let Some(Err(panic)) = &admitted {
+            cx.tell_panic(panic);
         }
         if !matches!(admitted, Some(Ok(true))) {
             self.counters.refused.one_more();
@@ -134,9 +198,9 @@ where
     ///
     /// # Errors
     /// "Would block" if nobody waits: a full table is told before an empty queue.
-    fn refuse_one(&mut self, cx: &mut Context<'_, TcpListener>) -> io::Result<()> {
+    fn refuse_one<L: Listening>(&mut self, cx: &mut Context<'_, L>) -> io::Result<()> {
         self.spare.release();
-        let accepted = cx.try_read(TcpListener::accept);
+        let accepted = cx.try_read(L::accept_one);
         let told = match accepted {
             Ok(refused) => {
                 drop(refused);
@@ -156,7 +220,7 @@ where
 }
 
 /// Pauses when a connection can be neither accepted nor refused; then it is the others' turn.
-fn pause(cx: &mut Context<'_, TcpListener>) -> Next {
+fn pause<L>(cx: &mut Context<'_, L>) -> Next {
     cx.blocking(|| std::thread::sleep(PAUSE));
     Next::Continue
 }

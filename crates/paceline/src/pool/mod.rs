@@ -11,7 +11,8 @@ mod shutdown;
 use std::{
     fmt, io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -100,6 +101,20 @@ impl Pool {
     {
         let shared = self.shared();
         listen::listen(address, make, &shared.registry, &shared.counters)
+    }
+
+    /// As [`listen`](Self::listen), at a path in the file system, which must not exist yet. It stays there
+    /// when the handle is closed.
+    ///
+    /// # Errors
+    /// What binding to the path or registering the listener said.
+    pub fn listen_unix<F, H>(&self, path: impl AsRef<Path>, make: F) -> io::Result<Handle>
+    where
+        F: FnMut(&UnixStream) -> Option<H> + Send + 'static,
+        H: EventHandler<UnixStream>,
+    {
+        let shared = self.shared();
+        listen::listen_unix(path.as_ref(), make, &shared.registry, &shared.counters)
     }
 
     /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It does not
@@ -249,7 +264,7 @@ impl Shared {
     }
 
     fn enter(&self, deadline: Option<Timestamp>, priority: u8) -> io::Result<Follower<'_>> {
-        if self.registry.own_frames() > 0 {
+        if self.registry.runs_here() {
             let text = "enter: this thread is inside a handler of the same pool";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }

@@ -50,15 +50,30 @@ impl fmt::Display for ShutdownReport {
             return f.write_str("everything was finished");
         }
         let unsent: usize = self.unfinished.iter().map(|handle| handle.unsent).sum();
-        write!(
-            f,
-            "{} handles closed unfinished ({unsent} bytes unsent), {} still busy, {} threads stuck, \
-             {} errors of the wait",
-            self.unfinished.len(),
-            self.busy_handles,
-            self.stuck_threads.len(),
-            self.errors.len(),
-        )
+        let of_errors = self.errors.first().map(|first| match self.errors.len() {
+            1 => format!("an error of the wait: {first}"),
+            count => format!("{count} errors of the wait, the first: {first}"),
+        });
+        let parts = [
+            (!self.unfinished.is_empty()).then(|| {
+                let handles = counted(self.unfinished.len(), "handle");
+                format!("{handles} closed unfinished ({unsent} bytes unsent)")
+            }),
+            (self.busy_handles > 0)
+                .then(|| format!("{} still busy", counted(self.busy_handles, "handle"))),
+            (!self.stuck_threads.is_empty())
+                .then(|| format!("stuck: {}", self.stuck_threads.join(", "))),
+            of_errors,
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        f.write_str(&parts.join("; "))
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }
 
@@ -96,7 +111,7 @@ impl Shared {
             busy_handles: self
                 .registry
                 .live()
-                .saturating_sub(self.registry.own_frames()),
+                .saturating_sub(self.registry.own_handles()),
             errors: std::mem::take(&mut *lock(&self.errors)),
         }
     }

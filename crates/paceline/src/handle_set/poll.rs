@@ -1,0 +1,250 @@
+//! `poll`: to be had on every Unix system. Each wait looks at every descriptor that is armed.
+//!
+//! Armed descriptors stand in a table under a lock. A wait copies it, and sleeps without the lock; a report
+//! takes its descriptor out. So while the leader sleeps the table may change under it (E6). It is woken for
+//! that exactly when it matters, and once: if a descriptor is armed that its copy lacks, or if one is removed
+//! that its copy has. (The second because the kernel holds on to what is being polled: the peer of a closed
+//! connection would not be told before the wait ends.)
+
+use std::{
+    collections::HashMap,
+    io::{self, Read, Write},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::net::UnixStream,
+    },
+};
+
+use super::{
+    system::{attempted, checked, milliseconds, set_nonblocking, time_left},
+    Answer, Batch, Event, HandleSet, Ready, Reports,
+};
+use crate::sync::{lock, Clock, Mutex, Timestamp};
+
+/// A table of descriptors, and a socket pair to end a wait.
+#[derive(Debug)]
+pub(crate) struct PollSet {
+    table: Mutex<Table>,
+    waker: UnixStream,
+    /// The waker's other end, which every wait looks at too.
+    woken: UnixStream,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    watched: HashMap<RawFd, Watched>,
+    /// Somebody waits, with a copy of the table as it was.
+    waiting: bool,
+    /// That one was woken already.
+    kicked: bool,
+    /// The memory of one wait, kept for the next.
+    copy: Copy,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    key: u64,
+    /// What `poll` shall look for; zero while it is not armed.
+    armed: i16,
+}
+
+/// The armed part of the table, as `poll` wants it; the waker comes first.
+#[derive(Debug, Default)]
+struct Copy {
+    descriptors: Vec<libc::pollfd>,
+    keys: Vec<u64>,
+}
+
+/// The key of the waker, which no handle can have.
+const WAKER: u64 = u64::MAX;
+
+#[cfg(target_os = "linux")]
+const PEER_STOPPED: i16 = libc::POLLRDHUP;
+/// Elsewhere the end of a stream is seen by reading it.
+#[cfg(not(target_os = "linux"))]
+const PEER_STOPPED: i16 = 0;
+
+impl PollSet {
+    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
+        let pair = || -> io::Result<_> {
+            let (waker, woken) = UnixStream::pair()?;
+            waker.set_nonblocking(true)?;
+            woken.set_nonblocking(true)?;
+            Ok((waker, woken))
+        };
+        let (waker, woken) = pair().map_err(|error| attempted("make a waker", &error))?;
+        Ok(Self {
+            table: Mutex::new(Table::default()),
+            waker,
+            woken,
+            clock,
+        })
+    }
+
+    /// Makes a copy of what is armed; from here on a change of the table wakes.
+    fn begin(&self) -> Copy {
+        let mut table = lock(&self.table);
+        let mut copy = std::mem::take(&mut table.copy);
+        copy.descriptors.clear();
+        copy.keys.clear();
+        copy.push(self.woken.as_raw_fd(), WAKER, libc::POLLIN);
+        for (descriptor, watched) in table.watched.iter().filter(|(_, it)| it.armed != 0) {
+            copy.push(*descriptor, watched.key, watched.armed);
+        }
+        table.waiting = true;
+        table.kicked = false;
+        copy
+    }
+
+    /// Disarms and tells what `poll` reported.
+    fn finish(&self, copy: Copy, events: &mut Vec<Event>) {
+        let mut table = lock(&self.table);
+        table.waiting = false;
+        for (polled, key) in copy.descriptors.iter().zip(&copy.keys) {
+            if polled.revents == 0 || *key == WAKER {
+                continue;
+            }
+            // It may have been removed, and its number given to another.
+            let watched = table.watched.get_mut(&polled.fd);
+            if let Some(watched) = watched.filter(|watched| watched.key == *key) {
+                watched.armed = 0;
+                let ready = ready(polled.revents);
+                events.push(Event { key: *key, ready });
+            }
+        }
+        table.copy = copy;
+    }
+
+    /// Uses up the wakes that have come.
+    fn drain_waker(&self) {
+        let mut bytes = [0; 64];
+        while matches!((&self.woken).read(&mut bytes), Ok(count) if count == bytes.len()) {}
+    }
+
+    /// Wakes whoever waits with a copy that is not true any more; once.
+    fn kick(&self, table: &mut Table) {
+        if table.waiting && !std::mem::replace(&mut table.kicked, true) {
+            self.wake();
+        }
+    }
+}
+
+impl HandleSet for PollSet {
+    fn reports(&self) -> Reports {
+        Reports::Once
+    }
+
+    fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        let mut table = lock(&self.table);
+        if table.watched.contains_key(&descriptor) {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        set_nonblocking(descriptor)?;
+        refuse_if_always_ready(descriptor)?;
+        table.watched.insert(descriptor, Watched { key, armed: 0 });
+        Ok(())
+    }
+
+    fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()> {
+        let mut table = lock(&self.table);
+        let watched = table.watched.get_mut(&descriptor);
+        let Some(watched) = watched.filter(|watched| watched.key == key) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        };
+        watched.armed = awaited(directions);
+        self.kick(&mut table);
+        Ok(())
+    }
+
+    fn remove(&self, descriptor: RawFd) -> io::Result<()> {
+        let mut table = lock(&self.table);
+        let removed = table.watched.remove(&descriptor);
+        if removed.is_some_and(|watched| watched.armed != 0) {
+            self.kick(&mut table);
+        }
+        removed.map_or(Err(io::Error::from_raw_os_error(libc::ENOENT)), |_| Ok(()))
+    }
+
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
+        let mut copy = self.begin();
+        let timeout = milliseconds(time_left(&self.clock, until));
+        // SAFETY: the pointer and the length are those of the copy, which nobody else touches.
+        let told = unsafe {
+            libc::poll(
+                copy.descriptors.as_mut_ptr(),
+                copy.descriptors.len() as libc::nfds_t,
+                timeout,
+            )
+        };
+        let told = checked(told);
+        if told.is_err() {
+            // What the kernel left there means nothing.
+            copy.descriptors.iter_mut().for_each(|it| it.revents = 0);
+        }
+        if copy.descriptors[0].revents != 0 {
+            self.drain_waker();
+        }
+        self.finish(copy, events);
+        match told {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                Err(attempted("wait for events (poll)", &error))
+            }
+            _ => Ok(Answer {
+                batch: Batch::Whole,
+                slept: until != Some(Timestamp::PAST),
+            }),
+        }
+    }
+
+    fn wake(&self) {
+        // Full is as good as written: the wait that is to end has not read it yet.
+        let _ = (&self.waker).write(&[1]);
+    }
+}
+
+impl Copy {
+    fn push(&mut self, fd: RawFd, key: u64, events: i16) {
+        let revents = 0;
+        self.descriptors.push(libc::pollfd {
+            fd,
+            events,
+            revents,
+        });
+        self.keys.push(key);
+    }
+}
+
+fn awaited(directions: Ready) -> i16 {
+    let table = [
+        (Ready::READABLE, libc::POLLIN | PEER_STOPPED),
+        (Ready::WRITABLE, libc::POLLOUT),
+    ];
+    let awaited = table.iter().filter(|(ready, _)| directions.has(*ready));
+    awaited.fold(0, |all, (_, bits)| all | bits)
+}
+
+/// Translates the kernel's bits. An error, a hang-up or a number that is not open any more makes both
+/// directions ready: whoever reads or writes next learns of it.
+fn ready(bits: i16) -> Ready {
+    let gone = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+    let table = [
+        (libc::POLLIN | PEER_STOPPED | gone, Ready::READABLE),
+        (libc::POLLOUT | gone, Ready::WRITABLE),
+        (PEER_STOPPED | gone, Ready::HANG_UP),
+    ];
+    let holds = table.iter().filter(|(mask, _)| bits & mask != 0);
+    holds.fold(Ready::NONE, |all, (_, ready)| all | *ready)
+}
+
+/// A regular file or a directory is always ready, so it can't be waited for.
+fn refuse_if_always_ready(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid `stat`, which is plain data.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` lives until the call returns.
+    checked(unsafe { libc::fstat(descriptor, &mut stat) })?;
+    match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG | libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        _ => Ok(()),
+    }
+}
