@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use paceline::{Closed, Context, EventHandler, Interest, Next, Pool};
+use paceline::{
+    simulated::Simulation, Closed, Context, EventHandler, Interest, Next, Pool, SetKind,
+};
 use socket2::SockRef;
 use support::{bounded, tcp_pair, told, wait_until, LONG};
 
@@ -334,5 +336,48 @@ fn refusals_hold_nothing() {
         assert_eq!(descriptors().len(), before);
         drop(file);
         assert!(pool.shutdown(LONG).is_clean());
+    });
+}
+
+/// A set that reports once says nothing of a handle while it is busy. Input that came meanwhile is asked for
+/// before a drain takes the handle for one that is done.
+#[test]
+fn silent_handle_is_asked_before_it_is_drained() {
+    bounded(|| {
+        let world = Simulation::one_shot(1);
+        let pool = Pool::builder().handle_set(SetKind::Simulated(world.clone()));
+        let pool = pool.threads(2).build().unwrap();
+        let (stream, peer) = world.stream();
+        let (tell, inside) = mpsc::channel();
+        let (permission, gate) = mpsc::channel::<()>();
+        let mut first = true;
+        let echo_slowly = move |cx: &mut Context<'_, _>| {
+            let (mut buffer, mut count) = ([0; 8], 0);
+            while let Ok(more) = cx.read(&mut buffer[count..]) {
+                count += more;
+            }
+            if std::mem::take(&mut first) {
+                tell.send(()).unwrap();
+                gate.recv_timeout(LONG).expect("permission comes");
+            }
+            cx.write_all(&buffer[..count]).map(|()| Next::Continue)
+        };
+        pool.register(stream, Interest::READ, echo_slowly).unwrap();
+        peer.send(b"a");
+        inside.recv_timeout(LONG).unwrap();
+        peer.send(b"b");
+        let ending = {
+            let pool = pool.clone();
+            std::thread::spawn(move || pool.shutdown(LONG))
+        };
+        // A refusal says that the drain has begun.
+        let refuses = || {
+            pool.register(world.stream().0, Interest::READ, echo)
+                .is_err()
+        };
+        wait_until(refuses);
+        permission.send(()).unwrap();
+        assert!(ending.join().unwrap().is_clean());
+        assert_eq!(peer.wait_for(2), b"ab");
     });
 }

@@ -159,7 +159,7 @@ fn do_what_is_due(
                 Done::without_call(Verdict::Close(Closed::Panicked(panic)))
             });
     }
-    if seen.is_draining() && !seen.is_sending() {
+    if seen.is_drained() {
         return Done::without_call(Verdict::Close(Closed::Shutdown));
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.

@@ -211,10 +211,6 @@ impl State {
         self.0 & CLOSING != 0
     }
 
-    pub(super) fn is_draining(self) -> bool {
-        self.0 & DRAINING != 0
-    }
-
     pub(super) fn is_sending(self) -> bool {
         self.0 & SENDING != 0
     }
@@ -265,10 +261,12 @@ impl State {
 
     /// Whether a thread must do something for the handle.
     pub(super) fn is_due(self) -> bool {
-        self.is_closing()
-            || !self.wanted().is_empty()
-            || self.is_notified()
-            || (self.is_draining() && !self.is_sending())
+        self.is_closing() || !self.wanted().is_empty() || self.is_notified() || self.is_drained()
+    }
+
+    /// Whether a drain ends it, if nothing is wanted: all is sent, and whatever has come was reported.
+    pub(super) fn is_drained(self) -> bool {
+        self.0 & DRAINING != 0 && !self.is_sending() && self.unarmed().is_empty()
     }
 
     /// Whether a thread must visit the handle: something is due, or it must be armed.
