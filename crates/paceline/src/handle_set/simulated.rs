@@ -24,6 +24,8 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod set;
+
 use std::{
     collections::VecDeque,
     fmt,
@@ -32,6 +34,7 @@ use std::{
     sync::Arc,
 };
 
+use self::set::SimulatedSet;
 use super::{Answer, Batch, Event, HandleSet, Ready, Reports};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker, Timestamp};
@@ -534,83 +537,5 @@ impl State {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         self.random
-    }
-}
-
-/// The handle set of a world.
-struct SimulatedSet(Arc<World>);
-
-impl HandleSet for SimulatedSet {
-    fn reports(&self) -> Reports {
-        self.0.reports
-    }
-
-    fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()> {
-        let mut state = lock(&self.0.state);
-        let id = state.stream_of(descriptor)?;
-        if state.streams[id].key != Some(key) {
-            return Err(io::Error::from_raw_os_error(libc::ENOENT));
-        }
-        state.streams[id].armed = directions;
-        state.edge(id);
-        self.0.wake_leader(state);
-        Ok(())
-    }
-
-    fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
-        let mut state = lock(&self.0.state);
-        let id = state.stream_of(descriptor)?;
-        if state.streams[id].key.is_some() {
-            return Err(io::Error::from_raw_os_error(libc::EEXIST));
-        }
-        state.streams[id].key = Some(key);
-        state.streams[id].armed = Ready::NONE;
-        state.edge(id);
-        self.0.wake_leader(state);
-        Ok(())
-    }
-
-    fn remove(&self, descriptor: RawFd) -> io::Result<()> {
-        let mut state = lock(&self.0.state);
-        let id = state.stream_of(descriptor)?;
-        state.streams[id].key = None;
-        Ok(())
-    }
-
-    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
-        let clock = Clock::Virtual(Arc::clone(&self.0.clock));
-        let mut state = lock(&self.0.state);
-        assert!(!state.waited_in, "two threads wait in one handle set (L1)");
-        let interrupted = state.interrupt().is_err();
-        let mut slept = false;
-        while state.pending.is_empty()
-            && !state.woken
-            && state.failure.is_none()
-            && !interrupted
-            && !clock.has_passed(until)
-        {
-            state.waited_in = true;
-            slept = true;
-            self.0.leader.take();
-            drop(state);
-            clock.sleep(&self.0.leader, until);
-            state = lock(&self.0.state);
-            state.waited_in = false;
-        }
-        if let Some(kind) = state.failure.take() {
-            return Err(kind.into());
-        }
-        state.take_events(events);
-        let batch = match state.pending.is_empty() {
-            true => Batch::Whole,
-            false => Batch::Full,
-        };
-        Ok(Answer { batch, slept })
-    }
-
-    fn wake(&self) {
-        let mut state = lock(&self.0.state);
-        state.woken = true;
-        self.0.wake_leader(state);
     }
 }

@@ -1,0 +1,158 @@
+//! How registrations end: on request, by themselves, or with the pool.
+
+use super::*;
+
+/// Why an end was not waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum NotWaited {
+    /// The registration is over.
+    Stale,
+    /// The caller is its own handler.
+    InOwnHandler,
+}
+
+/// A slot that was let go by the holder of the lead after the end of the pool. When this is dropped,
+/// after the lead, the registration ends.
+#[must_use]
+pub(crate) struct Remains<'r> {
+    pub(super) registry: &'r Registry,
+    pub(super) index: u32,
+}
+
+impl Drop for Remains<'_> {
+    fn drop(&mut self) {
+        self.registry.sweep(self.index);
+    }
+}
+
+impl Registry {
+    /// Ends a registration: here and now if it is idle, else by the thread that has it.
+    pub(in super::super) fn close(&self, key: Key) -> Result<(), Stale> {
+        let slot = self.slots.get(key.index).ok_or(Stale)?;
+        if slot.readiness.request_close(key.generation)?.is_closing() {
+            return Err(Stale);
+        }
+        // Between the two steps its owner may have ended it, and the slot may have a new one.
+        match self.slots.try_own(key.index) {
+            None => {}
+            Some(owned) if owned.readiness().look().generation() == key.generation => {
+                self.end(owned, Closed::Requested);
+            }
+            Some(of_another) => self.let_go(of_another),
+        }
+        Ok(())
+    }
+
+    /// Ends a registration and waits until its handler and source are dropped. If somebody else has asked
+    /// for its end, or it is ending already, that is waited for.
+    pub(in super::super) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
+        if frames::contains(self.address(), key) {
+            return Err(NotWaited::InOwnHandler);
+        }
+        if self.close(key).is_err() && self.is_over(key) {
+            return Err(NotWaited::Stale);
+        }
+        self.endings.wait_until(|| self.is_over(key));
+        Ok(())
+    }
+
+    /// Whether nothing is left of a registration. It begins to end before its key goes stale.
+    fn is_over(&self, key: Key) -> bool {
+        let slot = self.slots.get(key.index);
+        let is_stale = slot.is_none_or(|slot| slot.readiness.look().generation() != key.generation);
+        is_stale && !self.endings.contains(key)
+    }
+
+    /// Accepts no more registrations; lets the others end when they have nothing left to do.
+    pub(crate) fn drain(&self) {
+        let _ =
+            self.phase
+                .compare_exchange(ACCEPTING, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
+        for (index, slot) in self.slots.iter() {
+            if slot.readiness.drain().needs_visit() {
+                self.signal_from_outside(index);
+            }
+        }
+        self.set.wake();
+    }
+
+    /// Whether a drain has nothing left to wait for.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.phase() != ACCEPTING
+            && self.live.load(Ordering::Acquire) <= self.excused.load(Ordering::Acquire)
+    }
+
+    /// A handler that runs on this thread waits for the drain: its own handle is not waited for.
+    pub(crate) fn excuse_own_frames(&self) {
+        self.excused.fetch_add(self.own_handles(), Ordering::AcqRel);
+        self.set.wake();
+    }
+
+    /// How many handlers of this registry are running on this thread, one inside the other, and have
+    /// their handles.
+    pub(crate) fn own_handles(&self) -> usize {
+        frames::count_with_handle(self.address())
+    }
+
+    /// Ends everything: idle handles by this thread, busy ones by their own when their handler
+    /// returns. Lists those that this call ended, with the output they had kept.
+    pub(crate) fn shut(&self) -> Vec<(HandleId, usize)> {
+        self.phase.swap(SHUT, Ordering::AcqRel);
+        let indices: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
+        indices
+            .into_iter()
+            .filter_map(|index| self.sweep(index))
+            .collect()
+    }
+
+    /// Why a registration ends whose end was asked for.
+    pub(in super::super) fn why_closing(&self) -> Closed {
+        match self.phase() {
+            SHUT => Closed::Shutdown,
+            _ => Closed::Requested,
+        }
+    }
+
+    /// Ends the registration in a slot at the end of all, if no handler runs there.
+    pub(super) fn sweep(&self, index: u32) -> Option<(HandleId, usize)> {
+        let slot = self.slots.get(index)?;
+        let generation = slot.readiness.look().generation();
+        let _ = slot.readiness.request_close(generation);
+        let mut owned = self.slots.sweep(index)?;
+        let unsent = owned.with_entry(|entry| entry.as_ref().map_or(0, |entry| entry.unsent()));
+        self.end(owned, Closed::Shutdown);
+        Some((HandleId::new(Key { index, generation }), unsent))
+    }
+
+    /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
+    /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
+    pub(in super::super) fn end(&self, mut owned: Owned<'_>, why: Closed) {
+        let key = owned.key();
+        let entry = owned.with_entry(Option::take);
+        if let Some(entry) = &entry {
+            self.endings.begin(key);
+            let _ = self.set.remove(entry.descriptor());
+        }
+        match self.phase() {
+            // It may still be in a list, so it is not used again.
+            SHUT => self.slots.abandon(owned),
+            _ => self.slots.vacate(owned),
+        }
+        if let Some(mut entry) = entry {
+            self.tell_closed(key, &why);
+            let told = self.in_frame(Some(key), || entry.closed(why));
+            told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            let dropped = frames::enter(self.address(), Some(key), || entry.dismantle());
+            for part in dropped {
+                part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            }
+            self.live.fetch_sub(1, Ordering::AcqRel);
+            self.endings.finish(key);
+        }
+        // A change of the word, so that of this step and `drain` the second one sees the first: else
+        // this thread could miss the drain, and the leader that `live` is zero.
+        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
+            self.set.wake();
+        }
+    }
+}

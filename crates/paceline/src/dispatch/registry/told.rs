@@ -1,0 +1,45 @@
+//! What an application is told about handles, and does after they were given back.
+
+use super::*;
+
+impl Registry {
+    /// A handler panicked: why its handle is closed, if it is.
+    pub(in super::super) fn judge_panic(&self, key: Key, panic: String) -> Option<Closed> {
+        self.tell_panic(key, &panic);
+        match self.hooks.panics {
+            Panics::Close => Some(Closed::Panicked(panic)),
+            Panics::Keep => None,
+            Panics::Abort => {
+                eprintln!("paceline: a handler panicked, and panics abort: {panic}");
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Counts a panic of user code, and tells the hook.
+    pub(crate) fn tell_panic(&self, key: Key, panic: &str) {
+        self.counters.panics.one_more();
+        if let Some(hook) = &self.hooks.on_panic {
+            let _ = self.in_frame(None, || hook(HandleId::new(key), panic));
+        }
+    }
+
+    /// Tells the hook of an end.
+    pub(super) fn tell_closed(&self, key: Key, why: &Closed) {
+        if let Closed::Failed(_) = why {
+            self.counters.failed.one_more();
+        }
+        if let Some(hook) = &self.hooks.on_closed {
+            let told = self.in_frame(Some(key), || hook(HandleId::new(key), why));
+            told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        }
+    }
+
+    /// Does what a handler wanted to be done after its handle was given back.
+    pub(crate) fn run_afterwards(&self, afterwards: Afterwards) {
+        for work in afterwards.work {
+            let done = self.in_frame(None, work);
+            done.unwrap_or_else(|panic| self.tell_panic(afterwards.of, &panic));
+        }
+    }
+}
