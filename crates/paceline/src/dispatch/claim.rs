@@ -75,6 +75,10 @@ impl<'r> Claim<'r> {
             afterwards: Afterwards::nothing(key),
         };
         let why = match visit(registry, &mut owned, clock, duty, &mut done) {
+            Verdict::CloseByForce => {
+                registry.end_by_force(owned);
+                return done;
+            }
             Verdict::Keep => None,
             Verdict::Panicked(panic) => {
                 done.afterwards.work.clear();
@@ -113,11 +117,14 @@ fn visit(
     dispatched: &mut Dispatched<'_>,
 ) -> Verdict {
     let readiness = owned.readiness();
-    let lent = Lent::claim(readiness, registry.read_budget());
+    let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
     let seen = lent.seen;
     if seen.is_closing() {
         let failure = owned.with_entry(|entry| entry.as_mut()?.take_failure());
-        return Verdict::Close(failure.map_or_else(|| registry.why_closing(), Closed::Failed));
+        return match failure {
+            Some(error) => Verdict::Close(Closed::Failed(error)),
+            None => registry.verdict_on_request(),
+        };
     }
     let origin = Origin {
         registry: registry.weak(),

@@ -13,7 +13,7 @@ use super::{
     readiness::{Readiness, State},
     registry::Registry,
 };
-use crate::handle_set::Ready;
+use crate::handle_set::{Ready, Reports};
 
 /// The lent source, and what is known of its readiness, for one call of a handler.
 ///
@@ -107,7 +107,8 @@ impl<S> Context<'_, S> {
     /// Tells a panic of user code that was caught on behalf of this handle.
     pub(crate) fn tell_panic(&self, panic: &str) {
         if let Some(registry) = self.origin.registry.upgrade() {
-            registry.tell_panic(self.origin.key, panic);
+            // This is inside the frame that has the handle.
+            registry.tell_panic_in(None, self.origin.key, panic);
         }
     }
 
@@ -143,10 +144,12 @@ where
     /// # Errors
     /// "Would block" if there is nothing more now, or if this call has read its share (64 KiB unless
     /// told otherwise): then the handler is called again after the others had their turn. Let `?`
-    /// pass it on.
+    /// pass it on. `InvalidInput` if `buffer` is empty: its `Ok(0)` would look like the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
-            return Ok(0);
+            let text =
+                "read into an empty buffer: nothing would be told from the end of the stream";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if self.lent.budget == 0 {
             self.lent.refused = true;
@@ -157,7 +160,7 @@ where
         self.lent.budget -= count.min(self.lent.budget);
         if self.lent.is_dry_after(count, room) {
             self.lent.mark_dry(Ready::READABLE);
-            self.lent.input_ended |= count == 0;
+            self.lent.input_ended |= count == 0 && self.is_hung_up();
         }
         Ok(count)
     }
@@ -183,8 +186,9 @@ where
     /// until then no input is dispatched (see [`read_while_sending`](Self::read_while_sending)).
     ///
     /// # Errors
-    /// [`OutputLimit`] (of kind `QuotaExceeded`) if more would be kept than the pool allows; then
-    /// nothing of `bytes` was taken. Otherwise what the descriptor said; never "would block".
+    /// [`OutputLimit`] (of kind `QuotaExceeded`) if more might be kept than the pool allows (were none of
+    /// it taken now); then nothing of `bytes` was taken. Send large answers in pieces, with
+    /// [`Next::Again`](super::Next::Again). Otherwise what the descriptor said; never "would block".
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let kept = self.outbox.len();
         if kept.saturating_add(bytes.len()) > self.outbox.limit {
@@ -301,11 +305,12 @@ pub(super) struct Lent<'v> {
     pub(super) refused: bool,
     /// The source is a TCP stream: a short read means that it is empty.
     is_tcp: bool,
+    reports: Reports,
 }
 
 impl<'v> Lent<'v> {
     /// Claims everything that is wanted.
-    pub(super) fn claim(readiness: &'v Readiness, budget: usize) -> Self {
+    pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let look = readiness.look();
         let (wanted, notified) = (look.wanted(), look.is_notified());
         let seen = match notified {
@@ -315,6 +320,7 @@ impl<'v> Lent<'v> {
         Self {
             notified,
             input_ended: false,
+            reports,
             readiness,
             seen,
             known: seen.ready(),
@@ -414,8 +420,11 @@ impl<'v> Lent<'v> {
     ///
     /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that emptied
     /// it, unless the end of the stream, an error or an urgent mark was known, which stop a read early
-    /// and bring no further edge.
+    /// and bring no further edge. A set that reports once will tell if there is more, when it is armed.
     fn is_dry_after(&self, count: usize, room: usize) -> bool {
+        if self.reports == Reports::Once {
+            return count < room;
+        }
         if count == 0 {
             return self.known.has(Ready::HANG_UP);
         }

@@ -47,6 +47,8 @@ pub(super) enum Verdict {
     /// The handler panicked. What was claimed for it is put back.
     Panicked(String),
     Close(Closed),
+    /// The pool has ended, and it was not done.
+    CloseByForce,
 }
 
 /// What was done at a visit.

@@ -15,7 +15,7 @@ use super::{
     claim::Claim,
     context::Afterwards,
     endings::Endings,
-    entry::Registered,
+    entry::{Registered, Verdict},
     frames,
     handle::{Handle, HandleId, Key},
     handler::{Closed, EventHandler, Interest, Panics},
@@ -30,11 +30,11 @@ use super::{
     Rejected,
 };
 use crate::{
-    handle_set::{Answer, Event, HandleSet},
+    handle_set::{Answer, Event, HandleSet, Reports},
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
-        Timestamp,
+        lock, Mutex, Timestamp,
     },
 };
 
@@ -65,6 +65,8 @@ pub(crate) struct Registry {
     kinds: Kinds,
     hooks: Hooks,
     endings: Endings,
+    /// What was ended by force and not reported yet.
+    forced: Mutex<Vec<(HandleId, usize)>>,
     phase: AtomicU32,
     /// Registrations whose `closed` has not been told and finished.
     live: AtomicUsize,
@@ -89,6 +91,7 @@ impl Registry {
             kinds: Kinds::default(),
             hooks,
             endings: Endings::default(),
+            forced: Mutex::new(Vec::new()),
             phase: AtomicU32::new(ACCEPTING),
             live: AtomicUsize::new(0),
             excused: AtomicUsize::new(0),
@@ -171,6 +174,11 @@ impl Registry {
     /// Makes the leader look up from its wait.
     pub(crate) fn wake_leader(&self) {
         self.set.wake();
+    }
+
+    /// How the set reports.
+    pub(super) fn reports(&self) -> Reports {
+        self.set.reports()
     }
 
     /// How much one visit may read.

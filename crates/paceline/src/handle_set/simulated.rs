@@ -267,8 +267,10 @@ impl SimPeer {
     pub fn wait_for(&self, count: usize) -> Vec<u8> {
         let mut received = Vec::new();
         self.wait_until(|| {
+            // Before the look at what was sent: nothing is sent after the end.
+            let is_closed = self.is_closed_by_pool();
             received.extend(self.take(count - received.len()));
-            received.len() == count || self.is_closed_by_pool()
+            received.len() == count || is_closed
         });
         received
     }

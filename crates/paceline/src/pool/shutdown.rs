@@ -99,19 +99,17 @@ impl Shared {
         self.registry.wake_leader();
         self.crew.wait_for_others(&self.clock, deadline);
         // 4. What is left ends now: idle handles here, busy ones when their handler returns.
-        let unfinished = self.registry.shut();
+        self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.
         let stuck_threads = self.part_from_threads(deadline);
+        let (forced, live) = self.registry.left_undone();
         ShutdownReport {
-            unfinished: unfinished
+            unfinished: forced
                 .into_iter()
                 .map(|(handle, unsent)| Unfinished { handle, unsent })
                 .collect(),
             stuck_threads,
-            busy_handles: self
-                .registry
-                .live()
-                .saturating_sub(self.registry.own_handles()),
+            busy_handles: live.saturating_sub(self.registry.own_handles()),
             errors: std::mem::take(&mut *lock(&self.errors)),
         }
     }

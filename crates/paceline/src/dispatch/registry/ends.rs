@@ -95,38 +95,55 @@ impl Registry {
     }
 
     /// Ends everything: idle handles by this thread, busy ones by their own when their handler
-    /// returns. Lists those that this call ended, with the output they had kept.
-    pub(crate) fn shut(&self) -> Vec<(HandleId, usize)> {
+    /// returns.
+    pub(crate) fn shut(&self) {
         self.phase.swap(SHUT, Ordering::AcqRel);
         let indices: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
-        indices
-            .into_iter()
-            .filter_map(|index| self.sweep(index))
-            .collect()
+        indices.into_iter().for_each(|index| self.sweep(index));
     }
 
-    /// Why a registration ends whose end was asked for.
-    pub(in super::super) fn why_closing(&self) -> Closed {
+    /// What was ended by force since this was last asked, with the output that was kept; and how many
+    /// registrations have not ended. Of these two, each is in one.
+    pub(crate) fn left_undone(&self) -> (Vec<(HandleId, usize)>, usize) {
+        let mut forced = lock(&self.forced);
+        (std::mem::take(&mut *forced), self.live())
+    }
+
+    /// How a registration ends whose end was asked for.
+    pub(in super::super) fn verdict_on_request(&self) -> Verdict {
         match self.phase() {
-            SHUT => Closed::Shutdown,
-            _ => Closed::Requested,
+            SHUT => Verdict::CloseByForce,
+            _ => Verdict::Close(Closed::Requested),
         }
     }
 
     /// Ends the registration in a slot at the end of all, if no handler runs there.
-    pub(super) fn sweep(&self, index: u32) -> Option<(HandleId, usize)> {
-        let slot = self.slots.get(index)?;
+    pub(super) fn sweep(&self, index: u32) {
+        let Some(slot) = self.slots.get(index) else {
+            return;
+        };
         let generation = slot.readiness.look().generation();
         let _ = slot.readiness.request_close(generation);
-        let mut owned = self.slots.sweep(index)?;
+        if let Some(owned) = self.slots.sweep(index) {
+            self.end_by_force(owned);
+        }
+    }
+
+    /// Ends a registration that was not done, and lists it.
+    pub(in super::super) fn end_by_force(&self, mut owned: Owned<'_>) {
         let unsent = owned.with_entry(|entry| entry.as_ref().map_or(0, |entry| entry.unsent()));
-        self.end(owned, Closed::Shutdown);
-        Some((HandleId::new(Key { index, generation }), unsent))
+        let listed = (HandleId::new(owned.key()), unsent);
+        self.end_and_list(owned, Closed::Shutdown, Some(listed));
+    }
+
+    /// Ends a registration.
+    pub(in super::super) fn end(&self, owned: Owned<'_>, why: Closed) {
+        self.end_and_list(owned, why, None);
     }
 
     /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
     /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
-    pub(in super::super) fn end(&self, mut owned: Owned<'_>, why: Closed) {
+    fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, listed: Option<(HandleId, usize)>) {
         let key = owned.key();
         let entry = owned.with_entry(Option::take);
         if let Some(entry) = &entry {
@@ -146,7 +163,7 @@ impl Registry {
             for part in dropped {
                 part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
             }
-            self.live.fetch_sub(1, Ordering::AcqRel);
+            self.count_out(listed);
             self.endings.finish(key);
         }
         // A change of the word, so that of this step and `drain` the second one sees the first: else
@@ -154,5 +171,16 @@ impl Registry {
         if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
             self.set.wake();
         }
+    }
+
+    /// One registration less; one more in the list, if it was ended by force.
+    fn count_out(&self, listed: Option<(HandleId, usize)>) {
+        let forced = listed.map(|listed| {
+            let mut forced = lock(&self.forced);
+            forced.push(listed);
+            forced
+        });
+        self.live.fetch_sub(1, Ordering::AcqRel);
+        drop(forced);
     }
 }

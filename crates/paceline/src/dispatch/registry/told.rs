@@ -16,11 +16,17 @@ impl Registry {
         }
     }
 
-    /// Counts a panic of user code, and tells the hook.
-    pub(crate) fn tell_panic(&self, key: Key, panic: &str) {
+    /// Counts a panic of user code, and tells the hook. The handle is with this thread, so the hook can't
+    /// wait for its end.
+    pub(in super::super) fn tell_panic(&self, key: Key, panic: &str) {
+        self.tell_panic_in(Some(key), key, panic);
+    }
+
+    /// The same, in a frame that has the handle or has not.
+    pub(in super::super) fn tell_panic_in(&self, frame: Option<Key>, of: Key, panic: &str) {
         self.counters.panics.one_more();
         if let Some(hook) = &self.hooks.on_panic {
-            let _ = self.in_frame(None, || hook(HandleId::new(key), panic));
+            let _ = self.in_frame(frame, || hook(HandleId::new(of), panic));
         }
     }
 
@@ -39,7 +45,7 @@ impl Registry {
     pub(crate) fn run_afterwards(&self, afterwards: Afterwards) {
         for work in afterwards.work {
             let done = self.in_frame(None, work);
-            done.unwrap_or_else(|panic| self.tell_panic(afterwards.of, &panic));
+            done.unwrap_or_else(|panic| self.tell_panic_in(None, afterwards.of, &panic));
         }
     }
 }
