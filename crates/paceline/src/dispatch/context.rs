@@ -406,7 +406,7 @@ impl<'v> Lent<'v> {
 
     /// Puts everything back: what was used up is not known.
     pub(super) fn settle_after_panic(self) {
-        self.readiness.restore(Ready::READABLE | Ready::WRITABLE);
+        self.readiness.restore(self.taken);
         if self.notified {
             self.readiness.notify_self();
         }

@@ -80,8 +80,9 @@ impl Handle {
     /// As [`close`](Self::close), and returns when `closed` was told and handler and source are dropped,
     /// by whichever thread; also if somebody else had asked for the end before.
     ///
-    /// It may block: inside a handler, wrap it in [`Context::blocking`](super::Context::blocking). Two
-    /// handlers that wait for each other's end wait for ever.
+    /// It may block: inside a handler, wrap it in [`Context::blocking`](super::Context::blocking). A handle
+    /// that waits for its turn is ended by a thread that leads, so handlers that wait for each other's end,
+    /// or on the only thread of a pool, wait for ever.
     ///
     /// # Errors
     /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, which can't end

@@ -57,7 +57,10 @@ impl fmt::Display for ShutdownReport {
         let parts = [
             (!self.unfinished.is_empty()).then(|| {
                 let handles = counted(self.unfinished.len(), "handle");
-                format!("{handles} closed unfinished ({unsent} bytes unsent)")
+                match unsent {
+                    0 => format!("{handles} closed unfinished"),
+                    unsent => format!("{handles} closed unfinished ({unsent} bytes unsent)"),
+                }
             }),
             (self.busy_handles > 0)
                 .then(|| format!("{} still busy", counted(self.busy_handles, "handle"))),
