@@ -346,9 +346,12 @@ fn wakeup_source_never_deactivated() {
 #[test]
 fn wakeup_never_blocks_when_full() {
     bounded(|| {
-        let pool = Pool::builder().threads(0).build().unwrap();
-        for _ in 0..100_000 {
-            assert!(pool.shutdown(Duration::ZERO).is_clean());
+        for set in [SetKind::Epoll, SetKind::OneShot, SetKind::Poll] {
+            let pool = Pool::builder().threads(0).handle_set(set);
+            let pool = pool.build().unwrap();
+            for _ in 0..100_000 {
+                assert!(pool.shutdown(Duration::ZERO).is_clean());
+            }
         }
     });
 }

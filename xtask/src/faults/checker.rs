@@ -141,7 +141,8 @@ fn dev_suite(program: Program, filter: &str) -> Suite {
         profile: Profile::Dev,
         program,
         filter: filter.to_owned(),
-        settings: Vec::new(),
+        // Some faults make a test hang; that need not take long.
+        settings: vec![("PACELINE_PATIENCE", "6".to_owned())],
         talk: Talk::HeldBack,
     }
 }

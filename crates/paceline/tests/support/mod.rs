@@ -28,6 +28,13 @@ use paceline::{
 /// Longer than anything here takes on the slowest machine; only a hang reaches it.
 pub const LONG: Duration = Duration::from_secs(20);
 
+/// How long a test may take: `PACELINE_PATIENCE` seconds where that is set, for tests that shall hang.
+fn patience() -> Duration {
+    let seconds = env::var("PACELINE_PATIENCE").ok();
+    let seconds = seconds.map(|text| text.parse().expect("a number of seconds"));
+    seconds.map_or(LONG, Duration::from_secs)
+}
+
 /// Runs a test's body and fails if it hangs.
 pub fn bounded<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, wait) = mpsc::channel();
@@ -36,7 +43,7 @@ pub fn bounded<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> 
         let _ = done.send(());
         told
     });
-    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(LONG) {
+    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(patience()) {
         panic!("the test hangs");
     }
     thread
