@@ -3,8 +3,8 @@
 //! Armed descriptors stand in a table under a lock. A wait copies it, and sleeps without the lock; a report
 //! takes its descriptor out. So while the leader sleeps the table may change under it (E6). It is woken for
 //! that exactly when it matters, and once: if a descriptor is armed that its copy lacks, or if one is removed
-//! that its copy has. (The second because the kernel holds on to what is being polled: the peer of a closed
-//! connection would not be told before the wait ends.)
+//! that its copy has. The second because the kernel holds on to what is being polled: the peer of a closed
+//! connection would not be told, nor an address be free, before the wait ends. So who removes waits for that.
 
 use std::{
     collections::HashMap,
@@ -13,18 +13,21 @@ use std::{
         fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
     },
+    sync::PoisonError,
 };
 
 use super::{
     system::{attempted, checked, milliseconds, set_nonblocking, time_left},
     Answer, Batch, Event, HandleSet, Ready, Reports,
 };
-use crate::sync::{lock, Clock, Mutex, Timestamp};
+use crate::sync::{lock, Clock, Condvar, Mutex, Timestamp};
 
 /// A table of descriptors, and a socket pair to end a wait.
 #[derive(Debug)]
 pub(crate) struct PollSet {
     table: Mutex<Table>,
+    /// A wait has ended.
+    ended: Condvar,
     waker: UnixStream,
     /// The waker's other end, which every wait looks at too.
     woken: UnixStream,
@@ -36,6 +39,8 @@ struct Table {
     watched: HashMap<RawFd, Watched>,
     /// Somebody waits, with a copy of the table as it was.
     waiting: bool,
+    /// How many waits have begun.
+    waits: u64,
     /// That one was woken already.
     kicked: bool,
     /// The memory of one wait, kept for the next.
@@ -76,6 +81,7 @@ impl PollSet {
         let (waker, woken) = pair().map_err(|error| attempted("make a waker", &error))?;
         Ok(Self {
             table: Mutex::new(Table::default()),
+            ended: Condvar::new(),
             waker,
             woken,
             clock,
@@ -93,6 +99,7 @@ impl PollSet {
             copy.push(*descriptor, watched.key, watched.armed);
         }
         table.waiting = true;
+        table.waits += 1;
         table.kicked = false;
         copy
     }
@@ -101,6 +108,7 @@ impl PollSet {
     fn finish(&self, copy: Copy, events: &mut Vec<Event>) {
         let mut table = lock(&self.table);
         table.waiting = false;
+        self.ended.notify_all();
         for (polled, key) in copy.descriptors.iter().zip(&copy.keys) {
             if polled.revents == 0 || *key == WAKER {
                 continue;
@@ -162,6 +170,11 @@ impl HandleSet for PollSet {
         let removed = table.watched.remove(&descriptor);
         if removed.is_some_and(|watched| watched.armed != 0) {
             self.kick(&mut table);
+            let with_old_copy = table.waits;
+            while table.waiting && table.waits == with_old_copy {
+                let woken = self.ended.wait(table);
+                table = woken.unwrap_or_else(PoisonError::into_inner);
+            }
         }
         removed.map_or(Err(io::Error::from_raw_os_error(libc::ENOENT)), |_| Ok(()))
     }

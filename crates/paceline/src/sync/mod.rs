@@ -43,12 +43,9 @@ pub(crate) use shuttle::{
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::{
-    sync::{atomic, Mutex, MutexGuard},
+    sync::{atomic, Condvar, Mutex, MutexGuard},
     thread, thread_local,
 };
-
-#[cfg(not(any(target_os = "linux", loom, shuttle)))]
-pub(crate) use std::sync::Condvar;
 
 #[cfg(not(loom))]
 pub(crate) use cell::UnsafeCell;

@@ -1,0 +1,59 @@
+//! What a set refuses, and what becomes of it then.
+
+use std::{fs::File, io::ErrorKind};
+
+use paceline::{Context, Interest, Next};
+
+use crate::world::{until_dry, Set, World};
+
+/// A file or a directory is always ready, so it can't be waited for. epoll says so; `poll` would tell it
+/// without end. Every set refuses it, says why, and gives everything back.
+fn regular_files_are_refused(set: Set) {
+    let world = World::new(set);
+    let folder = env!("CARGO_MANIFEST_DIR");
+    for path in [format!("{folder}/Cargo.toml"), folder.to_owned()] {
+        let handler = |_: &mut Context<'_, File>| Ok(Next::Continue);
+        let file = File::open(&path).unwrap();
+        let told = world.pool.register(file, Interest::READ, handler);
+        let rejected = told.map(drop).unwrap_err();
+        assert_eq!(rejected.error.kind(), ErrorKind::PermissionDenied);
+        let text = rejected.to_string();
+        assert!(text.contains("a regular file or a directory"), "{text}");
+        let (file, _handler) = rejected.value;
+        assert!(file.metadata().is_ok(), "it is open");
+    }
+    assert_eq!(world.work(), 0);
+}
+on_kernel_sets!(regular_files_are_refused);
+
+/// A descriptor can be registered once. The second registration is refused and gives source and handler
+/// back; the first one goes on as if nothing had been.
+fn registering_twice_is_refused(set: Set) {
+    let world = World::new(set);
+    let (near, far) = world.pair();
+    let (first, reads) = until_dry();
+    let handle = world.pool.register(near.clone(), Interest::READ, first);
+    let handle = handle.unwrap();
+    let (second, others_reads) = until_dry();
+    let told = world.pool.register(near.clone(), Interest::READ, second);
+    let rejected = told.map(drop).unwrap_err();
+    assert_eq!(rejected.error.kind(), ErrorKind::AlreadyExists);
+    let text = rejected.to_string();
+    assert!(text.contains("registered already"), "{text}");
+    let (source, second) = rejected.value;
+    assert!(source.is(&near));
+
+    for round in 0..3 {
+        far.send(&[round]);
+        assert_eq!(world.work(), 1);
+        assert_eq!(reads.try_iter().collect::<Vec<_>>(), [[round]]);
+    }
+    // When the first one is over, what was given back will do.
+    handle.close().unwrap();
+    world.pool.register(source, Interest::READ, second).unwrap();
+    far.send(b"x");
+    assert_eq!(world.work(), 1);
+    assert_eq!(others_reads.try_iter().collect::<Vec<_>>(), [b"x"]);
+    assert!(reads.try_recv().is_err());
+}
+on_every_set!(registering_twice_is_refused);
