@@ -2,8 +2,8 @@
 //! that finds nothing in broken code is itself broken.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::Duration;
+use std::{io, thread};
 
 use crate::args::Usage;
 use crate::table;
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use crate::verb::{Verb, Verdict};
 use crate::workspace::Workspace;
 
-use checker::{Checked, Checker, Run};
+use checker::{Checked, Checker, Lane, Run};
 use patch::Fault;
 use plant::Bench;
 
@@ -28,15 +28,16 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask faults [NAME...] [--list]
 
 Each faults/NAME.patch is a bug, with a header that tells its story, the promise it breaks and the
-checker that must find it (faults/README.md has the form). For each: restore the copy of the tree in
-target/faults/tree, apply the patch, build, run the checker. The checker must fail, or hang past the
-fault's limit; and before all that it must pass without the fault, in half of the limit.
+checker that must find it (faults/README.md has the form). For each: restore a copy of the tree in
+target/faults, apply the patch, build, run the checker. The checker must fail, or hang past the
+fault's limit; and before all that it must pass without the fault, in half of the limit. Faults for
+loom and shuttle are planted in one copy, the others in another, side by side.
 
   NAME    only these faults
   --list  tell the faults, run nothing
 
 A patch that does not apply, a fault that does not build, a fault that is not caught and an empty list
-are failures. Logs are kept in target/faults/logs.",
+are failures. Logs are kept in target/faults/*/logs.",
     run: |mut args| {
         let list = args.flag("--list");
         let names = args.names()?;
@@ -105,10 +106,9 @@ fn row(fault: &Fault, last: String) -> [String; 4] {
     [name, promise, fault.checker.to_string(), last]
 }
 
-/// Plants the faults one by one, prints the table and counts.
+/// Plants the faults, prints the table and counts.
 fn plant_all(tree: &Tree, faults: &[Fault]) -> Verdict {
-    let bench = Bench::new(tree);
-    let fates = match fates(&bench, faults) {
+    let fates = match fates(tree, faults) {
         Ok(fates) => fates,
         Err(error) => {
             return Verdict::failed(format!("the copy of the tree cannot be written: {error}"))
@@ -126,8 +126,29 @@ fn plant_all(tree: &Tree, faults: &[Fault]) -> Verdict {
     )
 }
 
-/// What comes of each fault, in their order; an error if the copy cannot be written.
-fn fates(bench: &Bench<'_>, faults: &[Fault]) -> io::Result<Vec<Fate>> {
+/// What comes of each fault, in their order; an error if a copy cannot be written. Each lane has its copy of
+/// the tree and goes on beside the other.
+fn fates(tree: &Tree, faults: &[Fault]) -> io::Result<Vec<Fate>> {
+    let fates_of = |lane: Lane| {
+        let of_lane = faults.iter().filter(|fault| fault.checker.lane() == lane);
+        let of_lane: Vec<_> = of_lane.collect();
+        let fates = fates_in_lane(&Bench::new(tree, lane), &of_lane)?;
+        let names = of_lane.iter().map(|fault| fault.name.clone());
+        io::Result::Ok(names.zip(fates).collect::<BTreeMap<_, _>>())
+    };
+    let (models, programs) = thread::scope(|scope| {
+        let models = scope.spawn(|| fates_of(Lane::Models));
+        let programs = fates_of(Lane::Programs);
+        (models.join().expect("a lane does not panic"), programs)
+    });
+    let (mut all, programs) = (models?, programs?);
+    all.extend(programs);
+    let in_order = faults.iter().filter_map(|fault| all.remove(&fault.name));
+    Ok(in_order.collect())
+}
+
+/// What comes of the faults of one lane, one by one.
+fn fates_in_lane(bench: &Bench<'_>, faults: &[&Fault]) -> io::Result<Vec<Fate>> {
     bench.restore()?;
     let unsound = unsound_checkers(bench, faults);
     let mut fates = Vec::new();
@@ -143,7 +164,7 @@ fn fates(bench: &Bench<'_>, faults: &[Fault]) -> io::Result<Vec<Fate>> {
 }
 
 /// Runs each checker once on the unharmed copy; gives those that do not pass, with the reason.
-fn unsound_checkers<'a>(bench: &Bench<'_>, faults: &'a [Fault]) -> BTreeMap<&'a Checker, String> {
+fn unsound_checkers<'a>(bench: &Bench<'_>, faults: &[&'a Fault]) -> BTreeMap<&'a Checker, String> {
     let mut unsound = BTreeMap::new();
     for (checker, limit) in sound_limits(faults) {
         match pass_without_faults(bench, checker, limit) {
@@ -178,7 +199,7 @@ fn pass_without_faults(
 
 /// Each checker once, with half of the shortest limit of its faults: were the checker nearly as slow as the
 /// limit, a busy machine would look like a hang.
-fn sound_limits(faults: &[Fault]) -> BTreeMap<&Checker, Duration> {
+fn sound_limits<'a>(faults: &[&'a Fault]) -> BTreeMap<&'a Checker, Duration> {
     let mut limits = BTreeMap::new();
     for fault in faults {
         let half = fault.limit / 2;
@@ -249,6 +270,7 @@ mod tests {
             fault("b", "unit x", 20),
             fault("c", "unit y", 60),
         ];
+        let faults: Vec<_> = faults.iter().collect();
         let limits: Vec<_> = sound_limits(&faults).into_values().collect();
         assert_eq!(limits, [Duration::from_secs(10), Duration::from_secs(30)]);
     }

@@ -70,9 +70,9 @@ impl Workspace {
         }
     }
 
-    /// The copy in which faults are planted, with builds of its own.
-    pub(crate) fn faulty_copy(&self) -> Workspace {
-        let folder = self.targets.join("faults");
+    /// A copy in which faults are planted, with builds of its own.
+    pub(crate) fn faulty_copy(&self, name: &str) -> Workspace {
+        let folder = self.targets.join("faults").join(name);
         Workspace {
             root: folder.join("tree"),
             logs: folder.join("logs"),
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn the_copy_shares_no_folder_with_the_tree() {
         let workspace = Workspace::this();
-        let copy = workspace.faulty_copy();
+        let copy = workspace.faulty_copy("lane");
         for form in [Form::Std, Form::Loom, Form::Shuttle] {
             assert_ne!(workspace.target(form), copy.target(form));
         }
-        assert!(copy.target(Form::Std).ends_with("target/faults/std"));
+        assert!(copy.target(Form::Std).ends_with("target/faults/lane/std"));
     }
 }

@@ -16,7 +16,8 @@ use std::{
 
 use by_hand::{serve_all, Scene};
 use paceline::{
-    simulated::SimStream, Closed, Context, EventHandler, Interest, Left, Next, Pool, Rejected,
+    simulated::{SimStream, Simulation},
+    Closed, Context, EventHandler, Interest, Left, Next, Pool, Rejected, SetKind,
 };
 use support::{bounded, tcp_pair, told, wait_until, LONG};
 
@@ -69,9 +70,50 @@ fn a_descriptor_that_is_not_open() {
         let scene = Scene::unobserved();
         for number in [-1, 7] {
             let (_, error) = refusal(&scene.pool, number);
-            assert!(error.to_string().contains("never open"), "{error}");
+            assert!(error.to_string().contains("no stream"), "{error}");
         }
         assert!(pool.shutdown(LONG).is_clean());
+    });
+}
+
+/// Streams of a simulation are no descriptors of the system, nor of another simulation; and a simulation
+/// serves one pool.
+#[test]
+fn a_simulation_that_is_not_its_own() {
+    bounded(|| {
+        let (pool, scene, other) = (pool(), Scene::unobserved(), Simulation::new(1));
+        let rejected = pool.register(other.stream().0, Interest::READ, ignore);
+        assert!(rejected.unwrap_err().to_string().contains("never open"));
+        let rejected = scene
+            .pool
+            .register(other.stream().0, Interest::READ, ignore);
+        assert!(rejected.unwrap_err().to_string().contains("no stream"));
+        let set = SetKind::Simulated(scene.world.clone());
+        let second = Pool::builder().threads(1).handle_set(set).build();
+        let error = second.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("belongs to a pool"), "{error}");
+    });
+}
+
+/// "Would block" of something else than the lent source says what to do instead.
+#[test]
+fn a_source_that_is_read_directly() {
+    bounded(|| {
+        let pool = pool();
+        let (near, mut far) = tcp_pair();
+        let (handler, end) = told(|cx: &mut Context<'_, TcpStream>| {
+            let mut source = cx.source();
+            while source.read(&mut [0; 16])? > 0 {}
+            Ok(Next::Close)
+        });
+        pool.register(near, Interest::READ, handler).unwrap();
+        far.write_all(b"x").unwrap();
+        let Closed::Failed(error) = end.recv_timeout(LONG).unwrap() else {
+            panic!("not failed");
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(error.to_string().contains("try_read"), "{error}");
     });
 }
 

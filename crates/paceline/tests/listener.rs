@@ -8,7 +8,7 @@ use std::{
     env,
     fs::File,
     io::{self, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     process::Command,
     sync::{
@@ -281,4 +281,27 @@ fn is_served(mut stream: &TcpStream) -> bool {
             false
         }
     }
+}
+
+/// A socket that listens already, with options of its own: it is served like any other, and given back with the
+/// maker if it can't be.
+#[test]
+fn a_socket_that_listens_already() {
+    bounded(|| {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let socket = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let given = socket();
+        let address = given.local_addr().unwrap();
+        let listener = pool.listen_on(given, |_, _| Some(echo)).unwrap();
+        assert_eq!(listener.local_addr(), address);
+        let mut client = connect(address);
+        client.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        drop(client);
+        let _ = pool.shutdown(LONG);
+        let given = socket();
+        let address = given.local_addr().unwrap();
+        let rejected = pool.listen_on(given, |_, _| Some(echo)).unwrap_err();
+        assert_eq!(rejected.value.0.local_addr().unwrap(), address);
+    });
 }

@@ -31,6 +31,25 @@ pub(crate) enum Checker {
     Compile(String),
 }
 
+/// Which copy of the tree a checker works on: they share no build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// loom and shuttle.
+    Models,
+    /// Everything that runs with std's primitives.
+    Programs,
+}
+
+impl Lane {
+    /// The name of its folder.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Lane::Models => "models",
+            Lane::Programs => "programs",
+        }
+    }
+}
+
 /// A run of a checker that has ended.
 pub(super) struct Run {
     /// What it told.
@@ -72,6 +91,14 @@ impl Checker {
             "`{text}` is no checker: they are `test FILE[::NAME]`, `unit FILTER`, `loom FILTER`, \
              `shuttle FILTER`, `stress N`, `tidy` and `compile [FILTER]`"
         ))
+    }
+
+    /// Where it works.
+    pub(super) fn lane(&self) -> Lane {
+        match self {
+            Checker::Loom(_) | Checker::Shuttle(_) => Lane::Models,
+            _ => Lane::Programs,
+        }
     }
 
     /// Builds what the checker needs and runs it; the limit holds for the run alone.

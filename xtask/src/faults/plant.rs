@@ -7,6 +7,7 @@ use crate::run;
 use crate::tree::{git_in, Tree};
 use crate::workspace::Workspace;
 
+use super::checker::Lane;
 use super::patch::Fault;
 
 /// The unharmed tree, and the copy that faults are planted in.
@@ -19,8 +20,8 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// A bench for this tree; nothing is written yet.
-    pub(super) fn new(tree: &'a Tree) -> Bench<'a> {
-        let copy = Workspace::this().faulty_copy();
+    pub(super) fn new(tree: &'a Tree, lane: Lane) -> Bench<'a> {
+        let copy = Workspace::this().faulty_copy(lane.name());
         Bench { copy, tree }
     }
 
@@ -101,7 +102,7 @@ mod tests {
     fn a_patch_that_changes_no_contents_is_an_error() {
         let scratch = repository_with_copy("unchanged");
         let tree = tree(&[("folder/a", "one\n")]);
-        let mut copy = Workspace::this().faulty_copy();
+        let mut copy = Workspace::this().faulty_copy("tests");
         copy.root = scratch.0.join("target/copy");
         copy.logs = scratch.0.join("target/logs");
         let bench = Bench { copy, tree: &tree };

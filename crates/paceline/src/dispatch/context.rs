@@ -205,6 +205,19 @@ where
     }
 }
 
+impl<S> Context<'_, S>
+where
+    for<'s> &'s S: Write,
+{
+    /// Sends formatted text whole, as [`write_all`](Self::write_all): what `write!(cx, ...)` calls.
+    ///
+    /// # Errors
+    /// As [`write_all`](Self::write_all).
+    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        self.write_all(fmt::format(text).as_bytes())
+    }
+}
+
 impl<S> fmt::Debug for Context<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
@@ -439,6 +452,20 @@ impl<'v> Lent<'v> {
             true => io::ErrorKind::WouldBlock.into(),
             false => error,
         }
+    }
+}
+
+/// A "would block" that the lent source did not tell, as an error that says what to do.
+pub(super) fn explained(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let text = format!(
+                "{error}: not told by the lent source, so nobody waits for it (read and write \
+                 through the context, or with try_read and try_write)"
+            );
+            io::Error::new(io::ErrorKind::WouldBlock, text)
+        }
+        _ => error,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Arc};
 
 use super::{
-    context::{is_refusal, Afterwards, Context, Lent, Origin},
+    context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
     handler::{Closed, EventHandler, Next},
     kind::Kind,
     unwind::caught,
@@ -136,7 +136,7 @@ where
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
             Ok(Next::Close) => self.finish(),
             Err(error) if refused && is_refusal(&error) => Verdict::Keep,
-            Err(error) => Verdict::Close(Closed::Failed(error)),
+            Err(error) => Verdict::Close(Closed::Failed(explained(error))),
         }
     }
 

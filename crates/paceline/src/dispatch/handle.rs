@@ -1,13 +1,19 @@
 //! What an application holds of a registration: a key that goes stale, never astray.
 
-use std::{fmt, io, sync::Weak};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    io,
+    sync::Weak,
+};
 
 use super::{
     handler::Interest,
+    readiness::Stale,
     registry::{NotWaited, Registry},
 };
 
-/// One registration. Cheap to clone; it may outlive the registration, and the pool.
+/// A key to one registration, to ask things of it from anywhere. Cheap to clone; it may outlive the registration, and the pool.
 ///
 /// Everything here may be called from any thread, from the handle's own handler and from another's.
 /// While a handler runs, a change is recorded and takes effect when the handler returns.
@@ -27,9 +33,9 @@ impl Handle {
     /// # Errors
     /// `NotFound` if the registration is over.
     pub fn set_interest(&self, interest: Interest) -> io::Result<()> {
-        self.registry()
-            .and_then(|registry| registry.set_interest(self.key, interest).ok())
-            .ok_or_else(|| self.stale("set_interest"))
+        self.ask("set_interest", |registry| {
+            registry.set_interest(self.key, interest)
+        })
     }
 
     /// Lets the handler be called no more until [`resume`](Self::resume), whatever happens. What comes
@@ -38,9 +44,7 @@ impl Handle {
     /// # Errors
     /// `NotFound` if the registration is over.
     pub fn suspend(&self) -> io::Result<()> {
-        self.registry()
-            .and_then(|registry| registry.set_suspended(self.key, true).ok())
-            .ok_or_else(|| self.stale("suspend"))
+        self.ask("suspend", |registry| registry.set_suspended(self.key, true))
     }
 
     /// Lets the handler be called again, at once if something came meanwhile.
@@ -48,33 +52,28 @@ impl Handle {
     /// # Errors
     /// `NotFound` if the registration is over.
     pub fn resume(&self) -> io::Result<()> {
-        self.registry()
-            .and_then(|registry| registry.set_suspended(self.key, false).ok())
-            .ok_or_else(|| self.stale("resume"))
+        self.ask("resume", |registry| registry.set_suspended(self.key, false))
     }
 
     /// Has the handler called once, whatever is ready: to tell it that something was put where it looks.
     /// Several notifications before that call are one. Like input it waits while the handle is suspended,
-    /// and while output is kept.
+    /// and while output is kept. No handler runs inside this call.
     ///
     /// # Errors
     /// `NotFound` if the registration is over.
     pub fn notify(&self) -> io::Result<()> {
-        self.registry()
-            .and_then(|registry| registry.notify(self.key).ok())
-            .ok_or_else(|| self.stale("notify"))
+        self.ask("notify", |registry| registry.notify(self.key))
     }
 
     /// Ends the registration: no event is dispatched after this returns (one that is being handled
     /// right now is handled to its end). The handler is told [`closed`](super::EventHandler::closed)
-    /// once: by this very call if the handle is idle, else by the thread that has it.
+    /// once: by this very call if the handle is idle, else by the thread that has it. So do not hold a lock
+    /// here that the other handler's `closed` takes.
     ///
     /// # Errors
     /// `NotFound` if the registration is over, or its end was asked for already.
     pub fn close(&self) -> io::Result<()> {
-        self.registry()
-            .and_then(|registry| registry.close(self.key).ok())
-            .ok_or_else(|| self.stale("close"))
+        self.ask("close", |registry| registry.close(self.key))
     }
 
     /// As [`close`](Self::close), and returns when `closed` was told and handler and source are dropped,
@@ -85,16 +84,18 @@ impl Handle {
     /// or on the only thread of a pool, wait for ever.
     ///
     /// # Errors
-    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, which can't end
-    /// before it returns; nothing is closed then.
+    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, or from a hook that
+    /// is told about it: it can't end before they return. Nothing is closed then.
     pub fn close_and_wait(&self) -> io::Result<()> {
-        let registry = self.registry();
-        let registry = registry.ok_or_else(|| self.stale("close_and_wait"))?;
-        match registry.close_and_wait(self.key) {
-            Ok(()) => Ok(()),
-            Err(NotWaited::Stale) => Err(self.stale("close_and_wait")),
-            Err(NotWaited::InOwnHandler) => {
-                let text = format!("close_and_wait: handle {} runs here", self.id());
+        let registry = self.registry.upgrade();
+        match registry.map(|registry| registry.close_and_wait(self.key)) {
+            Some(Ok(())) => Ok(()),
+            None | Some(Err(NotWaited::Stale)) => Err(self.stale("close_and_wait")),
+            Some(Err(NotWaited::InOwnHandler)) => {
+                let id = self.id();
+                let text = format!(
+                    "close_and_wait: handle {id} can't end before its own handler or hook returns"
+                );
                 Err(io::Error::new(io::ErrorKind::Deadlock, text))
             }
         }
@@ -106,13 +107,36 @@ impl Handle {
         HandleId(self.key)
     }
 
-    fn registry(&self) -> Option<std::sync::Arc<Registry>> {
-        self.registry.upgrade()
+    /// Asks something of the registration, if it is still there.
+    fn ask(
+        &self,
+        attempted: &str,
+        request: impl FnOnce(&Registry) -> Result<(), Stale>,
+    ) -> io::Result<()> {
+        match self.registry.upgrade().map(|registry| request(&registry)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.stale(attempted)),
+        }
     }
 
     fn stale(&self, attempted: &str) -> io::Error {
         let text = format!("{attempted}: handle {} is closed already", self.id());
         io::Error::new(io::ErrorKind::NotFound, text)
+    }
+}
+
+/// The same registration of the same pool.
+impl PartialEq for Handle {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && Weak::ptr_eq(&self.registry, &other.registry)
+    }
+}
+
+impl Eq for Handle {}
+
+impl Hash for Handle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
     }
 }
 

@@ -31,7 +31,12 @@ use std::{
     fmt,
     io::{self, Read, Write},
     os::fd::{AsRawFd, RawFd},
-    sync::Arc,
+    sync::{
+        // Numbers that order nothing.
+        atomic::{AtomicBool, AtomicI32, Ordering},
+        Arc,
+    },
+    time::{Duration, Instant},
 };
 
 use self::set::SimulatedSet;
@@ -79,6 +84,21 @@ impl Faults {
     };
 }
 
+/// How long a peer waits for the pool, in real time: a test that expects too much shall not hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The first descriptor of the first world, and how many each world may have.
+const DESCRIPTORS: RawFd = 1 << 30;
+const DESCRIPTORS_PER_WORLD: RawFd = 1 << 14;
+
+/// The first descriptor of a new world.
+fn next_range() -> RawFd {
+    static WORLDS: AtomicI32 = AtomicI32::new(0);
+    // After 2^16 worlds the numbers begin anew.
+    let number = WORLDS.fetch_add(1, Ordering::Relaxed) & 0xFFFF;
+    DESCRIPTORS + number * DESCRIPTORS_PER_WORLD
+}
+
 /// How much a stream takes from the pool before its peer reads.
 const CAPACITY: usize = 64;
 
@@ -103,6 +123,8 @@ impl Simulation {
         Self {
             world: Arc::new(World {
                 reports,
+                is_taken: AtomicBool::new(false),
+                first_descriptor: next_range(),
                 state: Mutex::new(State::new(seed, reports)),
                 leader: Arc::new(Parker::new()),
                 clock: Arc::new(VirtualClock::new()),
@@ -120,8 +142,8 @@ impl Simulation {
             id,
         };
         let stream = SimStream {
+            descriptor: end.world.first_descriptor + descriptor,
             end: end.clone(),
-            descriptor,
         };
         (stream, SimPeer { end, parker: peer })
     }
@@ -151,8 +173,13 @@ impl Simulation {
         self.world.wake_leader(state);
     }
 
-    pub(crate) fn set(&self) -> Box<dyn HandleSet> {
-        Box::new(SimulatedSet(Arc::clone(&self.world)))
+    /// Its handle set, for the one pool that may have it.
+    pub(crate) fn set(&self) -> io::Result<Box<dyn HandleSet>> {
+        if self.world.is_taken.swap(true, Ordering::Relaxed) {
+            let text = "build a pool: this simulation belongs to a pool already";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(Box::new(SimulatedSet(Arc::clone(&self.world))))
     }
 
     pub(crate) fn clock_of_pool(&self) -> Clock {
@@ -227,7 +254,8 @@ impl Write for &SimStream {
 impl Drop for SimStream {
     fn drop(&mut self) {
         let mut state = self.end.state();
-        state.descriptors[self.descriptor as usize] = None;
+        let place = self.descriptor - self.end.world.first_descriptor;
+        state.descriptors[place as usize] = None;
         state.streams[self.end.id].closed_by_pool = true;
         state.tell_peer(self.end.id);
     }
@@ -262,7 +290,8 @@ impl SimPeer {
         self.take(usize::MAX)
     }
 
-    /// Waits until the pool has sent `count` bytes, and takes them; or fewer, if it closed before.
+    /// Waits until the pool has sent `count` bytes, and takes them; or fewer, if it closed before. Panics
+    /// after half a minute.
     #[must_use]
     pub fn wait_for(&self, count: usize) -> Vec<u8> {
         let mut received = Vec::new();
@@ -275,7 +304,7 @@ impl SimPeer {
         received
     }
 
-    /// Waits until the pool has dropped its end.
+    /// Waits until the pool has dropped its end. Panics after half a minute.
     pub fn wait_closed(&self) {
         self.wait_until(|| self.is_closed_by_pool());
     }
@@ -286,14 +315,20 @@ impl SimPeer {
         self.end.state().streams[self.end.id].closed_by_pool
     }
 
+    /// Waits until `holds`, which may become true whenever the pool does something here.
     fn wait_until(&self, mut holds: impl FnMut() -> bool) {
+        let start = Instant::now();
         loop {
             // Cleared before the look: a change that comes after it ends the sleep.
             self.parker.take();
             if holds() {
                 return;
             }
-            self.parker.sleep(None);
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the pool did not do in {PATIENCE:?} what was waited for"
+            );
+            self.parker.sleep(Some(PATIENCE));
         }
     }
 
@@ -339,6 +374,10 @@ impl fmt::Debug for End {
 
 struct World {
     reports: Reports,
+    /// A pool has it.
+    is_taken: AtomicBool,
+    /// What its descriptors are counted from: no real descriptor, and none of another world, is that high.
+    first_descriptor: RawFd,
     state: Mutex<State>,
     /// Where the pool's leader sleeps.
     leader: Arc<Parker>,
@@ -490,10 +529,14 @@ impl State {
         peer.wake();
     }
 
-    fn stream_of(&mut self, descriptor: RawFd) -> io::Result<usize> {
+    /// The stream that has the descriptor with this number, counted from the world's first.
+    fn stream_of(&self, descriptor: RawFd) -> io::Result<usize> {
         let place = usize::try_from(descriptor).ok();
         let id = place.and_then(|place| *self.descriptors.get(place)?);
-        id.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+        id.ok_or_else(|| {
+            let text = "it is no stream of this simulation (see Simulation::stream)";
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })
     }
 
     /// Moves what came to `events`.

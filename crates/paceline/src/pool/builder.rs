@@ -150,7 +150,8 @@ impl Builder {
         self
     }
 
-    /// How much output is kept for one handle. Default: 256 KiB.
+    /// How much output is kept for one handle; with zero only [`Context::write`](crate::Context::write) can
+    /// send. Default: 256 KiB.
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.limits.output_limit = bytes;
@@ -318,7 +319,7 @@ fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
             let text = "build a pool: epoll is not to be had on this system";
             Err(io::Error::new(io::ErrorKind::Unsupported, text))
         }
-        SetKind::Simulated(world) => Ok((world.set(), world.clock_of_pool())),
+        SetKind::Simulated(world) => Ok((world.set()?, world.clock_of_pool())),
     }
 }
 

@@ -14,12 +14,15 @@ use std::{
 };
 
 use crate::{
-    dispatch::{caught, Context, EventHandler, Handle, Interest, Next, Registry},
+    dispatch::{caught, Context, EventHandler, Handle, Interest, Next, Registry, Rejected},
     observe::Counters,
 };
 
 /// How many connections are accepted before other handles have their turn.
 const BATCH: usize = 16;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: libc::c_int = 4096;
 
 /// How long to pause when a connection can be neither accepted nor refused.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -65,11 +68,36 @@ where
         let text = format!("listen on {addresses:?}: {error}");
         io::Error::new(error.kind(), text)
     })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| io::Error::new(error.kind(), format!("listen: {error}")))?;
+    raise_backlog(&listener);
+    Ok(listen_on(listener, make, registry, counters)?)
+}
+
+pub(super) fn listen_on<F, H>(
+    listener: TcpListener,
+    make: F,
+    registry: &Arc<Registry>,
+    counters: &Arc<Counters>,
+) -> Result<Listener, Rejected<(TcpListener, F)>>
+where
+    F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+    H: EventHandler<TcpStream>,
+{
+    let address = match listener.local_addr() {
+        Ok(address) => address,
+        Err(error) => {
+            let error = io::Error::new(error.kind(), format!("listen: {error}"));
+            return Err(Rejected::new((listener, make), error));
+        }
+    };
     let handle = register(listener, make, registry, counters)?;
     Ok(Listener { handle, address })
+}
+
+/// Lets more connections wait to be accepted than std does (128): who finds the queue full tries again
+/// after a second. The system has a limit of its own.
+fn raise_backlog(listener: &TcpListener) {
+    // SAFETY: no pointer is passed; the descriptor is open as long as `listener` lives.
+    unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
 }
 
 pub(super) fn listen_unix<F, H>(
@@ -86,7 +114,12 @@ where
         let text = format!("listen on {}: {error}", path.display());
         io::Error::new(error.kind(), text)
     })?;
-    register(listener, move |stream, ()| make(stream), registry, counters)
+    Ok(register(
+        listener,
+        move |stream, ()| make(stream),
+        registry,
+        counters,
+    )?)
 }
 
 fn register<L, F, H>(
@@ -94,7 +127,7 @@ fn register<L, F, H>(
     make: F,
     registry: &Arc<Registry>,
     counters: &Arc<Counters>,
-) -> io::Result<Handle>
+) -> Result<Handle, Rejected<(L, F)>>
 where
     L: Listening,
     F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
@@ -106,7 +139,11 @@ where
         counters: Arc::clone(counters),
         spare: Spare::new(),
     };
-    Ok(registry.register(listener, Interest::READ, acceptor)?)
+    let registered = registry.register(listener, Interest::READ, acceptor);
+    registered.map_err(|rejected| {
+        let (listener, acceptor) = rejected.value;
+        Rejected::new((listener, acceptor.make), rejected.error)
+    })
 }
 
 /// The handler of a listening socket.

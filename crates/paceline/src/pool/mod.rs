@@ -10,7 +10,7 @@ mod shutdown;
 
 use std::{
     fmt, io,
-    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     os::{fd::AsRawFd, unix::net::UnixStream},
     path::Path,
     sync::{Arc, Weak},
@@ -101,6 +101,24 @@ impl Pool {
     {
         let shared = self.shared();
         listen::listen(address, make, &shared.registry, &shared.counters)
+    }
+
+    /// As [`listen`](Self::listen), with a socket that listens already: one with options of its own, or one
+    /// that was handed down.
+    ///
+    /// # Errors
+    /// Gives back what it was given if the socket has no address, or as [`register`](Self::register).
+    pub fn listen_on<F, H>(
+        &self,
+        listener: TcpListener,
+        make: F,
+    ) -> Result<Listener, Rejected<(TcpListener, F)>>
+    where
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
+        let shared = self.shared();
+        listen::listen_on(listener, make, &shared.registry, &shared.counters)
     }
 
     /// As [`listen`](Self::listen), at a path in the file system, which must not exist yet. It stays there

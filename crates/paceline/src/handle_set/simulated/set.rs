@@ -12,7 +12,7 @@ impl HandleSet for SimulatedSet {
 
     fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()> {
         let mut state = lock(&self.0.state);
-        let id = state.stream_of(descriptor)?;
+        let id = state.stream_of(descriptor - self.0.first_descriptor)?;
         if state.streams[id].key != Some(key) {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
@@ -24,7 +24,7 @@ impl HandleSet for SimulatedSet {
 
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
         let mut state = lock(&self.0.state);
-        let id = state.stream_of(descriptor)?;
+        let id = state.stream_of(descriptor - self.0.first_descriptor)?;
         if state.streams[id].key.is_some() {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
@@ -37,7 +37,7 @@ impl HandleSet for SimulatedSet {
 
     fn remove(&self, descriptor: RawFd) -> io::Result<()> {
         let mut state = lock(&self.0.state);
-        let id = state.stream_of(descriptor)?;
+        let id = state.stream_of(descriptor - self.0.first_descriptor)?;
         state.streams[id].key = None;
         Ok(())
     }
