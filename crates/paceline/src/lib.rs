@@ -36,6 +36,8 @@
 //! }
 //! ```
 //!
+//! The user's guide is `docs/guide.md`: protocols, kept output, errors, blocking, pushing, ending, testing.
+//!
 //! # What the types forbid
 //!
 //! The roles of a thread are types (see [`turn`]), so the pattern's classical mistakes do not compile.
@@ -104,7 +106,7 @@
 //! | [`turn`] | start here: the roles, and the loop of a thread | |
 //! | `pool` | the pool, its threads, listeners, its end | |
 //! | `promotion` | how a thread becomes leader | descriptors |
-//! | `handle_set` | where the leader waits: epoll, [`simulated`] | threads |
+//! | `handle_set` | where the leader waits: epoll, `poll`, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | [`observe`] | what can be seen from outside | |
 //! | `sync` | atomics, locks, the parker, in three forms | |

@@ -156,7 +156,7 @@ impl<'p> Leader<'p> {
             }
             let claim = held.with_owned(|line| line.next(registry, until))?;
             if held.with_owned(|line| line.slept()) {
-                held.slept();
+                held.note_sleep();
             }
             if let Some(claim) = claim {
                 let Self { front, place } = self;
@@ -232,7 +232,8 @@ impl<'p> Processing<'p> {
     /// Calls the handler, puts the handle back, and rejoins.
     ///
     /// The lead is taken back first if it is vacant: then the handle goes to the end of this thread's
-    /// own line, without a word to anyone.
+    /// own line, without a word to anyone. If the handler left work for afterwards, the handle is given
+    /// back and that work done before.
     pub fn run(self) -> Follower<'p> {
         let Self {
             claim,
@@ -251,19 +252,9 @@ impl<'p> Processing<'p> {
             end = place.shared.clock.now();
         }
         let held = match running.rejoin(&place.seat, end) {
-            Rejoined::Leads(mut held) => {
+            Rejoined::Leads(held) => {
                 place.shared.counters.leads_taken_back.one_more();
-                let remains =
-                    claim.and_then(|claim| held.with_owned(|line| claim.release_into(line)));
-                match remains {
-                    None => Some(held),
-                    Some(remains) => {
-                        // After the end of the pool: the handle is ended without the lead.
-                        drop(held);
-                        drop(remains);
-                        None
-                    }
-                }
+                put_back(held, claim)
             }
             Rejoined::Follows => {
                 drop(claim);
@@ -274,6 +265,23 @@ impl<'p> Processing<'p> {
             place.tell(Role::Follower);
         }
         Follower { held, place }
+    }
+}
+
+/// Gives a handle back into the line of a lead that was taken back. After the end of the pool it is ended,
+/// without the lead.
+fn put_back<'p>(
+    mut held: HeldLead<'p, Line>,
+    claim: Option<Claim<'p>>,
+) -> Option<HeldLead<'p, Line>> {
+    let remains = claim.and_then(|claim| held.with_owned(|line| claim.release_into(line)));
+    match remains {
+        None => Some(held),
+        Some(remains) => {
+            drop(held);
+            drop(remains);
+            None
+        }
     }
 }
 

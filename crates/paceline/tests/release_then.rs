@@ -352,3 +352,48 @@ fn own_end_can_be_waited_for() {
         assert_eq!(bench.notes.take(), expected);
     });
 }
+
+/// What a handler that panicked left for afterwards is dropped, and may panic once more, or ask for what can't be: it is
+/// caught and told like any other, and the handle is still with this thread.
+#[test]
+fn what_is_dropped_may_panic_too() {
+    bounded(|| {
+        let bench = Bench::new(0, Panics::Close);
+        let (tell, told) = mpsc::channel();
+        let (_, peer) = bench.serve(move |cx: &mut Cx<'_>, _| {
+            let (guard, waits) = (PanicsOnDrop, WaitsOnDrop(cx.handle(), tell.clone()));
+            cx.release_then(move || drop(guard));
+            cx.release_then(move || drop(waits));
+            panic!("first");
+        });
+        peer.send(b"x");
+        serve_all(&bench.pool);
+        assert_eq!(told.try_recv(), Ok(io::ErrorKind::Deadlock));
+        let notes = bench.notes.take();
+        assert!(
+            notes.iter().any(|note| note.ends_with("second")),
+            "{notes:?}"
+        );
+        assert!(
+            notes.iter().any(|note| note.contains("hook: ")),
+            "{notes:?}"
+        );
+    });
+}
+
+struct PanicsOnDrop;
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic!("second");
+    }
+}
+
+struct WaitsOnDrop(Handle, mpsc::Sender<io::ErrorKind>);
+
+impl Drop for WaitsOnDrop {
+    fn drop(&mut self) {
+        let refused = self.0.close_and_wait().unwrap_err();
+        self.1.send(refused.kind()).unwrap();
+    }
+}

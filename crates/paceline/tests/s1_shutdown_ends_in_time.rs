@@ -7,7 +7,7 @@ use std::{
     net::TcpStream,
     sync::{
         atomic::{AtomicUsize, Ordering},
-        mpsc, Arc,
+        mpsc, Arc, Mutex,
     },
     thread,
     time::Duration,
@@ -15,8 +15,9 @@ use std::{
 
 use paceline::{
     observe::Role,
-    simulated::{SimStream, Simulation},
-    Closed, Context, EventHandler, Interest, Left, Next, Pool, SetKind, ShutdownReport, WeakPool,
+    simulated::{SimPeer, SimStream, Simulation},
+    Closed, Context, EventHandler, Handle, Interest, Left, Next, Pool, SetKind, ShutdownReport,
+    WeakPool,
 };
 use support::{bounded, tcp_pair, told, wait_until, Told, Witness, LONG};
 
@@ -444,4 +445,73 @@ fn is_draining(world: &Simulation, pool: &Pool) -> bool {
     let (handler, _end) = idle();
     let registered = pool.register(world.stream().0, Interest::READ, handler);
     registered.map(|handle| handle.close()).is_err()
+}
+
+/// While a shutdown ends what is left, a request for one of those handles comes from a thread that holds a lock which
+/// the handler's `closed` takes. The request calls nobody, so nobody waits for himself.
+#[test]
+fn requests_during_the_end_call_nobody() {
+    bounded(|| {
+        let (world, pool) = simulated(1);
+        let (tell, told_closed) = mpsc::channel();
+        let (permission, gate) = mpsc::channel::<()>();
+        let lock = Arc::new(Mutex::new(()));
+        let (first, _first_peer) = flooded(&world, &pool, move || {
+            tell.send(()).unwrap();
+            gate.recv_timeout(LONG).expect("permission comes");
+        });
+        let of_second = Arc::clone(&lock);
+        let (second, _second_peer) =
+            flooded(&world, &pool, move || drop(of_second.lock().unwrap()));
+        let ending = thread::spawn({
+            let pool = pool.clone();
+            move || pool.shutdown(Duration::ZERO)
+        });
+        told_closed.recv_timeout(LONG).unwrap();
+        let held = lock.lock().unwrap();
+        second.notify().unwrap();
+        drop(held);
+        permission.send(()).unwrap();
+        let left = ending.join().unwrap().unfinished;
+        let ids: Vec<_> = left.iter().map(|left| left.handle).collect();
+        assert_eq!(ids, [first.id(), second.id()]);
+    });
+}
+
+/// A handle at rest whose peer has not taken all of its output, which may be called all the same; and what it does
+/// at its end.
+fn flooded(
+    world: &Simulation,
+    pool: &Pool,
+    closing: impl FnMut() + Send + 'static,
+) -> (Handle, SimPeer) {
+    let (stream, peer) = world.stream();
+    let (tell, flooded) = mpsc::channel();
+    let closing = Box::new(closing);
+    let handler = Flooding { tell, closing };
+    let handle = pool.register(stream, Interest::NONE, handler).unwrap();
+    handle.notify().unwrap();
+    flooded.recv_timeout(LONG).unwrap();
+    wait_until(|| world.clock().asleep() == 1);
+    (handle, peer)
+}
+
+struct Flooding {
+    tell: mpsc::Sender<()>,
+    closing: Box<dyn FnMut() + Send>,
+}
+
+impl EventHandler<SimStream> for Flooding {
+    fn ready(&mut self, cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
+        if cx.unsent() == 0 {
+            cx.write_all(&[0; 100])?;
+            cx.read_while_sending(true);
+            self.tell.send(()).unwrap();
+        }
+        Ok(Next::Continue)
+    }
+
+    fn closed(&mut self, _: Closed) {
+        (self.closing)();
+    }
 }

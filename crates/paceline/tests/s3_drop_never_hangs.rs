@@ -3,10 +3,12 @@
 mod support;
 
 use std::{
+    cell::RefCell,
     io::{self, Read, Write},
     net::TcpStream,
     sync::{mpsc, Arc, Mutex},
     thread,
+    time::Duration,
 };
 
 use paceline::{observe::Role, Closed, Context, EventHandler, Interest, Next, Pool};
@@ -242,5 +244,25 @@ fn under_load() {
             drop(pool);
             witness.wait_for(Role::Gone, 3);
         }
+    });
+}
+
+thread_local! {
+    static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
+}
+
+/// The last handle to a pool is a variable of a thread, and is dropped when that thread ends: later than whatever the
+/// pool itself keeps there.
+#[test]
+fn from_a_variable_of_a_thread() {
+    bounded(|| {
+        let ended = thread::spawn(|| {
+            // First used here, so dropped last.
+            POOL.with(|pool| assert!(pool.borrow().is_none()));
+            let pool = Pool::builder().threads(1).build().unwrap();
+            pool.join_timeout(Duration::from_millis(5)).unwrap();
+            POOL.with(|place| *place.borrow_mut() = Some(pool));
+        });
+        ended.join().unwrap();
     });
 }

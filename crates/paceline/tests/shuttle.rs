@@ -304,3 +304,45 @@ fn shuttle_drop_at_any_moment() {
         assert_eq!(tally.closed.load(Ordering::SeqCst), 1);
     });
 }
+
+/// S2: a registration with input waiting races with a shutdown. It is refused, or its input is handled, or the report
+/// is not clean.
+#[test]
+fn shuttle_register_against_shutdown() {
+    check(|| {
+        let (world, tally) = (world(), Tally::default());
+        let pool = pool_on(&world, 1);
+        let (stream, peer) = world.stream();
+        peer.send(b"x");
+        let registrar = {
+            let (pool, tally) = (pool.clone(), tally.clone());
+            thread::spawn(move || {
+                pool.register(stream, Interest::READ, Echo::new(&tally))
+                    .is_ok()
+            })
+        };
+        let report = pool.shutdown(Duration::from_secs(1));
+        let accepted = registrar.join().unwrap();
+        let answered = peer.received() == b"x";
+        assert!(!accepted || answered || !report.is_clean(), "{report}");
+    });
+}
+
+/// H2: suspended and resumed while a visit has claimed input and a notification: nothing of it is lost.
+#[test]
+fn shuttle_suspended_while_claimed() {
+    check(|| {
+        let (world, tally) = (world(), Tally::default());
+        let pool = pool_on(&world, 2);
+        let (handle, peer) = connect(&world, &pool, &tally);
+        let meddler = thread::spawn(move || {
+            handle.notify().unwrap();
+            handle.suspend().unwrap();
+            handle.resume().unwrap();
+        });
+        peer.send(b"x");
+        meddler.join().unwrap();
+        assert_eq!(peer.wait_for(1), b"x");
+        assert!(pool.shutdown(Duration::from_secs(1)).is_clean());
+    });
+}

@@ -81,7 +81,7 @@ impl<'r> Claim<'r> {
             }
             Verdict::Keep => None,
             Verdict::Panicked(panic) => {
-                done.afterwards.work.clear();
+                registry.drop_afterwards(&mut done.afterwards);
                 registry.judge_panic(key, panic)
             }
             Verdict::Close(why) => Some(why),
@@ -166,7 +166,7 @@ fn do_what_is_due(
                 Done::without_call(Verdict::Close(Closed::Panicked(panic)))
             });
     }
-    if seen.is_drained() {
+    if seen.is_drained() && !seen.is_notified() {
         return Done::without_call(Verdict::Close(Closed::Shutdown));
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.

@@ -306,6 +306,8 @@ pub(super) struct Lent<'v> {
     known: Ready,
     /// The bits that were cleared in the word for this visit.
     pub(super) taken: Ready,
+    /// The handler may be called.
+    pub(super) may_call: bool,
     /// The handler is to be called, whatever is ready.
     pub(super) notified: bool,
     /// The directions that ran dry.
@@ -330,7 +332,14 @@ impl<'v> Lent<'v> {
             true => readiness.claim_notified(wanted),
             false => readiness.claim(wanted),
         };
+        // It may have been suspended since the look: what counts is the step that claimed.
+        let may_call = seen.may_call();
+        if notified && !may_call {
+            readiness.notify_self();
+        }
+        let notified = notified && may_call;
         Self {
+            may_call,
             notified,
             input_ended: false,
             reports,

@@ -185,7 +185,8 @@ where
             true => Ready::READABLE,
             false => Ready::READABLE | Ready::WRITABLE,
         };
-        match (lent.notified || lent.taken.has(for_handler)) && !self.finishing {
+        let for_handler = lent.may_call && lent.taken.has(for_handler);
+        match (lent.notified || for_handler) && !self.finishing {
             true => Done {
                 verdict: self.call(lent, origin, afterwards),
                 called: true,

@@ -38,8 +38,8 @@ impl Handle {
         })
     }
 
-    /// Lets the handler be called no more until [`resume`](Self::resume), whatever happens. What comes
-    /// meanwhile is remembered, and kept output is sent.
+    /// Lets the handler be called no more until [`resume`](Self::resume), whatever happens (a call that is
+    /// being made right now is made). What comes meanwhile is remembered, and kept output is sent.
     ///
     /// # Errors
     /// `NotFound` if the registration is over.
@@ -57,7 +57,8 @@ impl Handle {
 
     /// Has the handler called once, whatever is ready: to tell it that something was put where it looks.
     /// Several notifications before that call are one. Like input it waits while the handle is suspended,
-    /// and while output is kept. No handler runs inside this call.
+    /// and while output is kept. No handler runs inside this call. If the registration ends before that
+    /// call, there is none.
     ///
     /// # Errors
     /// `NotFound` if the registration is over.

@@ -54,11 +54,12 @@ pub enum Next {
 pub enum Closed {
     /// Its handler asked for it ([`Next::Close`]), and the system has taken all of its output.
     Finished,
-    /// Somebody called [`Handle::close`](super::Handle::close).
+    /// Somebody called [`Handle::close`](super::Handle::close) or its like. Kept output is dropped.
     Requested,
-    /// The handler failed, or kept output could not be sent.
+    /// The handler failed, kept output could not be sent, or the handle set refused to watch it further. What
+    /// was kept is dropped.
     Failed(io::Error),
-    /// The handler panicked with this message.
+    /// The handler, or its source, panicked with this message. Kept output is dropped.
     Panicked(String),
     /// The pool was shut down.
     Shutdown,
@@ -76,7 +77,8 @@ impl fmt::Display for Closed {
     }
 }
 
-/// What becomes of a handle whose handler panicked.
+/// What becomes of a handle whose handler panicked, in [`EventHandler::ready`]. A source that panics always
+/// closes its handle; a panic in `closed`, in a drop, in work for afterwards or in a hook is only told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Panics {

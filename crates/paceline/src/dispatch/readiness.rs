@@ -3,7 +3,8 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
-//! | 14 | ended: the end of the input was read; none will come |
+//! | 15 | over: the end of the input was read again; it is waited for no more |
+//! | 14 | ended: the end of the input was read; only a hang-up or an error is waited for |
 //! | 12..14 | armed: the set will report this direction (always, if it reports edges) |
 //! | 11 | notified: the handler is to be called, whatever is ready |
 //! | 10 | suspended: the handler is not to be called |
@@ -39,6 +40,7 @@ const NOTIFIED: u64 = 1 << 11;
 const ARMED_SHIFT: u32 = 12;
 const ARMED: u64 = 3 << ARMED_SHIFT;
 const ENDED: u64 = 1 << 14;
+const OVER: u64 = 1 << 15;
 const GENERATION_SHIFT: u32 = 32;
 
 #[derive(Debug)]
@@ -90,15 +92,19 @@ impl Readiness {
     }
 
     /// Notes that the owner is about to arm `directions`: before it does, for the report may come at
-    /// once. Tells all that shall be armed.
+    /// once. Tells all that the set shall report; after the end of the input that is no input.
     pub(super) fn arm(&self, directions: Ready) -> Ready {
         let bits = u64::from(directions.bits()) << ARMED_SHIFT;
-        State(self.0.fetch_or(bits, Ordering::AcqRel) | bits).armed()
+        let state = State(self.0.fetch_or(bits, Ordering::AcqRel) | bits);
+        match state.0 & ENDED != 0 {
+            true => state.armed().without(Ready::READABLE),
+            false => state.armed(),
+        }
     }
 
     /// The end of the input was read.
     pub(super) fn end_input(&self) {
-        self.0.fetch_or(ENDED, Ordering::AcqRel);
+        self.change(|state| state.with(OVER, state.0 & ENDED != 0).with(ENDED, true));
     }
 
     pub(super) fn set_suspended(&self, generation: u32, suspended: bool) -> Result<State, Stale> {
@@ -217,7 +223,7 @@ impl State {
 
     /// Whether the handler may be called now: not while it is suspended, nor while output is kept,
     /// unless it wants to read meanwhile.
-    fn may_call(self) -> bool {
+    pub(super) fn may_call(self) -> bool {
         self.0 & SUSPENDED == 0 && (!self.is_sending() || self.0 & READ_WHILE_SENDING != 0)
     }
 
@@ -248,11 +254,11 @@ impl State {
 
     /// What is awaited, not ready, and will not be reported.
     pub(super) fn unarmed(self) -> Ready {
-        let ended = match self.0 & ENDED != 0 {
+        let over = match self.0 & OVER != 0 {
             true => Ready::READABLE,
             false => Ready::NONE,
         };
-        self.awaited().without(self.ready() | self.armed() | ended)
+        self.awaited().without(self.ready() | self.armed() | over)
     }
 
     fn armed(self) -> Ready {

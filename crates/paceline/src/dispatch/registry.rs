@@ -1,7 +1,7 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
-mod ends;
-mod told;
+mod close;
+mod user_code;
 
 use std::{
     io,
@@ -9,16 +9,15 @@ use std::{
     sync::{Arc, Weak},
 };
 
-pub(super) use self::ends::NotWaited;
-pub(crate) use self::ends::Remains;
+pub(super) use self::close::NotWaited;
+pub(crate) use self::close::Remains;
 use super::{
     claim::Claim,
-    context::Afterwards,
     endings::Endings,
-    entry::{Registered, Verdict},
+    entry::Registered,
     frames,
     handle::{Handle, HandleId, Key},
-    handler::{Closed, EventHandler, Interest, Panics},
+    handler::{EventHandler, Interest},
     hooks::Hooks,
     kind::Kinds,
     line::Line,
@@ -34,7 +33,7 @@ use crate::{
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
-        lock, Mutex, Timestamp,
+        Mutex, Timestamp,
     },
 };
 
@@ -111,13 +110,18 @@ impl Registry {
         H: EventHandler<S>,
     {
         let descriptor = source.as_raw_fd();
+        // Counted before it is looked whether registrations are accepted: a drain waits for it, or is seen.
+        self.live.fetch_add(1, Ordering::AcqRel);
         match self.begin(descriptor, interest) {
-            Err(error) => Err(Rejected::new((source, handler), error)),
+            Err(error) => {
+                self.live.fetch_sub(1, Ordering::AcqRel);
+                self.set.wake();
+                Err(Rejected::new((source, handler), error))
+            }
             Ok((mut owned, key)) => {
                 let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
                 let entry = Registered::new(source, descriptor, handler, limit, kind);
                 owned.with_entry(|place| *place = Some(Box::new(entry)));
-                self.live.fetch_add(1, Ordering::AcqRel);
                 // A drain that passed this slot before `occupy` is seen here; a later one marks it.
                 if self.phase() != ACCEPTING {
                     owned.readiness().drain();
@@ -241,7 +245,8 @@ impl Registry {
     /// Finds a slot, and lets the set watch the source. The slot is owned, so that what the set tells
     /// waits until the entry is in place.
     fn begin(&self, descriptor: RawFd, interest: Interest) -> io::Result<(Owned<'_>, Key)> {
-        if !self.is_accepting() {
+        // A change of the word, so that of this step and `drain` the second one sees the first.
+        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
             let text = "register: the pool is shutting down";
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
@@ -281,17 +286,19 @@ impl Registry {
         if let Pushed::WakeLeader = self.returned.push(index, self.link(index)) {
             self.set.wake();
         }
-        // After the end nobody takes the list any more. Either the sweep saw this slot QUEUED and has
-        // owned it, or this thread sees the end here: both changed the same owner word.
-        if self.phase() == SHUT {
-            self.sweep(index);
-        }
     }
 
     /// Ends an ownership: idle if nothing is to be done, else onto the return list.
     pub(super) fn let_go(&self, owned: Owned<'_>) {
-        if let Some(index) = self.rest_or_requeue(owned) {
-            self.put_back(index);
+        let Some(index) = self.rest_or_requeue(owned) else {
+            return;
+        };
+        self.put_back(index);
+        // After the end nobody takes the list any more. Either the sweep saw this slot QUEUED and has
+        // owned it, or this thread sees the end here: both changed the same owner word. (Who signals from
+        // outside found it IDLE: then the sweep is still to come.)
+        if self.phase() == SHUT {
+            self.sweep(index);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where the leader waits: the contract of a handle set, and the sets that fulfil it.
 //!
 //! A handle set knows descriptors and keys. It knows neither threads nor handlers nor who leads. A new
-//! platform (kqueue, a polling-based set, a completion set) is one more file beside `epoll.rs`.
+//! platform (kqueue, a completion set) is one more file beside `epoll.rs`.
 //!
 //! What every set promises:
 //!
@@ -37,11 +37,12 @@ pub(crate) trait HandleSet: Send + Sync {
     /// what is ready already; or once, when it is armed.
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()>;
 
-    /// Of a set that reports once: reports `descriptor` as soon as one of `directions` is ready. What was
-    /// armed before is replaced.
+    /// Of a set that reports once: reports `descriptor` as soon as one of `directions` is ready, or there is
+    /// an error or a hang-up; if there are none, for that alone. What was armed before is replaced.
     fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()>;
 
-    /// Ends the reports for `descriptor`. Called before the descriptor is closed.
+    /// Ends the reports for `descriptor`. Called before the descriptor is closed. It may wait for the wait
+    /// that goes on to end.
     fn remove(&self, descriptor: RawFd) -> io::Result<()>;
 
     /// Waits until something is ready, someone calls [`wake`](Self::wake), or `until` has passed

@@ -41,22 +41,22 @@ struct Table {
     waiting: bool,
     /// How many waits have begun.
     waits: u64,
-    /// That one was woken already.
+    /// The wait that goes on was woken already.
     kicked: bool,
     /// The memory of one wait, kept for the next.
-    copy: Copy,
+    polled: Polled,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     key: u64,
-    /// What `poll` shall look for; zero while it is not armed.
-    armed: i16,
+    /// What `poll` shall look for, besides errors and hang-ups; `None` while it is not armed.
+    armed: Option<i16>,
 }
 
-/// The armed part of the table, as `poll` wants it; the waker comes first.
+/// What one wait looks at: the armed part of the table, the waker first.
 #[derive(Debug, Default)]
-struct Copy {
+struct Polled {
     descriptors: Vec<libc::pollfd>,
     keys: Vec<u64>,
 }
@@ -89,14 +89,16 @@ impl PollSet {
     }
 
     /// Makes a copy of what is armed; from here on a change of the table wakes.
-    fn begin(&self) -> Copy {
+    fn begin_wait(&self) -> Polled {
         let mut table = lock(&self.table);
-        let mut copy = std::mem::take(&mut table.copy);
+        let mut copy = std::mem::take(&mut table.polled);
         copy.descriptors.clear();
         copy.keys.clear();
         copy.push(self.woken.as_raw_fd(), WAKER, libc::POLLIN);
-        for (descriptor, watched) in table.watched.iter().filter(|(_, it)| it.armed != 0) {
-            copy.push(*descriptor, watched.key, watched.armed);
+        for (descriptor, watched) in &table.watched {
+            if let Some(armed) = watched.armed {
+                copy.push(*descriptor, watched.key, armed);
+            }
         }
         table.waiting = true;
         table.waits += 1;
@@ -105,7 +107,7 @@ impl PollSet {
     }
 
     /// Disarms and tells what `poll` reported.
-    fn finish(&self, copy: Copy, events: &mut Vec<Event>) {
+    fn end_wait(&self, copy: Polled, events: &mut Vec<Event>) {
         let mut table = lock(&self.table);
         table.waiting = false;
         self.ended.notify_all();
@@ -116,12 +118,12 @@ impl PollSet {
             // It may have been removed, and its number given to another.
             let watched = table.watched.get_mut(&polled.fd);
             if let Some(watched) = watched.filter(|watched| watched.key == *key) {
-                watched.armed = 0;
+                watched.armed = None;
                 let ready = ready(polled.revents);
                 events.push(Event { key: *key, ready });
             }
         }
-        table.copy = copy;
+        table.polled = copy;
     }
 
     /// Uses up the wakes that have come.
@@ -150,7 +152,9 @@ impl HandleSet for PollSet {
         }
         set_nonblocking(descriptor)?;
         refuse_if_always_ready(descriptor)?;
-        table.watched.insert(descriptor, Watched { key, armed: 0 });
+        table
+            .watched
+            .insert(descriptor, Watched { key, armed: None });
         Ok(())
     }
 
@@ -160,7 +164,7 @@ impl HandleSet for PollSet {
         let Some(watched) = watched.filter(|watched| watched.key == key) else {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         };
-        watched.armed = awaited(directions);
+        watched.armed = Some(awaited(directions));
         self.kick(&mut table);
         Ok(())
     }
@@ -168,7 +172,7 @@ impl HandleSet for PollSet {
     fn remove(&self, descriptor: RawFd) -> io::Result<()> {
         let mut table = lock(&self.table);
         let removed = table.watched.remove(&descriptor);
-        if removed.is_some_and(|watched| watched.armed != 0) {
+        if removed.is_some_and(|watched| watched.armed.is_some()) {
             self.kick(&mut table);
             let with_old_copy = table.waits;
             while table.waiting && table.waits == with_old_copy {
@@ -180,7 +184,7 @@ impl HandleSet for PollSet {
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
-        let mut copy = self.begin();
+        let mut copy = self.begin_wait();
         let timeout = milliseconds(time_left(&self.clock, until));
         // SAFETY: the pointer and the length are those of the copy, which nobody else touches.
         let told = unsafe {
@@ -198,7 +202,7 @@ impl HandleSet for PollSet {
         if copy.descriptors[0].revents != 0 {
             self.drain_waker();
         }
-        self.finish(copy, events);
+        self.end_wait(copy, events);
         match told {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 Err(attempted("wait for events (poll)", &error))
@@ -216,7 +220,7 @@ impl HandleSet for PollSet {
     }
 }
 
-impl Copy {
+impl Polled {
     fn push(&mut self, fd: RawFd, key: u64, events: i16) {
         let revents = 0;
         self.descriptors.push(libc::pollfd {

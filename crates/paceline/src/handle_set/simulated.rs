@@ -40,9 +40,9 @@ use std::{
 };
 
 use self::set::SimulatedSet;
-use super::{Answer, Batch, Event, HandleSet, Ready, Reports};
+use super::{Event, HandleSet, Ready, Reports};
 pub use crate::sync::VirtualClock;
-use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker, Timestamp};
+use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
 
 /// A world of streams, and the handle set of one pool in it. Cloning gives another handle to it.
 #[derive(Clone)]
@@ -418,7 +418,7 @@ struct Stream {
     /// Under which key the pool watches it.
     key: Option<u64>,
     /// What it is armed for, where the set reports once.
-    armed: Ready,
+    armed: Option<Ready>,
     input: VecDeque<u8>,
     output: Vec<u8>,
     /// The pool found no room for output.
@@ -451,13 +451,14 @@ impl Stream {
 
     /// What is ready, if it is armed for any of it; then it is armed no more.
     fn report_once(&mut self) -> Ready {
-        let ready = self.ready();
-        match ready.has(self.armed) {
-            true => {
-                self.armed = Ready::NONE;
+        let (ready, reset) = (self.ready(), matches!(self.ended, Some(PeerEnd::Reset)));
+        let told = self.armed.filter(|armed| reset || ready.has(*armed));
+        match told {
+            Some(_) => {
+                self.armed = None;
                 ready
             }
-            false => Ready::NONE,
+            None => Ready::NONE,
         }
     }
 }
@@ -484,7 +485,7 @@ impl State {
         let id = self.streams.len();
         self.streams.push(Stream {
             key: None,
-            armed: Ready::NONE,
+            armed: None,
             input: VecDeque::new(),
             output: Vec::new(),
             out_of_room: false,

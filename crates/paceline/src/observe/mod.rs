@@ -33,7 +33,7 @@ pub trait Observer: Send + Sync + 'static {
     fn role_changed(&self, thread: usize, role: Role);
 }
 
-/// How often what happened since the pool was built.
+/// Counters since the pool was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -56,7 +56,7 @@ pub struct Snapshot {
     pub longest_blind: Duration,
     /// Events for registrations that were over.
     pub stale_events: u64,
-    /// Panics of handlers, caught.
+    /// Panics of user code, caught.
     pub panics: u64,
     /// Handles that were closed because of an error.
     pub failed: u64,

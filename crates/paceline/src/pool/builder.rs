@@ -111,7 +111,7 @@ impl Builder {
         self
     }
 
-    /// So many threads can run at once: while fewer do and work waits, another one is woken (W1).
+    /// How many threads can run at once. While fewer do and work waits, another one is woken (W1).
     /// Default: the cores that this process may use when the pool is built.
     #[must_use]
     pub fn parallelism(mut self, threads: usize) -> Self {
@@ -180,8 +180,9 @@ impl Builder {
         self
     }
 
-    /// Is called with the message of every panic of a handler, whatever becomes of its handle; also of
-    /// one in `closed`, in the drop of a handler or a source, and in a listener's maker of handlers.
+    /// Is called with the message of every panic of user code: of a handler, whatever becomes of its handle,
+    /// of a source, in `closed`, in drops, in work for afterwards, in `on_closed`, and in a listener's maker of
+    /// handlers. A panic of this hook itself is dropped.
     #[must_use]
     pub fn on_panic(mut self, hook: impl Fn(HandleId, &str) + Send + Sync + 'static) -> Self {
         self.hooks.on_panic = Some(Box::new(hook));

@@ -12,7 +12,7 @@ use crate::sync::{atomic::Ordering, Timestamp};
 pub(super) struct Inside<T> {
     data: T,
     /// The epoch at which it was last seen that no event waits, or that every core has its thread.
-    since: u64,
+    since: Epoch,
     /// When the lead was last opened, and whether a follower was asleep then.
     opened: Option<(Timestamp, bool)>,
 }
@@ -21,15 +21,23 @@ impl<T> Inside<T> {
     pub(super) fn new(data: T) -> Self {
         Self {
             data,
-            since: 0,
+            since: Epoch(0),
             opened: None,
         }
     }
 }
 
 /// How often a standby had looked, at some moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch(u64);
+
+impl<T> Lead<T> {
+    /// The epoch now. Relaxed: only the load after an opening matters, whose pair is in `look_after`; the
+    /// others may be late, and cost a look.
+    fn now(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Relaxed))
+    }
+}
 
 /// Where a thread stands after it processed an event.
 #[must_use]
@@ -62,23 +70,24 @@ impl<'a, T> HeldLead<'a, T> {
         self.with_inside(|inside| using(&mut inside.data))
     }
 
-    /// Whether the standby has looked since it was last seen that nothing waits: then it is time to see
-    /// for oneself, without sleeping (W1). At most one such look for each of the standby's.
+    /// The epoch, if the standby has looked since it was last seen that nothing waits: then it is time to
+    /// see for oneself, without sleeping (W1). At most one such look that finds nothing for each of the
+    /// standby's.
     pub(crate) fn overdue(&mut self) -> Option<Epoch> {
-        let epoch = self.lead.epoch.load(Ordering::Relaxed);
+        let epoch = self.lead.now();
         let since = self.with_inside(|inside| inside.since);
-        (epoch != since).then_some(Epoch(epoch))
+        (epoch != since).then_some(epoch)
     }
 
     /// Nothing waited at some time after `epoch` was read.
     pub(crate) fn nothing_waited(&mut self, epoch: Epoch) {
-        self.with_inside(|inside| inside.since = epoch.0);
+        self.with_inside(|inside| inside.since = epoch);
     }
 
     /// The leader slept: what it has found has come just now.
-    pub(crate) fn slept(&mut self) {
-        let epoch = self.lead.epoch.load(Ordering::Relaxed);
-        self.nothing_waited(Epoch(epoch));
+    pub(crate) fn note_sleep(&mut self) {
+        let epoch = self.lead.now();
+        self.nothing_waited(epoch);
     }
 
     /// Gives the lead away before processing: leader -> processing.
@@ -96,8 +105,7 @@ impl<'a, T> HeldLead<'a, T> {
         let (was, opening) = lead.word.open_running(marks);
         // After the opening: this pairs with the standby, which raises the epoch before it looks at the
         // word. If its look does not see this opening, the new epoch is seen here.
-        let starved =
-            marks.backlog && lead.has_idle_core(was) && lead.epoch.load(Ordering::Relaxed) != since;
+        let starved = marks.backlog && lead.has_idle_core(was) && lead.now() != since;
         let promotion = lead.help(was, opening, marks.long || starved);
         (Running { lead, opening }, promotion)
     }
@@ -105,12 +113,11 @@ impl<'a, T> HeldLead<'a, T> {
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
     /// idle core now, the next one counts from here. (Should a thread be done just before the opening,
     /// this promotion still judges by the old epoch.)
-    fn idle_core_since(&mut self) -> u64 {
+    fn idle_core_since(&mut self) -> Epoch {
         let lead = self.lead;
         let since = self.with_inside(|inside| inside.since);
         if !lead.has_idle_core(lead.word.look()) {
-            let epoch = lead.epoch.load(Ordering::Relaxed);
-            self.nothing_waited(Epoch(epoch));
+            self.nothing_waited(lead.now());
         }
         since
     }

@@ -111,9 +111,9 @@ impl VirtualClock {
         Duration::from_nanos(self.now().0)
     }
 
-    /// How many threads of the pool sleep for good: until an event comes, somebody wakes them, or this
-    /// clock is moved. A thread that was woken and has not got up yet does not count. When all of them
-    /// sleep that are not inside a handler, nothing more happens by itself.
+    /// How many threads are asleep on this clock: followers, the leader, and whoever waits in a shutdown. A
+    /// thread that was woken and has not got up yet does not count. When all threads of a pool sleep that
+    /// are not inside a handler, nothing more happens by itself.
     pub fn asleep(&self) -> usize {
         let sleepers = lock(&self.sleepers);
         let without_message = |sleeper: &&Sleeper| !sleeper.parker.has_message();

@@ -195,3 +195,28 @@ fn a_reset_is_told(set: Set) {
     );
 }
 on_kernel_sets!(a_reset_is_told);
+
+/// The peer has stopped sending, which the handler has read, and then resets the connection: the handler, which
+/// may be preparing an answer, is told.
+fn a_reset_after_the_end_is_told(set: Set) {
+    let world = World::with_threads(set, 2);
+    let (near, far) = tcp_pair();
+    let (calls, called) = mpsc::channel();
+    let handler = move |cx: &mut Context<'_, TcpStream>| {
+        let read = cx.read(&mut [0; 16]);
+        let told = read.as_ref().map_err(io::Error::kind).copied();
+        // After the end of the test nobody listens.
+        let _ = calls.send(told);
+        read.map(|_| Next::Continue)
+    };
+    world.pool.register(near, Interest::READ, handler).unwrap();
+    far.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(called.recv_timeout(LONG), Ok(Ok(0)));
+    SockRef::from(&far)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(far);
+    // A read gives the end once more; a write would give the error.
+    assert_eq!(called.recv_timeout(LONG), Ok(Ok(0)));
+}
+on_kernel_sets!(a_reset_after_the_end_is_told);

@@ -1,6 +1,12 @@
 //! The simulated world as a handle set.
 
-use super::*;
+use std::{io, os::fd::RawFd, sync::Arc};
+
+use super::{
+    super::{Answer, Batch, Event, HandleSet, Ready, Reports},
+    World,
+};
+use crate::sync::{lock, Clock, Timestamp};
 
 /// The handle set of a world.
 pub(super) struct SimulatedSet(pub(super) Arc<World>);
@@ -16,7 +22,7 @@ impl HandleSet for SimulatedSet {
         if state.streams[id].key != Some(key) {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
-        state.streams[id].armed = directions;
+        state.streams[id].armed = Some(directions);
         state.edge(id);
         self.0.wake_leader(state);
         Ok(())
@@ -29,7 +35,7 @@ impl HandleSet for SimulatedSet {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
         state.streams[id].key = Some(key);
-        state.streams[id].armed = Ready::NONE;
+        state.streams[id].armed = None;
         state.edge(id);
         self.0.wake_leader(state);
         Ok(())

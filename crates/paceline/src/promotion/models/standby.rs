@@ -114,7 +114,7 @@ fn loom_backlog_elects() {
     explore(|| {
         let pool = Pool::new(NEWEST);
         let mut held = pool.first();
-        held.slept();
+        held.note_sleep();
         let follower = guest(&pool, 1, None);
         pool.until_watched();
         while pool.lead.epoch.load(Ordering::Relaxed) == 0 {
@@ -140,7 +140,7 @@ fn loom_backlog_seen_by_one_of_two() {
     explore(|| {
         let pool = Pool::new(NEWEST);
         let mut held = pool.first();
-        held.slept();
+        held.note_sleep();
         let led = Arc::new(AtomicBool::new(false));
         let follower = {
             let (pool, led) = (Arc::clone(&pool), Arc::clone(&led));

@@ -1,10 +1,21 @@
 //! How registrations end: on request, by themselves, or with the pool.
 
-use super::*;
+use super::{
+    super::{
+        entry::Verdict,
+        frames,
+        handle::{HandleId, Key},
+        handler::Closed,
+        readiness::Stale,
+        slot::Owned,
+    },
+    Registry, ACCEPTING, DRAINING, SHUT,
+};
+use crate::sync::{atomic::Ordering, lock};
 
 /// Why an end was not waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum NotWaited {
+pub(in crate::dispatch) enum NotWaited {
     /// The registration is over.
     Stale,
     /// The caller is its own handler.
@@ -27,7 +38,7 @@ impl Drop for Remains<'_> {
 
 impl Registry {
     /// Ends a registration: here and now if it is idle, else by the thread that has it.
-    pub(in super::super) fn close(&self, key: Key) -> Result<(), Stale> {
+    pub(in crate::dispatch) fn close(&self, key: Key) -> Result<(), Stale> {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
         if slot.readiness.request_close(key.generation)?.is_closing() {
             return Err(Stale);
@@ -45,7 +56,7 @@ impl Registry {
 
     /// Ends a registration and waits until its handler and source are dropped. If somebody else has asked
     /// for its end, or it is ending already, that is waited for.
-    pub(in super::super) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
+    pub(in crate::dispatch) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
         if frames::contains(self.address(), key) {
             return Err(NotWaited::InOwnHandler);
         }
@@ -110,7 +121,7 @@ impl Registry {
     }
 
     /// How a registration ends whose end was asked for.
-    pub(in super::super) fn verdict_on_request(&self) -> Verdict {
+    pub(in crate::dispatch) fn verdict_on_request(&self) -> Verdict {
         match self.phase() {
             SHUT => Verdict::CloseByForce,
             _ => Verdict::Close(Closed::Requested),
@@ -130,14 +141,14 @@ impl Registry {
     }
 
     /// Ends a registration that was not done, and lists it.
-    pub(in super::super) fn end_by_force(&self, mut owned: Owned<'_>) {
+    pub(in crate::dispatch) fn end_by_force(&self, mut owned: Owned<'_>) {
         let unsent = owned.with_entry(|entry| entry.as_ref().map_or(0, |entry| entry.unsent()));
         let listed = (HandleId::new(owned.key()), unsent);
         self.end_and_list(owned, Closed::Shutdown, Some(listed));
     }
 
     /// Ends a registration.
-    pub(in super::super) fn end(&self, owned: Owned<'_>, why: Closed) {
+    pub(in crate::dispatch) fn end(&self, owned: Owned<'_>, why: Closed) {
         self.end_and_list(owned, why, None);
     }
 
@@ -173,7 +184,8 @@ impl Registry {
         }
     }
 
-    /// One registration less; one more in the list, if it was ended by force.
+    /// One registration less; one more in the list, if it was ended by force. Both under the lock, so that
+    /// `left_undone` finds it in exactly one of the two.
     fn count_out(&self, listed: Option<(HandleId, usize)>) {
         let forced = listed.map(|listed| {
             let mut forced = lock(&self.forced);

@@ -1,10 +1,17 @@
-//! What an application is told about handles, and does after they were given back.
+//! User code that runs on behalf of the registry: hooks, and work for after a handle was given back.
 
-use super::*;
+use super::{
+    super::{
+        context::Afterwards,
+        handle::{HandleId, Key},
+        handler::{Closed, Panics},
+    },
+    Registry,
+};
 
 impl Registry {
     /// A handler panicked: why its handle is closed, if it is.
-    pub(in super::super) fn judge_panic(&self, key: Key, panic: String) -> Option<Closed> {
+    pub(in crate::dispatch) fn judge_panic(&self, key: Key, panic: String) -> Option<Closed> {
         self.tell_panic(key, &panic);
         match self.hooks.panics {
             Panics::Close => Some(Closed::Panicked(panic)),
@@ -18,12 +25,12 @@ impl Registry {
 
     /// Counts a panic of user code, and tells the hook. The handle is with this thread, so the hook can't
     /// wait for its end.
-    pub(in super::super) fn tell_panic(&self, key: Key, panic: &str) {
+    pub(in crate::dispatch) fn tell_panic(&self, key: Key, panic: &str) {
         self.tell_panic_in(Some(key), key, panic);
     }
 
     /// The same, in a frame that has the handle or has not.
-    pub(in super::super) fn tell_panic_in(&self, frame: Option<Key>, of: Key, panic: &str) {
+    pub(in crate::dispatch) fn tell_panic_in(&self, frame: Option<Key>, of: Key, panic: &str) {
         self.counters.panics.one_more();
         if let Some(hook) = &self.hooks.on_panic {
             let _ = self.in_frame(frame, || hook(HandleId::new(of), panic));
@@ -38,6 +45,15 @@ impl Registry {
         if let Some(hook) = &self.hooks.on_closed {
             let told = self.in_frame(Some(key), || hook(HandleId::new(key), why));
             told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        }
+    }
+
+    /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with this thread.
+    pub(in crate::dispatch) fn drop_afterwards(&self, afterwards: &mut Afterwards) {
+        let key = afterwards.of;
+        for work in afterwards.work.drain(..) {
+            let dropped = self.in_frame(Some(key), || drop(work));
+            dropped.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         }
     }
 
