@@ -424,18 +424,27 @@ fn shuttle_leavers_eager_system() {
     leavers_have_successors(Wake::Eager, Order::System, false);
 }
 
-/// S1: the standby looks while the pool drains, so that the leader has a look of its own before it sleeps. What
-/// ends the drain is noticed all the same.
+/// S1: the standby looks while the pool drains, so that the leader has a look of its own before it sleeps; and the last
+/// handle is ended by another thread meanwhile. What ends the drain is noticed all the same.
 #[test]
 fn shuttle_shutdown_against_a_look() {
     check(|| {
-        let steps = Steps::new(2, 0, Wake::Adaptive, Order::Newest);
-        let tally = Tally::default();
-        let (_, echo) = connect(&steps.world, &steps.pool, &tally);
-        echo.send(b"?");
+        let steps = Steps::new(3, 0, Wake::Adaptive, Order::Newest);
+        let peer = steps.serve(|cx: &mut Context<'_, SimStream>| {
+            while cx.read(&mut [0; 8])? > 0 {}
+            // Somebody else leads from here on.
+            cx.blocking(|| (0..8).for_each(|_| thread::yield_now()));
+            Ok(Next::Close)
+        });
         steps.settle();
         let world = steps.world.clone();
-        let looks = thread::spawn(move || (0..2).for_each(|_| world.clock().advance(TICK)));
+        let looks = thread::spawn(move || {
+            for _ in 0..8 {
+                world.clock().advance(TICK);
+                (0..4).for_each(|_| thread::yield_now());
+            }
+        });
+        peer.finish();
         steps.end();
         looks.join().unwrap();
     });
