@@ -332,8 +332,8 @@ impl Registry {
         }
     }
 
-    /// Has the set report an owned handle once more. If it refuses, the handle is closed at its next
-    /// visit.
+    /// Has the set report an owned handle once more. If it can't for want of memory, the handle is taken for
+    /// ready, so that it is visited and armed again; if it refuses, the handle is closed at its next visit.
     fn arm(&self, owned: &mut Owned<'_>, state: State) {
         let (readiness, key) = (owned.readiness(), owned.key());
         let directions = readiness.arm(state.unarmed());
@@ -341,6 +341,11 @@ impl Registry {
             let entry = entry.as_mut()?;
             let armed = self.set.arm(entry.descriptor(), key.to_bits(), directions);
             let error = armed.err()?;
+            if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC)) {
+                // As if it had been reported: not armed any more.
+                let _ = readiness.report(key.generation, state.unarmed(), Reports::Once);
+                return None;
+            }
             let text = format!("arm descriptor {}: {error}", entry.descriptor());
             entry.fail(io::Error::new(error.kind(), text));
             Some(())
