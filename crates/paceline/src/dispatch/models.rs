@@ -240,10 +240,9 @@ fn lead() -> Arc<Mutex<Line>> {
 /// H1, H2: an edge comes while the handle's owner is at any point between claim and release, and
 /// another thread leads. The bits are claimed before the first read, so the byte is read, now or at
 /// the next visit, by one thread at a time.
-#[test]
-fn loom_edge_against_release() {
-    explore(|| {
-        let world = World::new();
+fn edge_against_release(reports: Reports) {
+    explore(move || {
+        let world = World::reporting(reports);
         let registry = world.registry();
         world.register(&registry, Interest::READ);
         let lead = lead();
@@ -260,11 +259,15 @@ fn loom_edge_against_release() {
     });
 }
 
-/// H2: an edge that comes while nobody is interested is there when somebody is.
 #[test]
-fn loom_edge_against_interest() {
-    explore(|| {
-        let world = World::new();
+fn loom_edge_against_release() {
+    edge_against_release(Reports::Edges);
+}
+
+/// H2: an edge that comes while nobody is interested is there when somebody is.
+fn edge_against_interest(reports: Reports) {
+    explore(move || {
+        let world = World::reporting(reports);
         let registry = world.registry();
         let handle = world.register(&registry, Interest::NONE);
         let peer = {
@@ -279,6 +282,11 @@ fn loom_edge_against_interest() {
         work(&registry, &lead, true);
         assert_eq!(world.read(), 1);
     });
+}
+
+#[test]
+fn loom_edge_against_interest() {
+    edge_against_interest(Reports::Edges);
 }
 
 /// E6, `notify_enqueue_drain_order_loses_nothing`: two threads put slots back while the leader is about
