@@ -21,7 +21,7 @@
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line},
+    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line, Look},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Rejoined, Running, Seat},
@@ -148,6 +148,7 @@ impl<'p> Leader<'p> {
             let registry = &*self.place.shared.registry;
             let held = &mut self.front.held;
             if let Some(epoch) = held.overdue() {
+                held.note_look();
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
                     held.nothing_waited(epoch);
                     // That look may have used up a wake.
@@ -155,8 +156,10 @@ impl<'p> Leader<'p> {
                 }
             }
             let claim = held.with_owned(|line| line.next(registry, until))?;
-            if held.with_owned(|line| line.slept()) {
-                held.note_sleep();
+            match held.with_owned(|line| line.last_look()) {
+                Look::None => {}
+                Look::Glance => held.note_look(),
+                Look::Sleep => held.note_sleep(),
             }
             if let Some(claim) = claim {
                 let Self { front, place } = self;
@@ -202,14 +205,13 @@ impl<'p> Claimed<'p> {
             long: claim.is_long(),
             backlog: held.with_owned(|line| !line.is_empty()),
         };
-        let start = shared.clock.now();
+        let start = held.now(&shared.clock);
         let (running, promotion) = held.promote(marks, start);
         // A wake is not the handler's time.
         let start = match promotion.woke() {
             true => shared.clock.now(),
             false => start,
         };
-        shared.counters.promotions.one_more();
         Processing {
             claim,
             running,
@@ -252,10 +254,7 @@ impl<'p> Processing<'p> {
             end = place.shared.clock.now();
         }
         let held = match running.rejoin(&place.seat, end) {
-            Rejoined::Leads(held) => {
-                place.shared.counters.leads_taken_back.one_more();
-                put_back(held, claim)
-            }
+            Rejoined::Leads(held) => put_back(held, claim),
             Rejoined::Follows => {
                 drop(claim);
                 None

@@ -141,7 +141,7 @@ fn visit(
         publish_sending(entry.as_ref(), readiness, seen);
         dispatched.end = clock.now();
         if done.called {
-            entry.kind().note(dispatched.end.since(start));
+            entry.kind().note(dispatched.end.nanos_since(start));
         }
         done.verdict
     })

@@ -1,6 +1,6 @@
 //! Which handlers run on the calling thread: so that nobody waits for itself.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::handle::Key;
 use crate::sync::thread_local;
@@ -15,17 +15,28 @@ struct Frame {
 }
 
 thread_local! {
-    /// One inside the other.
+    /// The innermost frame: nearly always the only one.
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
-    static FRAMES: RefCell<Vec<Frame>> = RefCell::new(Vec::new());
+    static INNERMOST: Cell<Option<Frame>> = Cell::new(None);
+    /// Those around it, one inside the other.
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
+    static OUTER: RefCell<Vec<Frame>> = RefCell::new(Vec::new());
 }
 
 /// Runs `user` as one more frame of the registry at this address. It must not unwind. (At the very end of a
 /// thread, when its variables are dropped, there may be no list any more; then nobody waits there either.)
 pub(super) fn enter<R>(registry: usize, of: Option<Key>, user: impl FnOnce() -> R) -> R {
-    let _ = FRAMES.try_with(|frames| frames.borrow_mut().push(Frame { registry, of }));
+    let innermost = Some(Frame { registry, of });
+    let outer = INNERMOST.try_with(|frame| frame.replace(innermost));
+    let outer = outer.ok().flatten();
+    if let Some(outer) = outer {
+        let _ = OUTER.try_with(|frames| frames.borrow_mut().push(outer));
+    }
     let told = user();
-    let _ = FRAMES.try_with(|frames| frames.borrow_mut().pop());
+    if outer.is_some() {
+        let _ = OUTER.try_with(|frames| frames.borrow_mut().pop());
+    }
+    let _ = INNERMOST.try_with(|frame| frame.set(outer));
     told
 }
 
@@ -46,7 +57,8 @@ pub(super) fn contains(registry: usize, key: Key) -> bool {
 }
 
 fn count_if(holds: impl Fn(&Frame) -> bool) -> usize {
-    let counted =
-        FRAMES.try_with(|frames| frames.borrow().iter().filter(|frame| holds(frame)).count());
-    counted.unwrap_or(0)
+    let innermost = INNERMOST.try_with(Cell::get).ok().flatten();
+    let outer =
+        OUTER.try_with(|frames| frames.borrow().iter().filter(|frame| holds(frame)).count());
+    usize::from(innermost.as_ref().is_some_and(&holds)) + outer.unwrap_or(0)
 }

@@ -12,13 +12,12 @@ use std::{
         atomic::{AtomicU32, Ordering},
         Arc,
     },
-    time::Duration,
 };
 
 use crate::sync::{lock, Mutex};
 
-/// A call longer than this is worth waking somebody for: about what a wake costs.
-const LONG: Duration = Duration::from_micros(15);
+/// A call longer than this, in nanoseconds, is worth waking somebody for: about what a wake costs.
+const LONG: u64 = 15_000;
 
 /// One, as a fixed-point number.
 const ONE: u32 = 1 << 16;
@@ -39,7 +38,8 @@ impl Kind {
         self.p.load(Ordering::Relaxed) > ONE / 2
     }
 
-    pub(super) fn note(&self, took: Duration) {
+    /// `took` in nanoseconds.
+    pub(super) fn note(&self, took: u64) {
         let p = self.p.load(Ordering::Relaxed);
         let next = match took > LONG {
             true => p + (ONE - p) / WEIGHT,
@@ -72,7 +72,7 @@ mod tests {
         let kind = Kind::default();
         for call in 0..1000 {
             let seconds = u64::from(call % 100 == 0);
-            kind.note(Duration::from_secs(seconds));
+            kind.note(seconds * 1_000_000_000);
             assert!(!kind.is_long());
         }
     }

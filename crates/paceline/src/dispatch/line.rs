@@ -11,13 +11,24 @@ use crate::{
 /// After this many dispatches the set is looked at, whoever still waits in the line (F1).
 const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
 
+/// How the set was asked for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Not at all: somebody waited in the line.
+    None,
+    /// Without sleeping.
+    Glance,
+    /// Nothing was there, and the leader slept until something came.
+    Sleep,
+}
+
 /// Claimable handles, first come first served, and the way to find more.
 #[derive(Debug)]
 pub(crate) struct Line {
     waiting: VecDeque<u32>,
     since_look: u32,
-    /// The last [`next`](Self::next) slept in the set.
-    slept: bool,
+    /// What the last [`next`](Self::next) asked of the set.
+    last_look: Look,
     /// The last answer of the set was not whole, or others put something back since.
     may_be_more: bool,
     /// The memory of one wait, kept for the next.
@@ -29,7 +40,7 @@ impl Line {
         Self {
             waiting: VecDeque::with_capacity(256),
             since_look: 0,
-            slept: false,
+            last_look: Look::None,
             may_be_more: false,
             events: Vec::with_capacity(256),
         }
@@ -44,7 +55,7 @@ impl Line {
         registry: &'r Registry,
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
-        self.slept = false;
+        self.last_look = Look::None;
         if self.must_look(registry) {
             self.look(registry, until)?;
         }
@@ -62,9 +73,9 @@ impl Line {
         self.waiting.is_empty()
     }
 
-    /// Whether the last [`next`](Self::next) found nothing, and slept until something came.
-    pub(crate) fn slept(&self) -> bool {
-        self.slept
+    /// How the last [`next`](Self::next) looked into the set.
+    pub(crate) fn last_look(&self) -> Look {
+        self.last_look
     }
 
     /// Whether nobody waits but the one who is next. Looks into the set, without sleeping, before it
@@ -96,7 +107,10 @@ impl Line {
             true => until,
             false => Some(Timestamp::PAST),
         };
-        self.slept = self.ask(registry, until)?.slept;
+        self.last_look = match self.ask(registry, until)?.slept {
+            true => Look::Sleep,
+            false => Look::Glance,
+        };
         // Who drains takes a handle without readiness for one that is done. So the set is asked until
         // everything in the line was there before the last answer, and that was whole.
         while !registry.is_accepting() && self.may_be_more {

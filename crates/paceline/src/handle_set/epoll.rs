@@ -8,6 +8,7 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
@@ -102,12 +103,13 @@ impl HandleSet for Epoll {
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
-        let mut batch = [libc::epoll_event { events: 0, u64: 0 }; MOST_EVENTS];
+        // Not cleared: that would cost more than a small batch is worth.
+        let mut batch = [const { MaybeUninit::<libc::epoll_event>::uninit() }; MOST_EVENTS];
         // SAFETY: `batch` has room for the number of events that is passed with it.
         let told = unsafe {
             libc::epoll_wait(
                 self.epoll.as_raw_fd(),
-                batch.as_mut_ptr(),
+                batch.as_mut_ptr().cast(),
                 MOST_EVENTS as i32,
                 milliseconds(time_left(&self.clock, until)),
             )
@@ -117,7 +119,11 @@ impl HandleSet for Epoll {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => return Err(attempted("wait for events (epoll_wait)", &error)),
         };
-        let of_handles = batch[..count].iter().filter(|event| event.u64 != WAKER);
+        // SAFETY: the kernel has written that many events from the start of `batch`.
+        let told = batch[..count]
+            .iter()
+            .map(|event| unsafe { event.assume_init() });
+        let of_handles = told.filter(|event| event.u64 != WAKER);
         events.extend(of_handles.map(|event| Event {
             key: event.u64,
             ready: ready(event.events),

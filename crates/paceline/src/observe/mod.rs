@@ -72,14 +72,13 @@ pub struct Snapshot {
 /// The counters behind a [`Snapshot`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) promotions: Count,
+    pub(crate) promotions: OwnCount,
     pub(crate) wakes: Count,
     pub(crate) wasted_wakes: Count,
     pub(crate) ticks: Count,
-    /// Written by the holder of the lead only, like the next.
     pub(crate) vacancy: Spans,
     pub(crate) blindness: Spans,
-    pub(crate) leads_taken_back: Count,
+    pub(crate) leads_taken_back: OwnCount,
     pub(crate) stale_events: Count,
     pub(crate) panics: Count,
     pub(crate) failed: Count,
@@ -123,7 +122,22 @@ impl Count {
     }
 }
 
-/// Spans of time that one thread at a time notes: no read-modify-write is needed.
+/// A number that one thread at a time raises, the holder of the lead: no read-modify-write is needed.
+#[derive(Debug, Default)]
+pub(crate) struct OwnCount(AtomicU64);
+
+impl OwnCount {
+    pub(crate) fn one_more(&self) {
+        let count = self.get();
+        self.0.store(count.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Spans of time that the holder of the lead notes, likewise.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     total: AtomicU64,
@@ -131,8 +145,8 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    pub(crate) fn note(&self, span: Duration) {
-        let span = span.as_nanos().try_into().unwrap_or(u64::MAX);
+    /// `span` in nanoseconds.
+    pub(crate) fn note(&self, span: u64) {
         let total = self.total.load(Ordering::Relaxed);
         self.total
             .store(total.wrapping_add(span), Ordering::Relaxed);

@@ -6,7 +6,7 @@ use super::{
     policy::{Judgement, Taker},
     word::{Marks, Snapshot},
 };
-use crate::sync::{atomic::Ordering, Timestamp};
+use crate::sync::{atomic::Ordering, Clock, Timestamp};
 
 /// What belongs to the holder of the lead.
 pub(super) struct Inside<T> {
@@ -34,7 +34,7 @@ pub(crate) struct Epoch(u64);
 impl<T> Lead<T> {
     /// The epoch now. Relaxed: only the load after an opening matters, whose pair is in `look_after`; the
     /// others may be late, and cost a look.
-    fn now(&self) -> Epoch {
+    fn epoch_now(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Relaxed))
     }
 }
@@ -55,14 +55,27 @@ pub(crate) enum Rejoined<'a, T> {
 #[must_use]
 pub(crate) struct HeldLead<'a, T> {
     lead: &'a Lead<T>,
+    /// The time, if it was read and nothing was asked of the handle set since.
+    now: Option<Timestamp>,
 }
 
 impl<'a, T> HeldLead<'a, T> {
     /// This thread has just made the step OPEN to HELD.
     pub(super) fn taken(lead: &'a Lead<T>, now: Timestamp) -> Self {
-        let mut held = Self { lead };
-        held.note_vacancy(now);
+        let now = Some(now);
+        let mut held = Self { lead, now };
+        held.note_vacancy();
         held
+    }
+
+    /// The time. A clock is read only if the last reading is old.
+    pub(crate) fn now(&self, clock: &Clock) -> Timestamp {
+        self.now.unwrap_or_else(|| clock.now())
+    }
+
+    /// The handle set was asked: that takes time.
+    pub(crate) fn note_look(&mut self) {
+        self.now = None;
     }
 
     /// Uses the data that belongs to the leader.
@@ -74,7 +87,7 @@ impl<'a, T> HeldLead<'a, T> {
     /// see for oneself, without sleeping (W1). At most one such look that finds nothing for each of the
     /// standby's.
     pub(crate) fn overdue(&mut self) -> Option<Epoch> {
-        let epoch = self.lead.now();
+        let epoch = self.lead.epoch_now();
         let since = self.with_inside(|inside| inside.since);
         (epoch != since).then_some(epoch)
     }
@@ -86,26 +99,28 @@ impl<'a, T> HeldLead<'a, T> {
 
     /// The leader slept: what it has found has come just now.
     pub(crate) fn note_sleep(&mut self) {
-        let epoch = self.lead.now();
+        self.note_look();
+        let epoch = self.lead.epoch_now();
         self.nothing_waited(epoch);
     }
 
     /// Gives the lead away before processing: leader -> processing.
     pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
         let lead = self.lead;
-        let asleep = !lead.word.look().has_nobody();
-        self.with_inside(|inside| inside.opened = Some((now, asleep)));
+        let word = lead.word.look();
+        self.with_inside(|inside| inside.opened = Some((now, !word.has_nobody())));
+        lead.counters.promotions.one_more();
         if !lead.policy.is_adaptive() {
             std::mem::forget(self);
             let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
             return (Running { lead, opening }, promotion);
         }
-        let since = self.idle_core_since();
+        let since = self.idle_core_since(word);
         std::mem::forget(self);
         let (was, opening) = lead.word.open_running(marks);
         // After the opening: this pairs with the standby, which raises the epoch before it looks at the
         // word. If its look does not see this opening, the new epoch is seen here.
-        let starved = marks.backlog && lead.has_idle_core(was) && lead.now() != since;
+        let starved = marks.backlog && lead.has_idle_core(was) && lead.epoch_now() != since;
         let promotion = lead.help(was, opening, marks.long || starved);
         (Running { lead, opening }, promotion)
     }
@@ -113,23 +128,23 @@ impl<'a, T> HeldLead<'a, T> {
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
     /// idle core now, the next one counts from here. (Should a thread be done just before the opening,
     /// this promotion still judges by the old epoch.)
-    fn idle_core_since(&mut self) -> Epoch {
+    fn idle_core_since(&mut self, word: Snapshot) -> Epoch {
         let lead = self.lead;
         let since = self.with_inside(|inside| inside.since);
-        if !lead.has_idle_core(lead.word.look()) {
-            self.nothing_waited(lead.now());
+        if !lead.has_idle_core(word) {
+            self.nothing_waited(lead.epoch_now());
         }
         since
     }
 
     /// Counts the time that nobody led.
-    fn note_vacancy(&mut self, now: Timestamp) {
+    fn note_vacancy(&mut self) {
         let opened = self.with_inside(|inside| inside.opened.take());
-        if let Some((opened, asleep)) = opened {
-            let counters = &self.lead.counters;
-            counters.vacancy.note(now.since(opened));
+        if let (Some(now), Some((opened, asleep))) = (self.now, opened) {
+            let (counters, span) = (&self.lead.counters, now.nanos_since(opened));
+            counters.vacancy.note(span);
             if asleep {
-                counters.blindness.note(now.since(opened));
+                counters.blindness.note(span);
             }
         }
     }
@@ -179,6 +194,7 @@ impl<'a, T> Running<'a, T> {
             Judgement::Elect if lead.elect_or_take(seat) => {}
             _ => return Rejoined::Follows,
         }
+        lead.counters.leads_taken_back.one_more();
         Rejoined::Leads(HeldLead::taken(lead, now))
     }
 

@@ -28,7 +28,12 @@ impl Timestamp {
 
     /// The span from `earlier` until this point; zero if it has passed.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// The same in nanoseconds, for those who note one at every event.
+    pub(crate) fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 
@@ -161,6 +166,8 @@ impl Sleepers {
     }
 }
 
+/// The far future if it is beyond 584 years. (By hand: `as_nanos` counts in 128 bits.)
 fn nanos(span: Duration) -> u64 {
-    span.as_nanos().try_into().unwrap_or(u64::MAX)
+    let seconds = span.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::from(span.subsec_nanos()))
 }
