@@ -141,6 +141,7 @@ impl<'p> Leader<'p> {
     /// What the handle set said. The lead has passed on then, and the thread has left the pool.
     pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
         let until = self.place.until(timeout);
+        let mut spin = Spin::new(self.place.shared);
         loop {
             if self.place.shared.is_over() {
                 return Ok(Waited::Nothing(self.step_down()));
@@ -155,7 +156,8 @@ impl<'p> Leader<'p> {
                     continue;
                 }
             }
-            let claim = held.with_owned(|line| line.next(registry, until))?;
+            let sleep = spin.deadline(until);
+            let claim = held.with_owned(|line| line.next(registry, sleep))?;
             match held.with_owned(|line| line.last_look()) {
                 Look::None => {}
                 Look::Glance => held.note_look(),
@@ -180,6 +182,35 @@ impl<'p> Leader<'p> {
         let Self { front, place } = self;
         drop(front);
         Follower { held: None, place }
+    }
+}
+
+/// A leader that finds nothing looks again and again for a while, if the pool wants it to, before it sleeps.
+struct Spin<'p> {
+    shared: &'p Shared,
+    /// When the while is over; unknown until nothing was found.
+    over: Option<Timestamp>,
+}
+
+impl<'p> Spin<'p> {
+    fn new(shared: &'p Shared) -> Self {
+        Self { shared, over: None }
+    }
+
+    /// Until when the next look may sleep, in a wait until `until`.
+    fn deadline(&mut self, until: Option<Timestamp>) -> Option<Timestamp> {
+        let Shared {
+            clock, leader_spin, ..
+        } = self.shared;
+        if leader_spin.is_zero() {
+            return until;
+        }
+        let now = clock.now();
+        let over = self.over.get_or_insert_with(|| now.after(*leader_spin));
+        match now < *over {
+            true => Some(Timestamp::PAST),
+            false => until,
+        }
     }
 }
 

@@ -251,6 +251,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) crew: Crew,
+    /// How long a leader that finds nothing looks again and again before it sleeps.
+    pub(crate) leader_spin: Duration,
     observer: Option<Box<dyn Observer>>,
     /// The threads that the pool spawned, by their index in the crew.
     threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,

@@ -374,7 +374,8 @@ impl<T> Lead<T> {
         let needed = needed || (unwatched && self.bench.is_some());
         match was.standby() {
             _ if was.is_closed() => Promotion::Closing,
-            _ if was.is_elected() => Promotion::LeftOpen,
+            // A wake is on its way, or there is nobody to wake.
+            _ if was.is_elected() || was.has_nobody() => Promotion::LeftOpen,
             _ if needed => self.elect(|word| word.sequence() == is.sequence(), |word| word),
             Standby::Deep => self.rouse_standby(),
             Standby::None if unwatched => self.appoint_standby(),
