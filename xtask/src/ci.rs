@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::run;
 use crate::verb::{Outcome, Verb, Verdict};
 use crate::workspace::{Form, Workspace};
-use crate::{faults, inject, loom, sanitizer, shuttle, stress, table, tidy, tsan};
+use crate::{faults, inject, instructions, loom, sanitizer, shuttle, stress, table, tidy, tsan};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -20,8 +20,8 @@ tsan, tidy, faults, inject (a minute). All steps run, also behind one that faile
 last. Under 20 minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
-          tsan, 100_000 injected faults), and after them asan with leaks, msrv, deny, mutants and
-          coverage; hours.
+          tsan, 100_000 injected faults), and after them asan with leaks, instructions, msrv, deny,
+          mutants and coverage; hours.
 
 A step whose tool is not installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -109,10 +109,14 @@ const STEPS: [Step; 11] = [
 ];
 
 /// The steps that a full run adds.
-const FULL_STEPS: [Step; 5] = [
+const FULL_STEPS: [Step; 6] = [
     Step {
         name: "asan",
         run: |_| sanitizer::check_addresses_and_leaks(tsan::DEFAULT_MESSAGES, FULL_LIMIT),
+    },
+    Step {
+        name: "instructions",
+        run: |_| instructions::check(),
     },
     Step {
         name: "msrv",

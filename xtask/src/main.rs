@@ -10,6 +10,7 @@ use verb::{Outcome, Verb, Verdict};
 mod ci;
 mod faults;
 mod inject;
+mod instructions;
 mod loom;
 mod setup;
 mod shuttle;
@@ -29,7 +30,7 @@ mod verb;
 mod workspace;
 
 /// Every verb, in the order in which the help shows them.
-const VERBS: [Verb; 9] = [
+const VERBS: [Verb; 10] = [
     ci::VERB,
     loom::VERB,
     shuttle::VERB,
@@ -37,6 +38,7 @@ const VERBS: [Verb; 9] = [
     tsan::VERB,
     faults::VERB,
     inject::VERB,
+    instructions::VERB,
     tidy::VERB,
     setup::VERB,
 ];

@@ -16,8 +16,8 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask setup
 
-Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace and gcc
-(with apt-get, on Debian and as root only). Says of each whether it was present, was installed or could
+Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace, gcc and
+valgrind (with apt-get, on Debian and as root only). Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like.",
     run: |args| {
@@ -42,7 +42,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 6] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -71,6 +71,12 @@ const NEEDS: [Need; 5] = [
         name: "gcc",
         purpose: "inject: a library before libc, stopped threads",
         is_there: || run::answers("cc", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "valgrind",
+        purpose: "ci --full: instructions",
+        is_there: || run::answers("valgrind", &["--version"]),
         install: with_apt_get,
     },
 ];

@@ -103,7 +103,7 @@ impl Workspace {
     }
 
     /// The target folder of a form.
-    fn target(&self, form: Form) -> PathBuf {
+    pub(crate) fn target(&self, form: Form) -> PathBuf {
         match form {
             Form::Std => self.std_target.clone(),
             Form::Loom => self.targets.join("loom"),

@@ -1,0 +1,214 @@
+//! The command line.
+
+use std::{
+    env, fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    load, peers,
+    record::{Place, Run},
+    report,
+    run::{self, Choice},
+    serve,
+    servers::{self, Setting},
+    turns, works,
+};
+
+/// Paceline measured side by side with what people would pick instead.
+///
+/// Begin with `list`, then `run --work a`. A run starts a server and a client for each measurement, in
+/// random order and in several rounds; what it prints compares servers within a round only. Nothing leaves
+/// the loopback interface.
+#[derive(Debug, Parser)]
+#[command(name = "paceline-bench", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Measures, and prints tables of what was found
+    Run(RunArgs),
+    /// Shows the works and the servers
+    List,
+    /// Makes tables and plots of a run that was kept by `run --json`
+    Report(ReportArgs),
+    /// Runs one server until its standard input ends
+    Serve(ServeArgs),
+    /// Loads a server that is running, and prints what it saw as JSON
+    Load(load::Plan),
+    /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
+    Turns {
+        /// How many
+        #[arg(default_value_t = 10_000)]
+        count: u64,
+        /// With an observer that does nothing
+        #[arg(long)]
+        observed: bool,
+    },
+    /// Installs what the C++ peers are built with (Debian's packages; needs to be root)
+    InstallPeers,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A work by name (`list` shows them); may be given several times
+    #[arg(long = "work", value_name = "NAME")]
+    works: Vec<String>,
+    /// A server by name; may be given several times
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+    /// Only this set-up: server and client on a core each, or sharing all
+    #[arg(long)]
+    place: Option<Place>,
+    /// Rounds; a ratio needs at least five to be believed
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    runs: usize,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 3.0, value_name = "S")]
+    seconds: f64,
+    /// Every work with every server: takes hours
+    #[arg(long)]
+    full: bool,
+    /// Counts system calls, allocations and changes of thread too, with perf, in passes of their own
+    #[arg(long)]
+    count: bool,
+    /// Keeps every single measurement in a file, for `report`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReportArgs {
+    /// What `run --json` wrote
+    file: PathBuf,
+    /// The folder for the plots; without it there are only tables
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
+    /// The server's name (`list` shows them)
+    name: String,
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    listen: SocketAddr,
+    /// How many threads serve, where that can be chosen
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    threads: usize,
+    /// Handlers say beforehand that they will block
+    #[arg(long)]
+    told: bool,
+    /// Steps of the computation that take 20 us here; found out at the start if it is not given
+    #[arg(long, value_name = "STEPS")]
+    steps: Option<u32>,
+    /// Counts allocations, and events that stay on their thread; costs time
+    #[arg(long)]
+    count: bool,
+}
+
+/// Does what the command line asks for.
+pub(crate) fn main() -> io::Result<()> {
+    match Cli::parse().verb {
+        Verb::Run(args) => measure(args),
+        Verb::List => {
+            list();
+            Ok(())
+        }
+        Verb::Report(args) => tell(&args.file, args.plots.as_deref()),
+        Verb::Serve(args) => offer(&args),
+        Verb::Load(plan) => {
+            let load = load::run(&plan)?;
+            println!("{}", serde_json::to_string(&load)?);
+            Ok(())
+        }
+        Verb::Turns { count, observed } => turns::run(count, observed),
+        Verb::InstallPeers => peers::install(),
+    }
+}
+
+fn measure(args: RunArgs) -> io::Result<()> {
+    let choice = Choice {
+        works: args.works,
+        servers: args.servers,
+        place: args.place,
+        runs: args.runs,
+        seconds: args.seconds,
+        full: args.full,
+        count: args.count || args.full,
+    };
+    let words: Vec<_> = env::args().skip(1).collect();
+    let run = run::run(&choice, words.join(" "))?;
+    if let Some(file) = args.json {
+        fs::write(file, serde_json::to_string(&run)?)?;
+    }
+    println!("{}", report::markdown(&run, None));
+    Ok(())
+}
+
+fn tell(file: &Path, plots: Option<&Path>) -> io::Result<()> {
+    let run: Run = serde_json::from_str(&fs::read_to_string(file)?)?;
+    if let Some(folder) = plots {
+        fs::create_dir_all(folder)?;
+        for (name, picture) in report::plots(&run) {
+            fs::write(folder.join(name), picture)?;
+        }
+    }
+    let folder = plots.map(|folder| folder.display().to_string());
+    println!("{}", report::markdown(&run, folder.as_deref()));
+    Ok(())
+}
+
+fn offer(args: &ServeArgs) -> io::Result<()> {
+    let server = servers::find(&args.name).ok_or_else(|| {
+        let text = format!("no server is called {:?}; `list` shows them all", args.name);
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })?;
+    let setting = Setting {
+        threads: args.threads,
+        told: args.told,
+        steps: args.steps.unwrap_or_else(servers::steps_of_20us),
+    };
+    serve::serve(server, args.listen, &setting, args.count)
+}
+
+fn list() {
+    println!("works:");
+    for work in works::ALL {
+        let subset = if work.default.is_empty() { " " } else { "*" };
+        println!("  {subset} {:<15} {}", work.name, work.about);
+    }
+    println!("\nservers:");
+    for server in servers::ALL {
+        println!("    {:<22} {}", server.name, server.about);
+    }
+    println!(
+        "\n* runs unless told otherwise, with the servers that matter most there; --full runs all"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A work whose words `load` does not take would be found out after an hour of measuring.
+    #[test]
+    fn the_words_of_every_work_are_understood() {
+        for work in works::ALL {
+            let rate = work.rate.map(|_| ["--rate", "1000"]);
+            let words = ["paceline-bench", "load", "127.0.0.1:1"];
+            let words = words
+                .into_iter()
+                .chain(work.load.iter().copied())
+                .chain(rate.into_iter().flatten());
+            let parsed = Cli::try_parse_from(words);
+            assert!(parsed.is_ok(), "{}: {:?}", work.name, parsed.err());
+        }
+    }
+}

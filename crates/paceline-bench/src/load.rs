@@ -1,0 +1,228 @@
+//! The client: one thread that asks, checks every reply, and takes the time.
+//!
+//! ```text
+//!  connect -> greet -> warm-up -> | /proc |  measured  | /proc | -> drain -> Load, a line of JSON
+//!  all stand  all are             |begins |            | ends  |    at most
+//!             accepted                                              10 s
+//! ```
+//!
+//! The client shares the machine with the server it measures, so it has to be cheap: epoll, edge-triggered, and per
+//! request one read, one write, and one look at the clock; no allocation. What is asked when is decided by a pattern
+//! ([`patterns`]), which knows nothing of sockets; the connections and the check of replies are the [`wire`]; the
+//! loop that joins them is the [`driver`].
+//!
+//! `requests` are the replies of the measured time. Latencies are those of requests that started in it, also when
+//! the reply came in the drain; of requests that were meant for it and found no connection free (of an open loop
+//! that is too fast), what they had waited until its end. `errors` are those of the whole life of the client: wrong
+//! replies, and connections lost.
+
+mod asker;
+mod clock;
+mod connect;
+mod driver;
+mod mix;
+mod patterns;
+mod plan;
+mod request;
+mod tally;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    process::{getrlimit, setrlimit, Resource, Rlimit},
+    thread::{sched_setaffinity, CpuSet},
+};
+
+pub(crate) use plan::{Pattern, Plan};
+
+use asker::{Asker, Lines};
+use clock::{nanos, seconds, Nanos};
+use connect::{patience, take_in_little, Opener};
+use driver::Driver;
+use mix::Choice;
+use patterns::{Bursts, Churn, Closed, Greeting, Open, Pairs, SlowReaders};
+use wire::Wire;
+
+use crate::{
+    record::Load,
+    service::Task,
+    usage::{Sample, Usage},
+};
+
+/// Seconds after the end within which the last replies come, or the client gives up.
+const DRAIN: f64 = 10.0;
+
+/// Descriptors beside the connections: the standard ones, epoll, the alarm, /proc.
+const OTHER_DESCRIPTORS: usize = 16;
+
+/// Does what the plan says.
+///
+/// # Errors
+/// `InvalidInput` if the plan does not fit. Otherwise what failed: the server can't be reached, all connections were
+/// lost, or replies are missing [`DRAIN`] seconds after the end.
+pub(crate) fn run(plan: &Plan) -> io::Result<Load> {
+    plan.check()?;
+    let slow = plan.slow.unwrap_or(0);
+    allow_descriptors(plan.connections + slow + OTHER_DESCRIPTORS)?;
+    plan.cpu.map_or(Ok(()), stay_on)?;
+
+    let choice = Choice::new(&plan.mix);
+    let closed = |choice| Closed::new(plan.asking(), plan.pipeline, choice);
+    match plan.pattern {
+        Pattern::Closed => measure(plan, closed(choice)),
+        Pattern::Open => {
+            let rate = plan.rate.unwrap_or(1.0);
+            measure(plan, Open::new(plan.asking(), plan.pipeline, rate, choice))
+        }
+        Pattern::Pairs => {
+            let first = plan.first.unwrap_or(Task::Nothing);
+            measure(plan, Pairs::new(plan.asking(), first))
+        }
+        Pattern::Bursts => {
+            let idle = nanos(plan.idle.unwrap_or(0) as f64 / 1000.0);
+            measure(
+                plan,
+                Bursts::new(plan.asking(), plan.size.unwrap_or(1), idle, choice),
+            )
+        }
+        Pattern::Churn => measure(plan, Churn::new(plan.asking(), choice)),
+        Pattern::SlowReader => {
+            let sockets = slow_sockets(plan, slow)?;
+            measure(plan, SlowReaders::new(closed(choice), sockets))
+        }
+    }
+}
+
+/// Connects, lets `asker` ask, and writes down what came of it.
+fn measure(plan: &Plan, mut asker: impl Asker) -> io::Result<Load> {
+    let mut driver = Driver::new(connect(plan)?, plan.pipeline)?;
+    greet(&mut driver)?;
+    asker.prepare();
+    go_on(&mut driver, &mut asker, plan.warm_up)?;
+
+    let before = driver.wire.clock.pause(|| Sample::begin(plan.pid))?;
+    let begin = driver.wire.now();
+    driver.tally.begin(begin);
+    let counted = driver.tally.replies();
+
+    let end = go_on(&mut driver, &mut asker, plan.seconds)?;
+    let requests = driver.tally.replies() - counted;
+    let after = driver.wire.clock.pause(|| Sample::end(plan.pid))?;
+
+    drain(&mut driver, &mut asker, end)?;
+    let window = seconds(end - begin);
+    Ok(load_of(&driver, requests, window, after.since(&before)))
+}
+
+/// The connections of the plan.
+fn connect(plan: &Plan) -> io::Result<Wire> {
+    let mut opener = match plan.pattern {
+        Pattern::Churn => Opener::passing(plan.address),
+        _ => Opener::lasting(plan.address, plan.connections),
+    };
+    let sockets = opener.open_all(plan.connections)?;
+    Wire::over(sockets, opener, plan.pipeline)
+}
+
+/// The connections of the slow readers.
+fn slow_sockets(plan: &Plan, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let sockets = Opener::lasting(plan.address, count).open_all(count)?;
+    for socket in &sockets {
+        take_in_little(socket.as_fd())?;
+    }
+    Ok(sockets)
+}
+
+/// Every connection asks once, so that the server has accepted all.
+fn greet(driver: &mut Driver) -> io::Result<()> {
+    let mut greeting = Greeting::new(driver.wire.len());
+    let patience = patience(driver.wire.len());
+    let end = driver.wire.now() + nanos(patience);
+    driver.drive(&mut greeting, end, |greeting, _| greeting.is_over())?;
+    if greeting.is_over() {
+        return Ok(());
+    }
+    let (left, all) = (greeting.left(), driver.wire.len());
+    let text = format!(
+        "{left} of {all} connections got no reply to their first request within {patience} s"
+    );
+    Err(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// The load runs for so many seconds. Gives the time back at which it ended.
+fn go_on(driver: &mut Driver, asker: &mut impl Asker, length: f64) -> io::Result<Nanos> {
+    let end = driver.wire.now() + nanos(length);
+    driver.drive(asker, end, |_, _| false)
+}
+
+/// Nothing is asked any more, and what is due still comes; those who were turned away until `end` are written down.
+fn drain(driver: &mut Driver, asker: &mut impl Asker, end: Nanos) -> io::Result<()> {
+    driver.hush();
+    while let Some((asked, in_focus)) = asker.turned_away(end) {
+        driver.tally.waited(asked.start, end, in_focus);
+    }
+    driver.drive(asker, end + nanos(DRAIN), |_, wire| wire.outstanding() == 0)?;
+    let missing = driver.wire.outstanding();
+    if missing == 0 {
+        return Ok(());
+    }
+    let text =
+        format!("the server does not reply: {missing} replies are missing {DRAIN} s after the end");
+    Err(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// All that was written down.
+fn load_of(driver: &Driver, requests: u64, seconds: f64, usage: Usage) -> Load {
+    let (latency, latency_of_all) = driver.tally.latencies();
+    Load {
+        requests,
+        seconds,
+        latency,
+        latency_of_all,
+        errors: driver.wire.errors(),
+        server_cpu: usage.server_cpu,
+        voluntary: usage.voluntary,
+        involuntary: usage.involuntary,
+        client_cpu: usage.client_cpu,
+        foreign: usage.foreign,
+        memory: usage.memory,
+    }
+}
+
+/// Raises the limit of open descriptors as far as it goes.
+///
+/// # Errors
+/// `InvalidInput` if that is fewer than needed.
+fn allow_descriptors(needed: usize) -> io::Result<()> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: hard,
+        maximum: hard,
+    };
+    setrlimit(Resource::Nofile, raised)?;
+    match hard {
+        Some(hard) if hard < needed as u64 => {
+            let text = format!(
+                "{needed} descriptors are needed, and this process may open {hard} (ulimit -Hn)"
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs on this core only.
+fn stay_on(core: usize) -> io::Result<()> {
+    let unfit = |error: rustix::io::Errno| io::Error::other(format!("--cpu {core}: {error}"));
+    if core >= CpuSet::MAX_CPU {
+        return Err(unfit(rustix::io::Errno::INVAL));
+    }
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(unfit)
+}

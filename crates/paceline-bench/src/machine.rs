@@ -1,0 +1,31 @@
+//! What is known of this machine.
+
+use std::{fs, process::Command, thread};
+
+use crate::record::Machine;
+
+/// This machine, as far as it tells.
+pub(crate) fn this_machine() -> Machine {
+    Machine {
+        processor: processor().unwrap_or_else(unknown),
+        cores: thread::available_parallelism().map_or(1, usize::from),
+        kernel: first_line("uname", &["-sr"]).unwrap_or_else(unknown),
+        compiler: first_line("rustc", &["--version"]).unwrap_or_else(unknown),
+    }
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn first_line(program: &str, words: &[&str]) -> Option<String> {
+    let told = Command::new(program).args(words).output().ok()?;
+    let text = String::from_utf8(told.stdout).ok()?;
+    Some(text.lines().next()?.to_owned())
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}

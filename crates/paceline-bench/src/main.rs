@@ -1,0 +1,46 @@
+//! Paceline measured side by side with what people would pick instead.
+//!
+//! One program, several processes: `run` starts a server (`serve`) and a client (`load`) for each
+//! measurement, so that nothing is shared but the sockets.
+//!
+//! ```text
+//!  run --- every work in rounds, all servers of a round in random order      [run, works]
+//!   |
+//!   +-- serve NAME   the service, by one of many servers                     [serve, servers]
+//!   +-- load ADDR    one thread that asks and takes the time                 [load]
+//!   |
+//!   v
+//!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
+//! ```
+
+mod allocations;
+mod cli;
+mod count;
+mod goals;
+mod load;
+mod machine;
+mod peers;
+mod random;
+mod record;
+mod report;
+mod run;
+mod serve;
+mod servers;
+mod service;
+mod session;
+mod statistics;
+mod turns;
+mod usage;
+mod works;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::main() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("paceline-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

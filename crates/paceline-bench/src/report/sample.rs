@@ -1,0 +1,311 @@
+//! What a run holds about a server under a work: values by sitting.
+//!
+//! A measurement counts if the machine was quiet, replies came, and none was wrong. The others are discarded, and
+//! counted.
+//!
+//! Two measurements are compared only if they are of one *sitting*: of the same round, and with no measurement of
+//! another round between them. So what was measured hours apart under the same number is no pair.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+use crate::{
+    goals::{Quantity, OURS},
+    record::{Place, Record, Run},
+    statistics::{Ratios, Series, Spread},
+    works,
+};
+
+/// Whether a measurement counts.
+fn counts(record: &Record) -> bool {
+    record.clean && !is_faulty(record)
+}
+
+/// Whether a measurement went wrong, however quiet the machine was.
+pub(super) fn is_faulty(record: &Record) -> bool {
+    record.load.errors > 0 || record.load.requests == 0
+}
+
+/// A measurement with its sitting.
+type Sample<'a> = (usize, &'a Record);
+
+/// The measurements of a run by work and place, in the order of the works.
+#[derive(Debug)]
+pub(super) struct Samples<'a>(BTreeMap<(usize, &'a str, Place), Vec<Sample<'a>>>);
+
+impl<'a> Samples<'a> {
+    /// Those of a run.
+    pub(super) fn of(run: &'a Run) -> Samples<'a> {
+        let mut scenes: BTreeMap<_, Vec<Sample<'a>>> = BTreeMap::new();
+        let (mut sitting, mut last) = (0, None);
+        for record in &run.records {
+            sitting += usize::from(last.is_some_and(|round| round != record.round));
+            last = Some(record.round);
+            let key = (rank(&record.work), &*record.work, record.place);
+            scenes.entry(key).or_default().push((sitting, record));
+        }
+        Samples(scenes)
+    }
+
+    /// All works and places that were measured.
+    pub(super) fn scenes(&self) -> impl Iterator<Item = Scene<'_>> {
+        let scenes = self.0.iter();
+        scenes.map(|(&(_, work, place), samples)| Scene {
+            samples,
+            work,
+            place,
+        })
+    }
+
+    /// This work in this place; without a measurement it is empty.
+    pub(super) fn scene<'b>(&'b self, work: &'b str, place: Place) -> Scene<'b> {
+        let samples = self.0.get(&(rank(work), work, place));
+        Scene {
+            samples: samples.map_or(&[], Vec::as_slice),
+            work,
+            place,
+        }
+    }
+}
+
+/// The place of a work in a report; works that are not of the catalogue come last.
+fn rank(work: &str) -> usize {
+    let known = works::ALL.iter().position(|known| known.name == work);
+    known.unwrap_or(works::ALL.len())
+}
+
+/// One work in one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene<'a> {
+    /// What was measured.
+    samples: &'a [Sample<'a>],
+    /// The work's name.
+    pub(super) work: &'a str,
+    /// Where server and client ran.
+    pub(super) place: Place,
+}
+
+impl<'a> Scene<'a> {
+    /// The servers that were measured, the greatest throughput first.
+    pub(super) fn entries(self) -> Vec<Entry<'a>> {
+        let with_median = |entry: Entry<'a>| (entry.median(Quantity::Throughput), entry);
+        let entries = self.in_order_of_record().into_iter();
+        let mut entries: Vec<_> = entries.map(with_median).collect();
+        entries.sort_by(|(one, _), (other, _)| by_value(*other, *one));
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    /// Ours; if it was measured with several numbers of threads, the one that came first.
+    pub(super) fn ours(self) -> Option<Entry<'a>> {
+        self.in_order_of_record().into_iter().find(Entry::is_ours)
+    }
+
+    /// The servers that were measured, each once.
+    fn in_order_of_record(self) -> Vec<Entry<'a>> {
+        let mut entries: Vec<Entry<'a>> = Vec::new();
+        for (_, record) in self.samples {
+            if !entries.iter().any(|entry| entry.holds(record)) {
+                entries.push(Entry::of(self, record));
+            }
+        }
+        entries
+    }
+
+    /// Its name in headings.
+    pub(super) fn name(self) -> String {
+        format!("{}, {}", self.work, self.place.name())
+    }
+
+    /// What the work is.
+    pub(super) fn about(self) -> &'a str {
+        works::find(self.work).map_or(self.work, |work| work.about)
+    }
+
+    /// The numbers of threads that servers were given.
+    pub(super) fn threads(self) -> Vec<usize> {
+        let mut threads: Vec<usize> = self
+            .samples
+            .iter()
+            .map(|(_, record)| record.threads)
+            .collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads
+    }
+}
+
+/// Compares two values; nothing is less than anything.
+fn by_value(one: Option<f64>, other: Option<f64>) -> Ordering {
+    let or_least = |value: Option<f64>| value.unwrap_or(f64::NEG_INFINITY);
+    or_least(one).total_cmp(&or_least(other))
+}
+
+/// A server with a number of threads, under a work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    /// Under which work, and where.
+    pub(super) scene: Scene<'a>,
+    /// The server's name.
+    pub(super) server: &'a str,
+    /// How many threads it was given.
+    pub(super) threads: usize,
+}
+
+impl<'a> Entry<'a> {
+    /// The entry that a record belongs to.
+    fn of(scene: Scene<'a>, record: &'a Record) -> Entry<'a> {
+        Entry {
+            scene,
+            server: &record.server,
+            threads: record.threads,
+        }
+    }
+
+    /// Whether a record of its scene belongs to it.
+    fn holds(&self, record: &Record) -> bool {
+        record.server == self.server && record.threads == self.threads
+    }
+
+    /// Its name in tables and plots: with its threads if others have another number.
+    pub(super) fn label(&self) -> String {
+        match self.scene.threads().len() {
+            0 | 1 => self.server.to_owned(),
+            _ => format!("{} ({})", self.server, self.threads),
+        }
+    }
+
+    /// Whether it is the server that is to reach the goals.
+    pub(super) fn is_ours(&self) -> bool {
+        self.server == OURS
+    }
+
+    /// Whether it is ours in some setting: no peer.
+    pub(super) fn is_of_the_house(&self) -> bool {
+        self.server.starts_with(OURS)
+    }
+
+    /// Its measurements.
+    fn samples(&self) -> impl Iterator<Item = &'a Sample<'a>> + '_ {
+        self.scene
+            .samples
+            .iter()
+            .filter(|(_, record)| self.holds(record))
+    }
+
+    /// Its measurements that count.
+    fn counting(&self) -> impl Iterator<Item = &'a Record> + '_ {
+        let records = self.samples().map(|(_, record)| *record);
+        records.filter(|record| counts(record))
+    }
+
+    /// A quantity by sitting. What was measured again has the first value that counts.
+    pub(super) fn series(&self, quantity: Quantity) -> Series {
+        let mut series = Series::new();
+        for (sitting, record) in self.samples() {
+            let value = counts(record).then(|| quantity.of(record)).flatten();
+            let known = series.entry(*sitting).or_default();
+            *known = known.or(value);
+        }
+        series
+    }
+
+    /// Where a quantity lies.
+    pub(super) fn spread(&self, quantity: Quantity) -> Option<Spread> {
+        Spread::of_series(&self.series(quantity))
+    }
+
+    /// This one / that one, of the rounds in which both count.
+    pub(super) fn ratios_to(&self, peer: &Entry<'_>, quantity: Quantity) -> Ratios {
+        Ratios::of(&self.series(quantity), &peer.series(quantity))
+    }
+
+    /// The median of a quantity.
+    fn median(&self, quantity: Quantity) -> Option<f64> {
+        self.spread(quantity).map(|spread| spread.median)
+    }
+
+    /// Compares medians. Without one it is the least.
+    pub(super) fn by_median(&self, other: &Entry<'_>, quantity: Quantity) -> Ordering {
+        by_value(self.median(quantity), other.median(quantity))
+    }
+
+    /// How many of its measurements count, of how many.
+    pub(super) fn counted(&self) -> (usize, usize) {
+        (self.counting().count(), self.samples().count())
+    }
+
+    /// The shortest measurement that counts, in seconds.
+    pub(super) fn shortest(&self) -> f64 {
+        let seconds = self.counting().map(|record| record.load.seconds);
+        seconds.fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{record, run_of};
+
+    #[test]
+    fn servers_are_listed_once_and_by_throughput() {
+        let run = run_of(vec![
+            record("a", "bare", 0, 100.0),
+            record("a", "tokio", 0, 200.0),
+            record("a", "bare", 1, 110.0),
+            record("b", "may", 0, 900.0),
+        ]);
+        let samples = Samples::of(&run);
+        let entries = samples.scene("a", Place::Apart).entries();
+        let names: Vec<&str> = entries.iter().map(|entry| entry.server).collect();
+        assert_eq!(names, ["tokio", "bare"]);
+    }
+
+    #[test]
+    fn a_round_that_was_repeated_counts_once() {
+        let mut disturbed = record("a", "bare", 0, 100.0);
+        disturbed.clean = false;
+        let run = run_of(vec![disturbed, record("a", "bare", 0, 110.0)]);
+        let samples = Samples::of(&run);
+        let entry = samples.scene("a", Place::Apart).entries()[0];
+        let series = entry.series(Quantity::Throughput);
+        assert_eq!(series.into_values().collect::<Vec<_>>(), [Some(110.0)]);
+        assert_eq!(entry.counted(), (1, 2));
+    }
+
+    #[test]
+    fn rounds_of_the_same_number_that_lie_apart_are_no_pairs() {
+        let made = |server, round| record("a", server, round, 100.0);
+        let order = [
+            ("bare", 0),
+            ("bare", 1),
+            ("may", 0),
+            ("bare", 0),
+            ("may", 1),
+            ("bare", 2),
+        ];
+        let run = run_of(order.map(|(server, round)| made(server, round)).to_vec());
+        let samples = Samples::of(&run);
+        let entries = samples.scene("a", Place::Apart).entries();
+        let ratios = entries[0].ratios_to(&entries[1], Quantity::Throughput);
+        assert_eq!((ratios.pairs(), ratios.lost), (1, 4));
+    }
+
+    #[test]
+    fn wrong_replies_and_none_at_all_do_not_count() {
+        let mut wrong = record("a", "bare", 0, 100.0);
+        wrong.load.errors = 1;
+        let run = run_of(vec![wrong, record("a", "bare", 1, 0.0)]);
+        let samples = Samples::of(&run);
+        let entry = samples.scene("a", Place::Apart).entries()[0];
+        assert_eq!(entry.spread(Quantity::Cpu), None);
+        assert_eq!(entry.counted(), (0, 2));
+    }
+
+    #[test]
+    fn settings_of_ours_are_no_peers_and_not_ours() {
+        let run = run_of(vec![record("a", "paceline-eager", 0, 100.0)]);
+        let samples = Samples::of(&run);
+        let scene = samples.scene("a", Place::Apart);
+        assert!(scene.ours().is_none());
+        assert!(scene.entries()[0].is_of_the_house());
+    }
+}

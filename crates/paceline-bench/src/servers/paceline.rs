@@ -1,0 +1,133 @@
+//! Paceline, in its default setting and in others.
+
+use std::{
+    io,
+    net::{TcpListener, TcpStream},
+    thread,
+};
+
+use paceline::{scratch, Builder, Context, EventHandler, Next, Order, Pool, SetKind, Wake};
+
+use super::{
+    counts::{self, LastThread, Leaderless},
+    Setting,
+};
+use crate::service::{perform_all, tasks, Rest, Task, ROOM};
+
+/// The default: edge-triggered epoll, the newest follower first, a wake where it pays.
+pub(super) fn default(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| builder)
+}
+
+/// A follower is woken on every event.
+pub(super) fn eager(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| builder.wake(Wake::Eager))
+}
+
+/// One-shot epoll.
+pub(super) fn one_shot(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| {
+        builder.handle_set(SetKind::OneShot)
+    })
+}
+
+/// `poll`.
+pub(super) fn poll(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| {
+        builder.handle_set(SetKind::Poll)
+    })
+}
+
+/// The follower that has waited longest is first.
+pub(super) fn oldest(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| builder.order(Order::Oldest))
+}
+
+/// The follower with the highest priority is first; each thread has its own.
+pub(super) fn priority(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| {
+        builder
+            .order(Order::Priority)
+            .thread_priority(|index| index.try_into().unwrap_or(u8::MAX))
+    })
+}
+
+/// The system picks the follower.
+pub(super) fn system(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| builder.order(Order::System))
+}
+
+/// Serves with `setting.threads` threads of the pool's own; this one only keeps the pool.
+fn serve(
+    listener: TcpListener,
+    setting: &Setting,
+    choose: impl FnOnce(Builder) -> Builder,
+) -> io::Result<()> {
+    let pool = choose(Pool::builder().threads(setting.threads)).build()?;
+    let of_counts = pool.clone();
+    counts::ask_leaderless(move || leaderless(&of_counts));
+    let (steps, told) = (setting.steps, setting.told);
+    pool.listen_on(listener, move |stream, _| {
+        // If it has gone already, its first read will tell.
+        let _ = stream.set_nodelay(true);
+        Some(Connection {
+            rest: Rest::NONE,
+            last: LastThread::default(),
+            steps,
+            told,
+        })
+    })?;
+    loop {
+        thread::park();
+    }
+}
+
+fn leaderless(pool: &Pool) -> Leaderless {
+    let seen = pool.snapshot();
+    Leaderless {
+        in_all: seen.without_leader,
+        longest: seen.longest_without_leader,
+    }
+}
+
+/// One connection.
+struct Connection {
+    rest: Rest,
+    last: LastThread,
+    steps: u32,
+    told: bool,
+}
+
+impl EventHandler<TcpStream> for Connection {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        let mut scratch = scratch();
+        let buffer = &mut scratch[..ROOM];
+        let before = self.rest.restore(buffer);
+        let count = cx.read(&mut buffer[before..])?;
+        if count == 0 {
+            return Ok(Next::Close);
+        }
+        self.last.note();
+        let whole = self.rest.keep(&buffer[..before + count]);
+        self.perform(cx, &buffer[..whole]);
+        cx.write_all(&buffer[..whole])?;
+        Ok(Next::Continue)
+    }
+}
+
+impl Connection {
+    fn perform(&self, cx: &mut Context<'_, TcpStream>, whole: &[u8]) {
+        match self.told {
+            true => tasks(whole).for_each(|task| self.perform_told(cx, task)),
+            false => perform_all(whole, self.steps),
+        }
+    }
+
+    /// Says so beforehand if the task blocks.
+    fn perform_told(&self, cx: &mut Context<'_, TcpStream>, task: Task) {
+        match task.blocks() {
+            true => cx.blocking(|| task.perform(self.steps)),
+            false => task.perform(self.steps),
+        }
+    }
+}

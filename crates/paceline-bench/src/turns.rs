@@ -1,0 +1,77 @@
+//! `turns`: one thread that leads, handles and leads again, so many times, and asks itself. For counting
+//! instructions: nothing else runs, and no clock is needed.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+};
+
+use paceline::{
+    observe::{Observer, Role},
+    turn::{Follower, Led, Waited},
+    Context, EventHandler, Interest, Next, Pool,
+};
+
+use crate::service::REQUEST;
+
+/// So many handles are ready at once.
+const HANDLES: usize = 10;
+
+/// Goes through `turns` turns, one after the other; with an observer that does nothing if `observed`.
+pub(crate) fn run(turns: u64, observed: bool) -> io::Result<()> {
+    let builder = Pool::builder().threads(0);
+    let pool = match observed {
+        true => builder.observer(Nobody).build()?,
+        false => builder.build()?,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    for _ in 0..HANDLES {
+        let mut client = TcpStream::connect(listener.local_addr()?)?;
+        client.write_all(&[0; REQUEST])?;
+        let buffer = [0; REQUEST];
+        pool.register(
+            listener.accept()?.0,
+            Interest::READ,
+            Asking { client, buffer },
+        )?;
+    }
+    let mut follower = pool.enter()?;
+    for _ in 0..turns {
+        follower = turn(follower)?;
+    }
+    Ok(())
+}
+
+/// One turn, as the pool's own threads make it.
+fn turn(follower: Follower<'_>) -> io::Result<Follower<'_>> {
+    match follower.lead() {
+        Led::Leader(leader) => match leader.wait(None)? {
+            Waited::Claimed(claimed) => Ok(claimed.promote().run()),
+            Waited::Nothing(follower) => Ok(follower),
+        },
+        Led::TimedOut | Led::Closing => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Replies, and asks anew as its own client.
+struct Asking {
+    client: TcpStream,
+    buffer: [u8; REQUEST],
+}
+
+impl EventHandler<TcpStream> for Asking {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        let count = cx.read(&mut self.buffer)?;
+        cx.write_all(&self.buffer[..count])?;
+        self.client.read_exact(&mut self.buffer)?;
+        self.client.write_all(&self.buffer)?;
+        Ok(Next::Continue)
+    }
+}
+
+/// An observer that does nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn role_changed(&self, _: usize, _: Role) {}
+}

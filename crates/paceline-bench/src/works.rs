@@ -1,0 +1,333 @@
+//! The works: what is asked of a server, by how many connections, and of how many threads.
+
+use crate::{record::Place, servers::Server};
+
+/// One work of the catalogue.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// What it is called on the command line and in reports.
+    pub(crate) name: &'static str,
+    /// What it is, in a line.
+    pub(crate) about: &'static str,
+    /// How many threads a server is given, where that can be chosen.
+    pub(crate) threads: usize,
+    /// Whether handlers say beforehand that they will block.
+    pub(crate) told: bool,
+    /// The words for `load`.
+    pub(crate) load: &'static [&'static str],
+    /// Where it is measured.
+    pub(crate) places: &'static [Place],
+    /// Who is compared.
+    pub(crate) servers: Entrants,
+    /// Whether it belongs to the subset that runs unless told otherwise, and with whom.
+    pub(crate) default: &'static [&'static str],
+    /// For an open loop: its rate, as a part of the slowest server's peak under work a.
+    pub(crate) rate: Option<f64>,
+}
+
+impl Work {
+    /// Works of one family are measured in the same rounds: those of `i` and of `j` are compared with each
+    /// other.
+    pub(crate) fn family(&self) -> &'static str {
+        match self.name.split_once('-') {
+            Some((family @ ("i" | "j"), _)) => family,
+            _ => self.name,
+        }
+    }
+
+    /// How many threads `server` has.
+    pub(crate) fn threads_of(&self, server: &Server) -> usize {
+        server.threads.unwrap_or(self.threads)
+    }
+}
+
+/// Who is compared in a whole run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entrants {
+    /// Every server of the catalogue.
+    All,
+    /// Every peer, and paceline in its default form.
+    Peers,
+    /// These.
+    Only(&'static [&'static str]),
+}
+
+const APART: &[Place] = &[Place::Apart];
+const BOTH: &[Place] = &[Place::Apart, Place::Together];
+const OURS: Entrants = Entrants::Only(&["paceline"]);
+
+/// A request sleeps 5 ms, the others do nothing.
+const ONE_IN_A_HUNDRED_SLEEPS: &[&str] =
+    &["--connections", "64", "--mix", "nothing=99,sleep-long=1"];
+
+/// Every work, in the order in which they are run.
+pub(crate) const ALL: &[Work] = &[
+    Work {
+        name: "a",
+        about: "64 connections, short requests",
+        threads: 8,
+        told: false,
+        load: &["--connections", "64"],
+        places: BOTH,
+        servers: Entrants::All,
+        default: &["paceline", "bare", "tokio", "textbook", "half-sync", "asio-2", "ace-tp-2"],
+        rate: None,
+    },
+    open("open-50", "64 connections, short requests, open loop at 50 % of the slowest server's peak", 0.5),
+    open("open-80", "64 connections, short requests, open loop at 80 % of the slowest server's peak", 0.8),
+    Work {
+        name: "a-pipelined",
+        about: "64 connections, 16 short requests in flight on each",
+        threads: 8,
+        told: false,
+        load: &["--connections", "64", "--pipeline", "16"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "b",
+        about: "one connection, one short request after the other",
+        threads: 8,
+        told: false,
+        load: &["--connections", "1"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &["paceline", "bare", "tokio"],
+        rate: None,
+    },
+    Work {
+        name: "c",
+        about: "64 connections, one request in a hundred sleeps 5 ms, and the handler says so",
+        threads: 16,
+        told: true,
+        load: ONE_IN_A_HUNDRED_SLEEPS,
+        places: BOTH,
+        servers: Entrants::All,
+        default: &["paceline", "textbook", "half-sync"],
+        rate: None,
+    },
+    Work {
+        name: "c-untold",
+        about: "the same by surprise: the handler says nothing",
+        threads: 16,
+        told: false,
+        load: ONE_IN_A_HUNDRED_SLEEPS,
+        places: BOTH,
+        servers: Entrants::All,
+        default: &["paceline", "textbook", "half-sync", "tokio", "tokio-blocking"],
+        rate: None,
+    },
+    Work {
+        name: "d",
+        about: "64 connections, every request sleeps 200 us",
+        threads: 32,
+        told: false,
+        load: &["--connections", "64", "--mix", "sleep-short=1"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &["paceline", "textbook", "half-sync", "tokio-blocking"],
+        rate: None,
+    },
+    Work {
+        name: "e",
+        about: "64 connections, every request computes 20 us",
+        threads: 8,
+        told: false,
+        load: &["--connections", "64", "--mix", "compute=1"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &["paceline", "bare", "tokio", "half-sync"],
+        rate: None,
+    },
+    Work {
+        name: "f-512",
+        about: "512 connections, short requests",
+        threads: 8,
+        told: false,
+        load: &["--connections", "512"],
+        places: APART,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "f-4000",
+        about: "4,000 connections, short requests",
+        threads: 8,
+        told: false,
+        load: &["--connections", "4000"],
+        places: APART,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "g",
+        about: "two short requests at once: how long the second takes",
+        threads: 8,
+        told: false,
+        load: &["--connections", "8", "--pattern", "pairs"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "g-first-blocks",
+        about: "two requests at once, the first sleeps 5 ms by surprise: how long the second takes",
+        threads: 8,
+        told: false,
+        load: &["--connections", "8", "--pattern", "pairs", "--first", "sleep-long"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "h",
+        about: "16 requests at once after 50 ms of silence: how long the first reply takes",
+        threads: 8,
+        told: false,
+        load: &["--connections", "16", "--pattern", "bursts", "--idle", "50", "--size", "16"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    connections("i-100", "100 connections, all active", &["--connections", "100", "--active", "100"]),
+    connections("i-1000", "1,000 connections, 100 active", &["--connections", "1000", "--active", "100"]),
+    connections("i-10000", "10,000 connections, 100 active", &["--connections", "10000", "--active", "100"]),
+    connections("i-19000", "19,000 connections, 100 active", &["--connections", "19000", "--active", "100"]),
+    threads("j-4", "work a with 4 threads", 4),
+    threads("j-16", "work a with 16 threads", 16),
+    threads("j-64", "work a with 64 threads", 64),
+    Work {
+        name: "churn",
+        about: "connect, one request, close: 16 at a time",
+        threads: 8,
+        told: false,
+        load: &["--connections", "16", "--pattern", "churn"],
+        places: APART,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "slow-reader",
+        about: "64 connections, short requests, beside 8 that hardly read",
+        threads: 8,
+        told: false,
+        load: &["--connections", "64", "--pattern", "slow-reader", "--slow", "8"],
+        places: APART,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "slow-handler",
+        about: "64 connections, one request in ten computes 20 us",
+        threads: 8,
+        told: false,
+        load: &["--connections", "64", "--mix", "nothing=9,compute=1"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
+        name: "all-busy",
+        about: "256 connections, every request sleeps 5 ms: all threads are busy, events wait in the sockets",
+        threads: 16,
+        told: false,
+        load: &["--connections", "256", "--mix", "sleep-long=1"],
+        places: APART,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+];
+
+/// Work a as an open loop: latencies run from the intended start.
+const fn open(name: &'static str, about: &'static str, rate: f64) -> Work {
+    Work {
+        name,
+        about,
+        threads: 8,
+        told: false,
+        load: &["--connections", "64", "--pattern", "open"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: Some(rate),
+    }
+}
+
+/// A work that compares paceline with itself: many connections, few of them active.
+const fn connections(
+    name: &'static str,
+    about: &'static str,
+    load: &'static [&'static str],
+) -> Work {
+    Work {
+        name,
+        about,
+        threads: 8,
+        told: false,
+        load,
+        places: APART,
+        servers: OURS,
+        default: &[],
+        rate: None,
+    }
+}
+
+/// A work that compares paceline with itself: more threads than are needed.
+const fn threads(name: &'static str, about: &'static str, threads: usize) -> Work {
+    Work {
+        name,
+        about,
+        threads,
+        told: false,
+        load: &["--connections", "64"],
+        places: APART,
+        servers: OURS,
+        default: &[],
+        rate: None,
+    }
+}
+
+/// The work of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Work> {
+    ALL.iter().find(|work| work.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers;
+
+    /// A name that stands for nothing would silently compare less than it says.
+    #[test]
+    fn every_server_that_is_named_exists() {
+        for work in ALL {
+            let only = match work.servers {
+                Entrants::Only(names) => names,
+                Entrants::All | Entrants::Peers => &[],
+            };
+            for name in work.default.iter().chain(only) {
+                assert!(servers::find(name).is_some(), "{}: {name}", work.name);
+            }
+        }
+    }
+
+    /// Works are found by their names, so these are distinct.
+    #[test]
+    fn names_are_distinct() {
+        for work in ALL {
+            let found = find(work.name).map(|found| found.about);
+            assert_eq!(found, Some(work.about));
+        }
+    }
+}
