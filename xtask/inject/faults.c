@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -128,6 +129,17 @@ int epoll_wait(int set, struct epoll_event *events, int most, int timeout)
         return real(set, events, most, timeout);
     if (!error)
         return real(set, events, 1, timeout);
+    usleep(INTERRUPTED_AFTER);
+    return fails(error);
+}
+
+/* The same call to the server's leader, so the same record; it has no batches. */
+int poll(struct pollfd *descriptors, nfds_t count, int timeout)
+{
+    REAL(poll)
+    int error;
+    if (!strikes(EPOLL_WAIT, &error) || !error)
+        return real(descriptors, count, timeout);
     usleep(INTERRUPTED_AFTER);
     return fails(error);
 }

@@ -10,7 +10,7 @@ use crate::table;
 use crate::verb::{Verb, Verdict};
 use crate::workspace::Workspace;
 
-use catalogue::Fault;
+use catalogue::{Fault, Set};
 use row::Row;
 use server::Program;
 use stage::Stage;
@@ -52,7 +52,8 @@ in order.
   --full               longer, at least 100_000 faults; and the n-th calls until a run sees no fault
   --seconds N          limit for the whole run (default 60, full 600), shared out to the rows; a row that
                        would begin later fails
-  --server-args WORDS  further arguments of the server, such as `--wake eager`
+  --server-args WORDS  further arguments of the server, such as `--wake eager`; with `--set poll` the
+                       faults are those of `poll`, and epoll's own are skipped
   --server PROGRAM     this program instead of the example
 
 strace counts the calls of each thread on their own, the library those of all. A fault that cannot be
@@ -73,7 +74,7 @@ made here is printed as skipped, with the reason, and counted. Logs are kept in 
             arguments: arguments.split_whitespace().map(str::to_owned).collect(),
         };
         let names = args.names()?;
-        let faults = select(&names)?;
+        let faults = select(&names, Set::of(&options.arguments))?;
         Ok(match list {
             true => tell(&faults),
             false => options.run(&faults, names.is_empty()),
@@ -146,7 +147,7 @@ pub(crate) fn check(depth: Depth) -> Verdict {
         server: None,
         arguments: Vec::new(),
     };
-    options.run(&catalogue::all(), true)
+    options.run(&catalogue::all(Set::Epoll), true)
 }
 
 impl Options {
@@ -200,9 +201,9 @@ fn share(limit: Duration, faults: usize) -> Duration {
     share.min(Duration::from_secs(30))
 }
 
-/// The faults with these names, or all if none is named.
-fn select(names: &[String]) -> Result<Vec<Fault>, Usage> {
-    let faults = catalogue::all();
+/// The faults with these names, or all if none is named, for a server with this set.
+fn select(names: &[String], set: Set) -> Result<Vec<Fault>, Usage> {
+    let faults = catalogue::all(set);
     let known = |name: &&String| faults.iter().any(|fault| fault.name == **name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         return Err(Usage(format!(
@@ -290,8 +291,8 @@ mod tests {
 
     #[test]
     fn an_unknown_fault_is_a_wrong_command_line() {
-        assert!(select(&["no-such-fault".to_owned()]).is_err());
-        let one = select(&["short-sends".to_owned()]).unwrap();
+        assert!(select(&["no-such-fault".to_owned()], Set::Epoll).is_err());
+        let one = select(&["short-sends".to_owned()], Set::Epoll).unwrap();
         assert_eq!(one.len(), 1);
     }
 
@@ -307,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_faults_of_a_short_run_fit_into_its_time() {
-        let faults = catalogue::all().len();
+        let faults = catalogue::all(Set::Epoll).len();
         let all = share(Depth::Short.limit(), faults) * u32::try_from(faults).unwrap();
         assert!(all <= Depth::Short.limit() / 2);
     }

@@ -13,9 +13,11 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask stress [--messages N] [--seconds N]
 
-Runs tests/stress.rs in release mode, with its output shown.
+Runs tests/stress.rs in release mode, with its output shown: every handle set, order and wake policy,
+each with each (24 in all).
 
-  --messages N  messages per test, PACELINE_STRESS_MESSAGES (default 1_000_000)
+  --messages N  messages for each of the two wake policies, shared out equally to the sets and orders;
+                PACELINE_STRESS_MESSAGES (default 1_000_000)
   --seconds N   limit for the whole run (default 600); passing it is a failure
 
 No test at all is a failure.",
@@ -27,13 +29,13 @@ No test at all is a failure.",
     },
 };
 
-/// Messages per test, if nothing else is said.
+/// Messages for each wake policy, if nothing else is said.
 pub(crate) const DEFAULT_MESSAGES: u64 = 1_000_000;
 
 /// Limit for the whole run, if nothing else is said.
 pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(600);
 
-/// The test program, with a number of messages per test.
+/// The test program, with a number of messages for each wake policy.
 pub(crate) fn suite(messages: u64) -> Suite {
     Suite {
         form: Form::Std,

@@ -1,5 +1,7 @@
 //! The front page: the README's server is the example `front_page`, and it runs.
 
+#[path = "support/example.rs"]
+mod example;
 mod support;
 
 use std::{
@@ -7,10 +9,11 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command},
+    process::Command,
 };
 
-use support::{bounded, example, wait_until, LONG};
+use example::Process;
+use support::{bounded, wait_until, LONG};
 
 const ADDRESS: &str = "127.0.0.1:7000";
 
@@ -35,7 +38,7 @@ fn front_page_serves() {
         return;
     }
     bounded(|| {
-        let _server = Server::start();
+        let _server = Process::start(&mut Command::new(support::example("front_page")));
         let mut client = connect();
         client.set_read_timeout(Some(LONG)).unwrap();
         client.write_all(b"once around").unwrap();
@@ -43,21 +46,6 @@ fn front_page_serves() {
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"once around");
     });
-}
-
-struct Server(Child);
-
-impl Server {
-    fn start() -> Self {
-        Self(Command::new(example("front_page")).spawn().unwrap())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Connects as soon as the server listens.

@@ -436,50 +436,68 @@ fn everything_after_urgent_data_arrives() {
 
 /// Requests were read that no thread was free to serve: they sat in the process, where no other server
 /// could take them and no time-out counted (Ice 2270, 2372). With all threads busy, nothing is read
-/// here: the bytes stay in the socket, and are served when a thread is free.
+/// here: neither from a connection that waits for a thread, nor from one whose handler has taken a
+/// request and not yet asked for the next. The bytes stay in the socket, and are served when a thread
+/// is free.
 #[test]
 fn no_read_without_free_thread() {
     bounded(|| {
         let pool = Pool::builder().threads(2).build().unwrap();
         let (entered, has_entered) = mpsc::channel();
-        let gates: Vec<_> = (0..2)
+        let mut busy: Vec<_> = (0..2)
             .map(|_| {
-                let (near, mut far) = tcp_pair();
                 let (gate, open) = mpsc::channel::<()>();
                 let entered = entered.clone();
-                let handler = move |cx: &mut Context<'_, TcpStream>| {
-                    cx.read(&mut [0; 16])?;
+                let (far, window) = serve_one_by_one(&pool, b"requestrequest", move || {
                     entered.send(()).unwrap();
                     open.recv_timeout(LONG).unwrap();
-                    Ok(Next::Continue)
-                };
-                pool.register(near, Interest::READ, handler).unwrap();
-                far.write_all(b"x").unwrap();
-                (gate, far)
+                });
+                has_entered.recv_timeout(LONG).unwrap();
+                (gate, far, window)
             })
             .collect();
-        (0..2).for_each(|_| has_entered.recv_timeout(LONG).unwrap());
-
-        let (near, mut far) = tcp_pair();
-        let window = near.try_clone().unwrap();
-        pool.register(near, Interest::READ, |cx: &mut Context<'_, TcpStream>| {
-            let mut buffer = [0; 16];
-            let count = cx.read(&mut buffer)?;
-            cx.write_all(&buffer[..count])?;
-            Ok(Next::Continue)
-        })
-        .unwrap();
-        far.write_all(b"request").unwrap();
-        wait_until(|| matches!(window.peek(&mut [0; 16]), Ok(7)));
+        let (mut far, window) = serve_one_by_one(&pool, b"request", || {});
+        let unread = |window: &TcpStream| matches!(window.peek(&mut [0; 16]), Ok(7));
+        wait_until(|| unread(&window));
         let before = pool.snapshot().promotions;
         thread::yield_now();
-        assert!(matches!(window.peek(&mut [0; 16]), Ok(7)));
+        assert!(unread(&window));
+        assert!(busy.iter().all(|(_, _, window)| unread(window)));
         assert_eq!(pool.snapshot().promotions, before);
-        for (gate, _far) in &gates {
-            gate.send(()).unwrap();
+        for (gate, _, _) in &busy {
+            (0..2).for_each(|_| gate.send(()).unwrap());
         }
         far.read_exact(&mut [0; 7]).unwrap();
+        for (_, far, _) in &mut busy {
+            far.read_exact(&mut [0; 14]).unwrap();
+        }
     });
+}
+
+/// A connection over which `requests` were sent, of seven bytes each. Its handler reads one per call, does
+/// `work`, and sends it back. The far end, and a look at what was not read.
+fn serve_one_by_one(
+    pool: &Pool,
+    requests: &[u8],
+    mut work: impl FnMut() + Send + 'static,
+) -> (TcpStream, TcpStream) {
+    let (near, mut far) = tcp_pair();
+    let window = near.try_clone().unwrap();
+    pool.register(
+        near,
+        Interest::READ,
+        move |cx: &mut Context<'_, TcpStream>| {
+            let mut request = [0; 7];
+            if cx.read(&mut request)? == 0 {
+                return Ok(Next::Close);
+            }
+            work();
+            cx.write_all(&request).map(|()| Next::Continue)
+        },
+    )
+    .unwrap();
+    far.write_all(requests).unwrap();
+    (far, window)
 }
 
 /// "Would block" of the lent source means "nothing more now". Any other is an error like all errors:

@@ -19,7 +19,7 @@ use std::{
 
 use by_hand::{claim, lead, serve_all, Scene};
 use paceline::{
-    simulated::{SimStream, Simulation},
+    simulated::{SimPeer, SimStream, Simulation},
     Closed, Context, EventHandler, Handle, Interest, Next, Pool, WeakPool,
 };
 use support::{bounded, tcp_pair, told, wait_until, Random, LONG};
@@ -330,8 +330,9 @@ impl EventHandler<TcpStream> for CallsBack {
 }
 
 /// Handlers that register and close others in the middle of a dispatch made ACE loop without a wait
-/// (ACE 1890, 2540). Here each event closes its handle and opens two others, up to a limit; there are
-/// exactly as many turns as there is something to do, and then the leader waits.
+/// (ACE 1890, 2540). Here each event closes an idle handle and its own, and opens two pairs of them, up
+/// to a limit. There are exactly as many turns as there is something to do, and then the leader waits: it
+/// sleeps, and does not look again and again.
 #[test]
 fn handler_set_changes_mid_dispatch() {
     bounded(|| {
@@ -342,12 +343,18 @@ fn handler_set_changes_mid_dispatch() {
             world: world.clone(),
             left: Arc::new(AtomicUsize::new(31)),
             ended: Arc::new(AtomicUsize::new(0)),
+            idle: None,
         };
-        let ended = Arc::clone(&tree.ended);
         tree.grow();
         assert_eq!(serve_all(pool), 31);
-        assert_eq!(count(&ended), 31);
+        assert_eq!(count(&tree.ended), 62);
         assert_eq!(serve_all(pool), 0);
+
+        let _leader = scene.joined();
+        tree.left.store(31, Ordering::SeqCst);
+        tree.grow();
+        wait_until(|| count(&tree.ended) == 124 && world.clock().asleep() == 1);
+        assert_eq!(pool.snapshot().promotions, 62);
     });
 }
 
@@ -358,17 +365,30 @@ struct Tree {
     world: Simulation,
     left: Arc<AtomicUsize>,
     ended: Arc<AtomicUsize>,
+    /// A handle without events, which goes with it.
+    idle: Option<Handle>,
 }
 
 impl Tree {
     fn grow(&self) {
         let one_less = |left: usize| left.checked_sub(1);
-        let (order, pool) = (Ordering::SeqCst, self.pool.upgrade().unwrap());
+        let order = Ordering::SeqCst;
         if self.left.fetch_update(order, order, one_less).is_ok() {
-            let (stream, peer) = self.world.stream();
+            let (idle, _) = self.register(None);
+            let (_, peer) = self.register(Some(idle));
             peer.send(b"leaf");
-            pool.register(stream, Interest::READ, self.clone()).unwrap();
         }
+    }
+
+    fn register(&self, idle: Option<Handle>) -> (Handle, SimPeer) {
+        let pool = self.pool.upgrade().unwrap();
+        let (stream, peer) = self.world.stream();
+        let handler = Self {
+            idle,
+            ..self.clone()
+        };
+        let handle = pool.register(stream, Interest::READ, handler).unwrap();
+        (handle, peer)
     }
 }
 
@@ -376,6 +396,7 @@ impl EventHandler<SimStream> for Tree {
     fn ready(&mut self, cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
         self.grow();
         self.grow();
+        self.idle.take().unwrap().close().unwrap();
         cx.read(&mut [0; 16])?;
         Ok(Next::Close)
     }

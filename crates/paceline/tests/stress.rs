@@ -1,6 +1,7 @@
 //! Everything at once, many times: no message is lost, doubled or misrouted (H1, H2, H3, S2, L5).
 //!
-//! `cargo xtask stress` runs it in release mode; `PACELINE_STRESS_MESSAGES` says how many messages.
+//! `cargo xtask stress` runs it in release mode; `PACELINE_STRESS_MESSAGES` says how many messages each
+//! wake policy gets, all sets and orders together.
 
 #[path = "support/messages.rs"]
 mod messages;
@@ -41,47 +42,48 @@ const LARGE: u64 = 200_000;
 /// by other threads, and application threads join and leave. Each of these alone has broken a system
 /// of this kind (ACE 2395, 4129; tokio 6133; TAO 2000); together they meet in every order.
 ///
-/// Every wake policy and every order gets an equal share of the messages.
+/// Every handle set, wake policy and order, each with each, gets an equal share of the messages.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_over_tcp() {
-    let orders = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
-    for wake in [Wake::Eager, Wake::Adaptive] {
-        for order in orders {
-            stress(SetKind::Epoll, wake, order);
-        }
-    }
+    stress_all(&SetKind::Epoll);
 }
 
 /// The same on one-shot epoll, where a handle is silent from its event until it is armed again: a handle
 /// that rests without being armed would lose what comes.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_one_shot() {
-    for (wake, order) in SOME_PAIRS {
-        stress(SetKind::OneShot, wake, order);
-    }
+    stress_all(&SetKind::OneShot);
 }
 
 /// The same on `poll`, where besides the table changes while the leader sleeps with a copy of it (E6).
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_poll() {
-    for (wake, order) in SOME_PAIRS {
-        stress(SetKind::Poll, wake, order);
+    stress_all(&SetKind::Poll);
+}
+
+/// All orders, and the sets above.
+const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
+const SETS: u64 = 3;
+
+/// By every wake policy, in every order.
+fn stress_all(set: &SetKind) {
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        for order in ORDERS {
+            stress(set.clone(), wake, order);
+        }
     }
 }
 
-/// Wakes and orders for the sets that are not the default one.
-const SOME_PAIRS: [(Wake, Order); 4] = [
-    (Wake::Adaptive, Order::Newest),
-    (Wake::Eager, Order::Newest),
-    (Wake::Adaptive, Order::Oldest),
-    (Wake::Eager, Order::System),
-];
-
-/// One eighth of the wanted messages on one set, by one wake policy, in one order.
+/// An equal share of the wanted messages on one set, by one wake policy, in one order.
 fn stress(set: SetKind, wake: Wake, order: Order) {
-    let bench = Arc::new(Bench::new(wanted_messages() / 8));
+    let share = wanted_messages() / (SETS * ORDERS.len() as u64);
+    let bench = Arc::new(Bench::new(share));
     let name = format!("{set:?}, {wake:?}, {order:?}");
-    let pool = Pool::builder().threads(4).name("stress").handle_set(set);
+    let mut pool = Pool::builder().threads(4).name("stress").handle_set(set);
+    if order == Order::Priority {
+        // Two of each: those are told apart by their arrival.
+        pool = pool.thread_priority(|index| (index % 2) as u8);
+    }
     let pool = pool.wake(wake).order(order).build().unwrap();
     let listener = serve(&pool, &bench);
     let address = listener.local_addr();
@@ -112,7 +114,7 @@ fn stress(set: SetKind, wake: Wake, order: Order) {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How many messages to send in all.
+/// How many messages to send by each wake policy.
 fn wanted_messages() -> u64 {
     let text = env::var("PACELINE_STRESS_MESSAGES").unwrap_or_else(|_| "20000".to_owned());
     text.replace('_', "")

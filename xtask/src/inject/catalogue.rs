@@ -7,11 +7,13 @@
 //! what is checked is that nothing is lost, doubled or misrouted meanwhile.
 //!
 //! Sockets are read and written by `recvfrom` and `sendto`. A plain `write` wakes the leader through its eventfd,
-//! and a wake is never spoilt: a swallowed one is no real fault.
+//! and a wake is never spoilt: a swallowed one is no real fault. With `--set poll` the wake is a `sendto` too, of
+//! one byte. There strace would spoil it, so the library does its work, which spares what is that short.
 
 use super::client::Nudge;
 use super::library::Call;
 use super::load::{Lives, Terms};
+use super::server::End;
 use super::thread::Role;
 
 /// One fault.
@@ -26,6 +28,27 @@ pub(super) struct Fault {
     pub(super) terms: Terms,
     /// How long connections live while it is there.
     pub(super) lives: Lives,
+    /// What the server has to tell when it ends.
+    pub(super) end: End,
+}
+
+/// By which calls the leader of the server waits, and descriptors are added for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Set {
+    /// `epoll_wait` and `epoll_ctl`, for edges or once.
+    Epoll,
+    /// `poll` alone.
+    Poll,
+}
+
+impl Set {
+    /// That of a server with these arguments.
+    pub(super) fn of(arguments: &[String]) -> Set {
+        match arguments.windows(2).any(|two| two == ["--set", "poll"]) {
+            true => Set::Poll,
+            false => Set::Epoll,
+        }
+    }
 }
 
 /// How a fault is made.
@@ -74,11 +97,77 @@ const ENOSPC: u64 = 28;
 /// ECONNRESET, as Linux numbers it.
 const ECONNRESET: u64 = 104;
 
-/// All faults, in the order of the table.
-pub(super) fn all() -> Vec<Fault> {
+/// The calls by which a leader waits in epoll.
+const EPOLL_WAIT: &str = "?epoll_wait,?epoll_pwait";
+/// The calls by which a leader waits in `poll`.
+const POLL: &str = "?poll,?ppoll";
+
+/// All faults, in the order of the table, for a server with this set.
+pub(super) fn all(set: Set) -> Vec<Fault> {
     let groups = [interrupted(), at_accept(), at_connections(), held_up()];
     let more = [by_library(), sites(), of_threads_and_limits()];
-    groups.into_iter().chain(more).flatten().collect()
+    let all = groups.into_iter().chain(more).flatten();
+    match set {
+        Set::Epoll => all.collect(),
+        Set::Poll => all.map(on_poll).chain(of_poll()).collect(),
+    }
+}
+
+/// A fault as it is made where the leader waits in `poll`; skipped, if it is one of epoll's own.
+fn on_poll(fault: Fault) -> Fault {
+    match fault.how {
+        How::Strace(EPOLL_WAIT, tamper) => Fault {
+            name: "poll-EINTR",
+            how: How::Strace(POLL, tamper),
+            ..fault
+        },
+        How::Strace("sendto", _) => {
+            let how = how_to_spoil_sends(fault.name);
+            Fault { how, ..fault }
+        }
+        How::Strace("epoll_ctl", _) | How::Site(Call::EpollCtl, ..) => {
+            fault.skipped("with `--set poll` there is no epoll_ctl: descriptors stand in a table")
+        }
+        How::Library {
+            call: Call::EpollWait,
+            ..
+        } => fault.skipped("`poll` has no batches: it brings all that is ready"),
+        How::Site(Call::EpollWait, _, lasts) => Fault {
+            name: match lasts {
+                Lasts::Once => "nth-poll",
+                Lasts::On => "from-nth-poll",
+            },
+            ..fault
+        },
+        _ => fault,
+    }
+}
+
+/// What strace does to `sendto`, done by the library.
+fn how_to_spoil_sends(name: &str) -> How {
+    let (error, step) = match name {
+        "sendto-EINTR" => (EINTR, 2),
+        "sendto-EAGAIN" => (EAGAIN, 10),
+        "sendto-ENOSPC" => (ENOSPC, 20),
+        _ => (ECONNRESET, 20),
+    };
+    How::Library {
+        call: Call::Send,
+        error,
+        run: 1,
+        step,
+    }
+}
+
+/// What only `poll` may say.
+fn of_poll() -> Vec<Fault> {
+    let story = "no memory for the kernel's table: the error is told, and the lead passes on";
+    let how = How::Strace(POLL, "error=ENOMEM:when=2+5");
+    let end = End::WaitsFailed;
+    vec![Fault {
+        end,
+        ..fault("poll-ENOMEM", story, how)
+    }]
 }
 
 /// A fault under which everything is answered, on connections that live long.
@@ -89,6 +178,7 @@ fn fault(name: &'static str, story: &'static str, how: How) -> Fault {
         how,
         terms: Terms::Answered,
         lives: Lives::Long,
+        end: End::Clean,
     }
 }
 
@@ -105,6 +195,12 @@ impl Fault {
         Fault { terms, ..self }
     }
 
+    /// The same, where it can't be made, for this reason.
+    fn skipped(self, reason: &'static str) -> Fault {
+        let how = How::Not(reason);
+        Fault { how, ..self }
+    }
+
     /// The same, with many short connections.
     fn with_short_lives(self) -> Fault {
         let lives = Lives::Short;
@@ -119,7 +215,7 @@ fn interrupted() -> Vec<Fault> {
         fault(name, story, How::Strace(calls, "error=EINTR:when=1+2"))
     };
     vec![
-        strace("epoll_wait-EINTR", "?epoll_wait,?epoll_pwait"),
+        strace("epoll_wait-EINTR", EPOLL_WAIT),
         strace("recvfrom-EINTR", "recvfrom"),
         strace("sendto-EINTR", "sendto"),
         strace("accept4-EINTR", "accept4").with_short_lives(),
@@ -363,17 +459,47 @@ mod tests {
 
     use super::*;
 
+    const SETS: [Set; 2] = [Set::Epoll, Set::Poll];
+
     #[test]
     fn every_name_is_there_once() {
-        let names: Vec<_> = all().iter().map(|fault| fault.name).collect();
-        let different: BTreeSet<_> = names.iter().collect();
-        assert_eq!(names.len(), different.len());
+        for set in SETS {
+            let names: Vec<_> = all(set).iter().map(|fault| fault.name).collect();
+            let different: BTreeSet<_> = names.iter().collect();
+            assert_eq!(names.len(), different.len());
+        }
+    }
+
+    #[test]
+    fn the_arguments_tell_the_set() {
+        let set = |text: &str| {
+            let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+            Set::of(&words)
+        };
+        assert_eq!(set("--wake eager --set poll"), Set::Poll);
+        assert_eq!(set("--set oneshot"), Set::Epoll);
+        assert_eq!(set(""), Set::Epoll);
+    }
+
+    /// A fault at a call that is never made would strike nobody; one at a wake would be no real one.
+    #[test]
+    fn no_fault_is_made_at_a_call_of_the_other_set() {
+        let is_at = |fault: &Fault, words: &str| match fault.how {
+            How::Strace(calls, _) => calls.contains(words),
+            How::Library { call, .. } | How::Site(call, ..) => {
+                words == "epoll" && call == Call::EpollCtl
+            }
+            How::Stop(_) | How::Descriptors | How::Not(_) => false,
+        };
+        assert!(!all(Set::Poll).iter().any(|fault| is_at(fault, "epoll")));
+        assert!(!all(Set::Poll).iter().any(|fault| is_at(fault, "sendto")));
+        assert!(!all(Set::Epoll).iter().any(|fault| is_at(fault, "?poll")));
     }
 
     /// A lie without a nudge would hang any reader of edges, and a nudge without a lie would hide a hang.
     #[test]
     fn lies_are_nudged_and_nothing_else_is() {
-        for fault in all() {
+        for fault in SETS.into_iter().flat_map(all) {
             let nudged = matches!(fault.terms, Terms::Nudging(_));
             assert_eq!(nudged, fault.story.starts_with("a lie"), "{}", fault.name);
         }

@@ -104,7 +104,7 @@ impl Stage {
             done.complaints
                 .push(format!("{left} threads of {threads} are gone"));
         }
-        done.complaints.extend(server.end().err());
+        done.complaints.extend(server.end(fault.end).err());
         let row = done.row(fault, tally, started.elapsed());
         if row.passed() {
             strace::forget(&self.strace_log);

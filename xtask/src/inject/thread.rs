@@ -11,8 +11,8 @@ use super::Trouble;
 /// The numbers of the system calls that tell a role.
 #[cfg(target_arch = "x86_64")]
 mod number {
-    /// `epoll_wait` and `epoll_pwait`.
-    pub(super) const WAITS: [u64; 2] = [232, 281];
+    /// `epoll_wait`, `epoll_pwait`, `poll` and `ppoll`.
+    pub(super) const WAITS: [u64; 4] = [232, 281, 7, 271];
     /// `futex`.
     pub(super) const FUTEX: u64 = 202;
     /// `restart_syscall`.
@@ -22,8 +22,8 @@ mod number {
 /// The same in the table that the younger architectures share.
 #[cfg(not(target_arch = "x86_64"))]
 mod number {
-    /// `epoll_pwait`.
-    pub(super) const WAITS: [u64; 1] = [22];
+    /// `epoll_pwait` and `ppoll`.
+    pub(super) const WAITS: [u64; 2] = [22, 73];
     /// `futex`.
     pub(super) const FUTEX: u64 = 98;
     /// `restart_syscall`.

@@ -10,6 +10,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{mpsc, OnceLock},
@@ -48,20 +49,15 @@ fn build(name: &str) -> PathBuf {
 /// A running example that listens.
 pub struct Server {
     /// The program itself, or what it was started by.
-    child: Child,
+    process: Process,
     pub address: SocketAddr,
 }
 
 impl Server {
     /// Starts `command` and waits until it says where it listens.
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdout = child.stdout.take().unwrap();
+        let mut process = Process::start(piped(command));
+        let stdout = process.child.stdout.take().unwrap();
         let (lines, line) = mpsc::channel();
         thread::spawn(move || {
             let mut text = String::new();
@@ -71,13 +67,8 @@ impl Server {
         let text = line.recv_timeout(BOUND).unwrap_or_default();
         let address = text.trim_end().strip_prefix("listening on ");
         let address = address.and_then(|address| address.parse().ok());
-        match address {
-            Some(address) => Self { child, address },
-            None => {
-                let _ = child.kill();
-                panic!("instead of its address it said: {text:?}");
-            }
-        }
+        let address = address.unwrap_or_else(|| panic!("instead of its address it said: {text:?}"));
+        Self { process, address }
     }
 
     /// A new connection.
@@ -90,7 +81,7 @@ impl Server {
     }
 
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.child.id()
     }
 
     /// The process that this one has started.
@@ -102,7 +93,73 @@ impl Server {
 
     /// Waits, within the bound, until it has ended.
     pub fn output(self) -> Output {
-        wait(self.child)
+        self.process.output()
+    }
+}
+
+/// A program that ends, with everything that it has started, when this is dropped; and also when this
+/// process ends first and drops nothing, in whatever way.
+pub struct Process {
+    child: Child,
+    guard: Guard,
+}
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        let guard = Guard::new();
+        let child = command.process_group(guard.group()).spawn().unwrap();
+        Self { child, guard }
+    }
+
+    /// Waits, within the bound, until it has ended.
+    fn output(self) -> Output {
+        let Self { mut child, guard } = self;
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < BOUND, "the program does not end");
+            thread::yield_now();
+        }
+        guard.dismiss();
+        child.wait_with_output().unwrap()
+    }
+}
+
+/// A shell that kills its process group, and with it whoever was started into that, as soon as its input
+/// ends without a word. The other end of its input is here: it ends with this value or with this process.
+struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    fn new() -> Self {
+        let shell = Command::new("sh")
+            .args(["-c", "read -r word || kill -9 0"])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self {
+            shell: shell.unwrap(),
+        }
+    }
+
+    /// The group that it leads.
+    fn group(&self) -> i32 {
+        self.shell.id().try_into().unwrap()
+    }
+
+    /// There is nobody left to be killed.
+    fn dismiss(mut self) {
+        let mut input = self.shell.stdin.take().unwrap();
+        input.write_all(b"ended\n").unwrap();
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
     }
 }
 
@@ -116,24 +173,15 @@ pub fn signal(name: &str, id: u32) {
 
 /// Runs `command` to its end, within the bound.
 pub fn run(command: &mut Command) -> Output {
-    let child = command
+    Process::start(piped(command)).output()
+}
+
+/// The same command, without input and with its outputs for us.
+fn piped(command: &mut Command) -> &mut Command {
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn();
-    wait(child.unwrap())
-}
-
-fn wait(mut child: Child) -> Output {
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > BOUND {
-            let _ = child.kill();
-            panic!("the program does not end");
-        }
-        thread::yield_now();
-    }
-    child.wait_with_output().unwrap()
 }
 
 /// Sends `bytes` and expects them back.

@@ -138,14 +138,15 @@ impl Stage {
         self.rest(busy);
     }
 
-    /// Waits until one thread leads, `busy` are inside handlers, and all others sleep.
+    /// Waits until `busy` threads are inside handlers and all others sleep, one of them as the leader:
+    /// nothing more happens by itself. (A leader that was woken does not sleep, though it still leads:
+    /// it is about to take an event, such as that of a handle whose panic was kept.)
     pub fn rest(&self, busy: usize) {
-        self.witness.wait_for(Role::Processing, busy);
-        self.witness.wait_for(Role::Leader, 1);
-        wait_asleep(&self.pool, self.threads - 1 - busy);
-        if self.says("standby: Ticking") {
-            self.standby_ticks();
-        }
+        wait_until(|| {
+            self.world.clock().asleep() == self.threads - busy
+                && self.witness.count(Role::Processing) == busy
+                && self.witness.count(Role::Leader) == 1
+        });
     }
 
     /// Lets a tick pass; the standby has begun to look when this returns.
