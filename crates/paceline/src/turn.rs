@@ -25,7 +25,7 @@ use crate::{
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Rejoined, Running, Seat},
-    sync::Timestamp,
+    sync::{Clock, Timestamp},
 };
 
 /// The loop of a thread in the pool: lead, wait, promote, process, rejoin.
@@ -171,6 +171,7 @@ impl<'p> Leader<'p> {
                     place,
                 }));
             }
+            spin.note_nothing(&self.place.shared.clock);
             if self.place.shared.clock.has_passed(until) {
                 return Ok(Waited::Nothing(self.step_down()));
             }
@@ -186,30 +187,38 @@ impl<'p> Leader<'p> {
 }
 
 /// A leader that finds nothing looks again and again for a while, if the pool wants it to, before it sleeps.
-struct Spin<'p> {
-    shared: &'p Shared,
-    /// When the while is over; unknown until nothing was found.
-    over: Option<Timestamp>,
+enum Spin {
+    /// It may sleep.
+    Over,
+    /// It has not looked in vain yet.
+    Before(Duration),
+    /// It looks again until then.
+    Until(Timestamp),
 }
 
-impl<'p> Spin<'p> {
-    fn new(shared: &'p Shared) -> Self {
-        Self { shared, over: None }
+impl Spin {
+    /// For one wait. On a clock that stands still there would be no end to it.
+    fn new(shared: &Shared) -> Self {
+        match shared.leader_spin {
+            span if span.is_zero() || !shared.clock.is_real() => Self::Over,
+            span => Self::Before(span),
+        }
     }
 
     /// Until when the next look may sleep, in a wait until `until`.
-    fn deadline(&mut self, until: Option<Timestamp>) -> Option<Timestamp> {
-        let Shared {
-            clock, leader_spin, ..
-        } = self.shared;
-        if leader_spin.is_zero() {
-            return until;
+    fn deadline(&self, until: Option<Timestamp>) -> Option<Timestamp> {
+        match self {
+            Self::Over => until,
+            Self::Before(_) | Self::Until(_) => Some(Timestamp::PAST),
         }
-        let now = clock.now();
-        let over = self.over.get_or_insert_with(|| now.after(*leader_spin));
-        match now < *over {
-            true => Some(Timestamp::PAST),
-            false => until,
+    }
+
+    /// A look found nothing.
+    fn note_nothing(&mut self, clock: &Clock) {
+        match *self {
+            Self::Before(span) => *self = Self::Until(clock.now().after(span)),
+            Self::Until(end) if clock.now() >= end => *self = Self::Over,
+            Self::Over | Self::Until(_) => {}
         }
     }
 }
@@ -288,6 +297,11 @@ impl<'p> Processing<'p> {
             Rejoined::Leads(held) => put_back(held, claim),
             Rejoined::Follows => {
                 drop(claim);
+                None
+            }
+            Rejoined::Surprised => {
+                drop(claim);
+                place.shared.note_surprise(end);
                 None
             }
         };

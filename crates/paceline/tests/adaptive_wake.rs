@@ -301,6 +301,23 @@ fn a_long_kind_is_learned() {
     });
 }
 
+/// A handler's time begins when it is called: what passed before, while the leader slept, is not counted. However
+/// seldom requests come, a short kind stays short, and wakes nobody.
+#[test]
+fn waiting_is_not_the_handlers_time() {
+    bounded(|| {
+        const REQUESTS: u64 = 64;
+        let stage = Stage::new(4, |pool| pool.tick(Duration::from_secs(3600)));
+        let peer = stage.echo();
+        for _ in 0..REQUESTS {
+            stage.world.clock().advance(Duration::from_millis(1));
+            stage.rest(0);
+            stage.ask(&peer, 0);
+        }
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+    });
+}
+
 /// W1: two connections always have something to do, and there are two cores. Without a look one thread does
 /// it all, in turns; the second core costs a wake, and might not pay. After a look both threads run, and two
 /// handlers meet inside; if one of them was done too soon to meet the other, after the next.

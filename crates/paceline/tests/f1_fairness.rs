@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use by_hand::{claim, lead, serve_all, turn, Scene};
+use by_hand::{claim, lead, serve_all, take_lead, turn, Scene, AT_ONCE};
 use paceline::{
     simulated::{SimPeer, Simulation},
     turn::Follower,
@@ -231,7 +231,53 @@ fn the_set_is_looked_at_after_64_dispatches() {
     });
 }
 
-/// The same for a handle that another thread puts back: it comes by another way than the set.
+/// And not much sooner: a look is a system call. What one look has brought is worked off without another; here
+/// the next one would fail, and does not come before the line is empty.
+#[test]
+fn a_batch_costs_one_look() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let calls = Calls::default();
+        let peers = [0, 1, 2, 3].map(|id| obedient(&scene, id, &calls));
+        peers.iter().for_each(|peer| peer.send(b"x"));
+        let follower = turns(scene.pool.enter().unwrap(), 1);
+        scene.world.fail_next_wait(io::ErrorKind::OutOfMemory);
+        let follower = turns(follower, 3);
+        assert_eq!(*calls.lock().unwrap(), [0, 1, 2, 3]);
+        let told = take_lead(follower).wait(AT_ONCE);
+        assert_eq!(
+            told.err().map(|error| error.kind()),
+            Some(io::ErrorKind::OutOfMemory)
+        );
+    });
+}
+
+/// The same for a handle that stops before its source ran dry, though its set must be armed anew: it is in the
+/// line already, and neither arming nor a look is due.
+#[test]
+fn who_stops_early_costs_no_look() {
+    bounded(|| {
+        let world = Simulation::one_shot(1);
+        let pool = Pool::builder()
+            .threads(0)
+            .handle_set(SetKind::Simulated(world.clone()))
+            .build()
+            .unwrap();
+        let (stream, peer) = world.stream();
+        let handler = |cx: &mut Context<'_, _>| {
+            cx.read(&mut [0; 4])?;
+            Ok(Next::Continue)
+        };
+        pool.register(stream, Interest::READ, handler).unwrap();
+        peer.send(&[0; 8]);
+        let follower = turns(pool.enter().unwrap(), 1);
+        world.fail_next_wait(io::ErrorKind::OutOfMemory);
+        let follower = turns(follower, 2);
+        assert!(take_lead(follower).wait(AT_ONCE).is_err());
+    });
+}
+
+/// What another thread puts back comes by another way than the set: that is looked at as often.
 #[test]
 fn returned_handles_are_looked_at_after_64_dispatches() {
     bounded(|| {

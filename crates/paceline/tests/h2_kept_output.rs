@@ -8,6 +8,7 @@ mod support;
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
+    os::fd::{AsRawFd, RawFd},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc,
@@ -360,4 +361,109 @@ fn kept_output_needs_no_interest() {
         assert_eq!(all, bytes(MUCH));
         wait_until(|| pool.snapshot().promotions > before);
     });
+}
+
+/// Output that is kept waits for room, and for nothing else: a handler that found its source full is visited no
+/// more until the peer has read, and then once.
+#[test]
+fn no_visit_before_there_is_room() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let peer = scene.serve(|cx: &mut Context<'_, SimStream>| {
+            cx.read(&mut [0; 8])?;
+            cx.write_all(&bytes(2 * ROOM))?;
+            cx.read(&mut [0; 8])?;
+            Ok(Next::Continue)
+        });
+        peer.send(b"x");
+        assert_eq!(serve_all(&scene.pool), 1);
+        assert_eq!(peer.received(), bytes(2 * ROOM)[..ROOM]);
+        assert_eq!(serve_all(&scene.pool), 1);
+        assert_eq!(peer.received(), bytes(2 * ROOM)[ROOM..]);
+        assert_eq!(serve_all(&scene.pool), 0);
+    });
+}
+
+/// `write!` sends its text whole: what there is no room for is kept like any other output.
+#[test]
+fn formatted_text_is_sent_whole() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let peer = scene.serve(|cx: &mut Context<'_, SimStream>| {
+            cx.read(&mut [0; 8])?;
+            write!(cx, "{:>width$}", "x", width = ROOM + 6)?;
+            assert_eq!(cx.unsent(), 6);
+            Ok(Next::Continue)
+        });
+        peer.send(b"x");
+        serve_all(&scene.pool);
+        let mut all = peer.received();
+        serve_all(&scene.pool);
+        all.extend(peer.received());
+        assert_eq!(
+            all,
+            format!("{:>width$}", "x", width = ROOM + 6).into_bytes()
+        );
+    });
+}
+
+/// An operation that would block may be tried once more; one that fails in another way has failed, and is not.
+#[test]
+fn failed_operation_is_not_repeated() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&tries);
+        let peer = scene.serve(move |cx: &mut Context<'_, SimStream>| {
+            cx.try_write(|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Err::<(), _>(ErrorKind::BrokenPipe.into())
+            })?;
+            Ok(Next::Continue)
+        });
+        peer.send(b"x");
+        assert_eq!(serve_all(&scene.pool), 1);
+        assert_eq!(tries.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// R1: a source that tells of more bytes than it was given is not believed. Its handle fails, with a reason.
+#[test]
+fn a_boasting_source_fails() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let (stream, peer) = scene.world.stream();
+        let (handler, end) = told(|cx: &mut Context<'_, Boasting>| {
+            cx.write_all(b"much")?;
+            Ok(Next::Continue)
+        });
+        let pool = &scene.pool;
+        pool.register(Boasting(stream), Interest::READ, handler)
+            .unwrap();
+        peer.send(b"x");
+        serve_all(pool);
+        let why = end.try_recv().unwrap();
+        assert!(
+            matches!(&why, Closed::Failed(error) if error.kind() == ErrorKind::InvalidData),
+            "{why}"
+        );
+    });
+}
+
+struct Boasting(SimStream);
+
+impl AsRawFd for Boasting {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Write for &Boasting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len() + 1)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

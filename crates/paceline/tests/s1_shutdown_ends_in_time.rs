@@ -16,8 +16,8 @@ use std::{
 use paceline::{
     observe::Role,
     simulated::{SimPeer, SimStream, Simulation},
-    Closed, Context, EventHandler, Handle, Interest, Left, Next, Pool, SetKind, ShutdownReport,
-    WeakPool,
+    Closed, Context, EventHandler, Handle, Interest, Left, Next, Order, Pool, SetKind,
+    ShutdownReport, Wake, WeakPool,
 };
 use support::{bounded, tcp_pair, told, wait_until, Told, Witness, LONG};
 
@@ -76,6 +76,22 @@ fn from_outside() {
         for (mut far, end) in ends {
             assert!(matches!(end.try_recv(), Ok(Closed::Shutdown)));
             assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        }
+    });
+}
+
+/// However the followers sleep, each in its own place or all in one, none of them is left there.
+#[test]
+fn sleepers_of_every_order_go() {
+    bounded(|| {
+        for wake in [Wake::Eager, Wake::Adaptive] {
+            for order in [Order::Newest, Order::Oldest, Order::Priority, Order::System] {
+                let pool = Pool::builder().threads(4).wake(wake).order(order);
+                let pool = pool.build().unwrap();
+                wait_until(|| format!("{pool:?}").contains("followers: 3"));
+                let report = pool.shutdown(LONG);
+                assert!(report.is_clean(), "{wake:?}, {order:?}: {report}");
+            }
         }
     });
 }

@@ -26,7 +26,7 @@ pub(crate) trait Duty {
 pub(crate) struct Dispatched<'r> {
     /// The handle, still owned, unless that was its end.
     pub(crate) claim: Option<Claim<'r>>,
-    /// When the handler was done.
+    /// When all that was done.
     pub(crate) end: Timestamp,
     /// What is to be done after the handle was given back.
     pub(crate) afterwards: Afterwards,
@@ -77,18 +77,25 @@ impl<'r> Claim<'r> {
         let why = match visit(registry, &mut owned, clock, duty, &mut done) {
             Verdict::CloseByForce => {
                 registry.end_by_force(owned);
+                done.end = clock.now();
                 return done;
             }
             Verdict::Keep => None,
             Verdict::Panicked(panic) => {
                 registry.drop_afterwards(&mut done.afterwards);
-                registry.judge_panic(key, panic)
+                let why = registry.judge_panic(key, panic);
+                done.end = clock.now();
+                why
             }
             Verdict::Close(why) => Some(why),
         };
         match why {
             None => done.claim = Some(Self::new(registry, owned)),
-            Some(why) => registry.end(owned, why),
+            Some(why) => {
+                registry.end(owned, why);
+                // What its end took is not the next handler's time.
+                done.end = clock.now();
+            }
         }
         done
     }

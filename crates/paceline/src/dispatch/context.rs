@@ -91,15 +91,16 @@ impl<S> Context<'_, S> {
             .inspect(|_| self.lent.refused = false)
     }
 
-    /// Runs `block`, which may block: until it returns, this thread does not count as running, and if
-    /// nobody leads somebody is woken to. Not telling costs at most two ticks of the pool's clock.
+    /// Runs `block`, which may block: until it returns, this thread does not count as running, and if nobody has
+    /// led since this call of the handler began, somebody is woken to. Not telling costs at most two ticks of the
+    /// pool's clock.
     pub fn blocking<R>(&mut self, block: impl FnOnce() -> R) -> R {
         self.origin.duty.go_away();
         let _back = ComeBack(self.origin.duty);
         block()
     }
 
-    /// Says that the rest of this call will take long: if nobody leads, somebody is woken to.
+    /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
     }

@@ -77,6 +77,22 @@ mod tests {
         }
     }
 
+    /// What was learned from one handle holds for the next one with the same type of handler, and for no other.
+    #[test]
+    fn types_are_told_apart() {
+        let kinds = Kinds::default();
+        (0..32).for_each(|_| kinds.of::<u8>().note(LONG * 2));
+        assert!(kinds.of::<u8>().is_long());
+        assert!(!kinds.of::<u16>().is_long());
+    }
+
+    /// As often long as not is not usually long: nobody is woken in doubt.
+    #[test]
+    fn in_doubt_a_kind_is_short() {
+        let p = AtomicU32::new(ONE / 2);
+        assert!(!Kind { p }.is_long());
+    }
+
     /// A kind whose calls are all long is known after some thirty of them, and forgotten as fast.
     #[test]
     fn the_usual_case_decides() {

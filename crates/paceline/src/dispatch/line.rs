@@ -103,7 +103,9 @@ impl Line {
     fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
         self.since_look = 0;
         registry.take_returned(self);
-        let until = match self.waiting.is_empty() && registry.may_sleep() {
+        // Who only glances announces no sleep: nobody need wake it.
+        let sleeps = self.waiting.is_empty() && until != Some(Timestamp::PAST);
+        let until = match sleeps && registry.may_sleep() {
             true => until,
             false => Some(Timestamp::PAST),
         };

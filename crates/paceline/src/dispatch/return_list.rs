@@ -122,3 +122,29 @@ fn reversed<'s>(head: u32, link: impl Fn(u32) -> &'s Link) -> u32 {
     }
     turned
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A wake is a system call. The first push to a leader that sleeps makes one; no other does. And what was
+    /// pushed first comes first.
+    #[test]
+    fn one_push_wakes() {
+        let (list, links) = (ReturnList::new(), [(); 3].map(|()| Link::new()));
+        let push = |index: u32| list.push(index, &links[index as usize]);
+        let taken = || {
+            let mut taken = Vec::new();
+            list.take_all(|index| &links[index as usize], |index| taken.push(index));
+            taken
+        };
+        assert_eq!(push(0), Pushed::Quiet);
+        assert_eq!(list.announce_sleep(), Sleep::NotYet);
+        assert_eq!(taken(), [0]);
+        assert_eq!(list.announce_sleep(), Sleep::Announced);
+        assert_eq!(push(2), Pushed::WakeLeader);
+        assert_eq!(push(1), Pushed::Quiet);
+        assert_eq!(taken(), [2, 1]);
+        assert_eq!(push(0), Pushed::Quiet);
+    }
+}

@@ -85,3 +85,18 @@ impl fmt::Debug for Scratch {
             .finish()
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Handlers that were nested more deeply than usual leave no more behind than is meant to be kept.
+    #[test]
+    fn no_more_is_kept_than_meant() {
+        let kept = || KEPT_BUFFERS.with_borrow(Vec::len);
+        for nested in [1, KEPT, KEPT + 1, 2 * KEPT] {
+            drop((0..nested).map(|_| scratch()).collect::<Vec<_>>());
+            assert_eq!(kept(), nested.min(KEPT));
+        }
+    }
+}

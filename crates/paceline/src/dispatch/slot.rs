@@ -205,7 +205,17 @@ fn position(index: u32) -> (usize, usize) {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::position;
+    use super::*;
+
+    /// There is no slot behind the last one of the last chunk: a registration that would need it is refused.
+    #[test]
+    fn full_table_refuses() {
+        let last = (1 << (CHUNKS as u32 - 1 + FIRST)) - 1;
+        assert_eq!(position(MOST_SLOTS - 1), (CHUNKS - 1, last));
+        let table = SlotTable::new();
+        lock(&table.free).fresh = MOST_SLOTS;
+        assert!(table.take_vacant().is_none());
+    }
 
     /// Indices fill each chunk from its start to its end, then the next.
     #[test]

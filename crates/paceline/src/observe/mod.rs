@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub wasted_wakes: u64,
     /// Looks of the standby.
     pub ticks: u64,
+    /// Times the standby took over because the watcher rang: behind a handler that blocked by surprise.
+    pub rings: u64,
     /// Times a thread took the lead right after an event, without sleeping.
     pub leads_taken_back: u64,
     /// How long nobody led, in all: the lead was given away and not yet taken.
@@ -76,6 +78,7 @@ pub(crate) struct Counters {
     pub(crate) wakes: Count,
     pub(crate) wasted_wakes: Count,
     pub(crate) ticks: Count,
+    pub(crate) rings: Count,
     pub(crate) vacancy: Spans,
     pub(crate) blindness: Spans,
     pub(crate) leads_taken_back: OwnCount,
@@ -94,6 +97,7 @@ impl Counters {
             wakes: self.wakes.get(),
             wasted_wakes: self.wasted_wakes.get(),
             ticks: self.ticks.get(),
+            rings: self.rings.get(),
             without_leader: self.vacancy.total(),
             longest_without_leader: self.vacancy.longest(),
             longest_blind: self.blindness.longest(),

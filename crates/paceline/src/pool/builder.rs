@@ -2,7 +2,7 @@
 
 use std::{fmt, io, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use super::{crew::Crew, ErrorHook, Pool, Shared, Strong};
+use super::{crew::Crew, watch::Watch, ErrorHook, Pool, Shared, Strong};
 use crate::{
     dispatch::{Closed, HandleId, Hooks, Limits, Line, Panics, Registry},
     handle_set::{simulated::Simulation, HandleSet, PollSet, Reports},
@@ -41,6 +41,7 @@ pub struct Builder {
     parallelism: Option<usize>,
     tick: Duration,
     leader_spin: Duration,
+    watcher: bool,
     priority: Option<PriorityOf>,
     set: SetKind,
     limits: Limits,
@@ -70,6 +71,7 @@ impl Default for Builder {
             parallelism: None,
             tick: DEFAULT_TICK,
             leader_spin: Duration::ZERO,
+            watcher: true,
             priority: None,
             set: SetKind::default(),
             limits: Limits {
@@ -136,6 +138,15 @@ impl Builder {
     #[must_use]
     pub fn leader_spin(mut self, span: Duration) -> Self {
         self.leader_spin = span;
+        self
+    }
+
+    /// Whether a pool whose handlers often block by surprise may have a watcher, under [`Wake::Adaptive`]: one more
+    /// thread, of the lowest scheduling class, which finds out as soon as a core is idle, long before two ticks
+    /// have passed. It is started when it is first needed, and sleeps when it is not. Default: it may (on Linux).
+    #[must_use]
+    pub fn watcher(mut self, may: bool) -> Self {
+        self.watcher = may;
         self
     }
 
@@ -235,8 +246,13 @@ impl Builder {
         let counters = Arc::new(Counters::default());
         let policy = self.policy();
         let (set, clock) = open(&self.set)?;
+        let watched =
+            self.watcher && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
+        let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
+        let lead = Arc::new(lead.watched(watched));
         Ok(Shared {
-            lead: Lead::vacant(Line::new(), policy, Arc::clone(&counters)),
+            watch: Watch::new(&lead, &clock, &self.name),
+            lead,
             registry: Registry::new(set, self.limits, self.hooks, Arc::clone(&counters)),
             clock,
             counters,
@@ -302,6 +318,7 @@ impl fmt::Debug for Builder {
             .field("parallelism", &self.parallelism)
             .field("tick", &self.tick)
             .field("leader_spin", &self.leader_spin)
+            .field("watcher", &self.watcher)
             .field("set", &self.set)
             .field("limits", &self.limits)
             .field("hooks", &self.hooks)

@@ -7,6 +7,7 @@ mod builder;
 mod crew;
 mod listen;
 mod shutdown;
+mod watch;
 
 use std::{
     fmt, io,
@@ -31,6 +32,7 @@ use crate::{
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
+use watch::Watch;
 
 /// A pool of threads that take turns at the front of one handle set.
 ///
@@ -246,11 +248,13 @@ impl Drop for Strong {
 /// What the threads of a pool share.
 pub(crate) struct Shared {
     /// Who waits; and the line of handles that belongs to whoever does.
-    pub(crate) lead: Lead<Line>,
+    pub(crate) lead: Arc<Lead<Line>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) crew: Crew,
+    /// The thread that watches for surprises.
+    watch: Watch,
     /// How long a leader that finds nothing looks again and again before it sleeps.
     pub(crate) leader_spin: Duration,
     observer: Option<Box<dyn Observer>>,

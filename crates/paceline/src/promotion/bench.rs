@@ -49,3 +49,21 @@ impl Bench {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A shutdown closes more than once: the leader that finds nothing left, and whoever asked for it. A
+    /// sleeper that wakes after all of that goes too, and so does the next.
+    #[test]
+    fn closed_twice_is_closed() {
+        let bench = Bench::new();
+        bench.post(Message::Lead);
+        bench.post(Message::Close);
+        bench.post(Message::Close);
+        for _ in 0..3 {
+            assert_eq!(bench.take(), Some(Message::Close));
+        }
+    }
+}

@@ -326,3 +326,23 @@ impl Followers {
             .map(|standby| Called::Seat(standby.seat))
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A busy pool has a million arrivals per second. Years later the one that has waited longest is still
+    /// elected before the others.
+    #[test]
+    fn oldest_first_for_ever() {
+        let mut followers = Followers::new(Order::Oldest);
+        followers.arrivals = 1 << 50;
+        for index in 0..4 {
+            followers.push(&Seat::new(index, 0));
+        }
+        for index in 0..4 {
+            let oldest = followers.best().map(|best| followers.take(best));
+            assert_eq!(oldest.and_then(|called| called.index()), Some(index));
+        }
+    }
+}

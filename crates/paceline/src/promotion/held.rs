@@ -1,9 +1,12 @@
 //! The lead as a value: held by the leader, given away for an event, taken back after it.
 
+use std::cell::Cell;
+
 use super::{
     followers::Seat,
     lead::{Lead, Promotion},
     policy::{Judgement, Taker},
+    watcher::LATE,
     word::{Marks, Snapshot},
 };
 use crate::sync::{atomic::Ordering, Clock, Timestamp};
@@ -46,6 +49,8 @@ pub(crate) enum Rejoined<'a, T> {
     Leads(HeldLead<'a, T>),
     /// Somebody else leads or will.
     Follows,
+    /// Likewise, and this thread had called nobody: its handler has blocked by surprise.
+    Surprised,
 }
 
 /// The lead, held: the right to wait. At most one exists per [`Lead`] (L1).
@@ -113,7 +118,7 @@ impl<'a, T> HeldLead<'a, T> {
         if !lead.policy.is_adaptive() {
             std::mem::forget(self);
             let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
-            return (Running { lead, opening }, promotion);
+            return (Running::new(lead, opening, now, marks), promotion);
         }
         let since = self.idle_core_since(word);
         std::mem::forget(self);
@@ -122,7 +127,7 @@ impl<'a, T> HeldLead<'a, T> {
         // word. If its look does not see this opening, the new epoch is seen here.
         let starved = marks.backlog && lead.has_idle_core(was) && lead.epoch_now() != since;
         let promotion = lead.help(was, opening, marks.long || starved);
-        (Running { lead, opening }, promotion)
+        (Running::new(lead, opening, now, marks), promotion)
     }
 
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
@@ -173,13 +178,27 @@ pub(crate) struct Running<'a, T> {
     lead: &'a Lead<T>,
     /// The word after this thread opened the lead: a good guess for the way back.
     opening: Snapshot,
+    /// When that was.
+    since: Timestamp,
+    /// That it takes long is known: its handler is of such a kind, or has told.
+    told: Cell<bool>,
 }
 
 impl<'a, T> Running<'a, T> {
+    fn new(lead: &'a Lead<T>, opening: Snapshot, since: Timestamp, marks: Marks) -> Self {
+        Self {
+            lead,
+            opening,
+            since,
+            told: Cell::new(marks.long),
+        }
+    }
+
     /// Done processing: takes the lead if it may, without a lock and without a system call. If the
     /// order prefers someone who sleeps, that one is elected.
     pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
         let (lead, opening) = (self.lead, self.opening);
+        let surprised = lead.watcher.is_some() && self.is_late(now);
         std::mem::forget(self);
         let opener = Taker::Opener(opening.sequence());
         let judgement = lead.word.update_from(opening, |word| {
@@ -192,6 +211,7 @@ impl<'a, T> Running<'a, T> {
         match judgement {
             Judgement::Take => {}
             Judgement::Elect if lead.elect_or_take(seat) => {}
+            Judgement::Follow if surprised => return Rejoined::Surprised,
             _ => return Rejoined::Follows,
         }
         lead.counters.leads_taken_back.one_more();
@@ -201,6 +221,7 @@ impl<'a, T> Running<'a, T> {
     /// The handler says that it is going to block: this thread does not count as running, and nobody
     /// sleeps while its opening stays open.
     pub(crate) fn go_away(&self) {
+        self.told.set(true);
         let _ = self
             .lead
             .elect(|word| self.is_own(word), Snapshot::one_less_running);
@@ -213,10 +234,16 @@ impl<'a, T> Running<'a, T> {
 
     /// The handler says that the rest will take long.
     pub(crate) fn call_for_help(&self) {
+        self.told.set(true);
         let word = self.lead.word.look();
         if self.is_own(word) && !word.is_elected() && !word.has_nobody() {
             let _ = self.lead.elect(|word| self.is_own(word), |word| word);
         }
+    }
+
+    /// Whether the handler took long, and nobody knew.
+    fn is_late(&self, now: Timestamp) -> bool {
+        !self.told.get() && now.since(self.since) > LATE
     }
 
     fn is_own(&self, word: Snapshot) -> bool {

@@ -29,6 +29,7 @@ use super::{
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
     policy::{Judgement, Policy, Taker},
+    watcher::Watcher,
     word::{LeadWord, Snapshot, Standby},
 };
 use crate::{
@@ -46,6 +47,8 @@ pub(crate) struct Lead<T> {
     /// How often a standby has looked: a clock for W1 that nobody needs to read.
     pub(super) epoch: AtomicU64,
     pub(super) counters: Arc<Counters>,
+    /// What is shared with the watcher, if there may be one.
+    pub(super) watcher: Option<Watcher>,
     /// Only the holder of the lead touches it; the word publishes it from one to the next.
     pub(super) owned: UnsafeCell<Inside<T>>,
 }
@@ -114,8 +117,15 @@ impl<T> Lead<T> {
             followers: Mutex::new(followers),
             epoch: AtomicU64::new(0),
             counters,
+            watcher: None,
             owned: UnsafeCell::new(Inside::new(data)),
         }
+    }
+
+    /// Likewise, with a watcher if `on`: see [`Lead::watch`].
+    pub(crate) fn watched(mut self, on: bool) -> Self {
+        self.watcher = on.then(Watcher::new);
+        self
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -179,6 +189,7 @@ impl<T> Lead<T> {
             .for_each(|called| called.post(Message::Close));
         drop(followers);
         dismissed.iter().for_each(Called::wake_all);
+        self.watcher.iter().for_each(Watcher::get_up);
     }
 
     /// Takes an open lead at once if it may, else becomes standby or a parked follower.
@@ -386,12 +397,12 @@ impl<T> Lead<T> {
 
 /// Sleeps on `parker` until `take` finds a message, or until `until`; a sleep that ends early changes
 /// nothing.
-pub(super) fn doze(
+pub(super) fn doze<M>(
     clock: &Clock,
     parker: &Arc<Parker>,
-    take: impl Fn() -> Option<Message>,
+    take: impl Fn() -> Option<M>,
     until: Option<Timestamp>,
-) -> Option<Message> {
+) -> Option<M> {
     loop {
         let message = take();
         if message.is_some() || clock.has_passed(until) {
@@ -407,5 +418,97 @@ impl<T> fmt::Debug for Lead<T> {
             .field("word", &self.word.look())
             .field("followers", &lock(&self.followers).asleep())
             .finish_non_exhaustive()
+    }
+}
+
+/// Sections, one after the other on one thread: a seat may be enlisted and called without a thread that sleeps.
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::time::Duration;
+
+    use super::{
+        super::{held::Rejoined, policy::Order, policy::Wake, word::Marks},
+        *,
+    };
+
+    fn lead(order: Order) -> Lead<()> {
+        let policy = Policy {
+            wake: Wake::Adaptive,
+            order,
+            cores: 2,
+            tick: Duration::from_secs(1),
+        };
+        Lead::vacant((), policy, Arc::default())
+    }
+
+    fn take<'a>(lead: &'a Lead<()>, seat: &Arc<Seat>) -> HeldLead<'a, ()> {
+        match lead.arrive(seat, &Clock::monotonic(), None) {
+            Arrival::Leads(held) => held,
+            _ => panic!("the lead is vacant"),
+        }
+    }
+
+    /// Whoever finds the lead vacant, and gets the lock when somebody has it, or was elected, or the pool is
+    /// closed, takes nothing, however high its rank.
+    #[test]
+    fn only_a_vacant_lead_is_taken() {
+        let (lead, highest) = (lead(Order::Priority), Seat::new(1, 9));
+        let held = take(&lead, &Seat::new(0, 0));
+        assert!(!lead.elect_or_take(&highest), "held");
+        drop(held);
+        lead.word.update(|word| (word.with_elect(true), ()));
+        assert!(!lead.elect_or_take(&highest), "offered");
+        lead.word.update(|word| (word.with_elect(false), ()));
+        lead.close();
+        assert!(!lead.elect_or_take(&highest), "closed");
+    }
+
+    /// An offer that the end of the pool overtakes is not taken.
+    #[test]
+    fn closed_offer_is_not_taken() {
+        let lead = lead(Order::Newest);
+        lead.word.update(|word| (word.with_elect(true), ()));
+        lead.close();
+        assert!(matches!(lead.take_offer(), Attempt::Closed));
+    }
+
+    /// L4: somebody is elected and on its way, and the opener was faster. While that is so its promotions wake
+    /// nobody else: not to lead, nor to watch, though the standby is in deep sleep.
+    #[test]
+    fn one_wake_is_on_its_way() {
+        let (lead, seats) = (lead(Order::Newest), [0, 1, 2, 3].map(|at| Seat::new(at, 0)));
+        let held = take(&lead, &seats[0]);
+        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+        assert!(matches!(lead.enlist(&seats[3]), Attempt::Parked));
+        let now = Clock::monotonic().now();
+        let marks = |long| Marks {
+            long,
+            backlog: false,
+        };
+        let (running, promotion) = held.promote(marks(true), now);
+        assert_eq!(promotion, Promotion::Elected(Some(3)));
+        lead.word
+            .update(|word| (word.with_standby(Standby::Deep), ()));
+        let Rejoined::Leads(held) = running.rejoin(&seats[0], now) else {
+            panic!("its own opening");
+        };
+        let (running, promotion) = held.promote(marks(false), now);
+        assert_eq!(promotion, Promotion::LeftOpen);
+        assert_eq!(lead.counters.snapshot().wakes, 1);
+        drop(running);
+    }
+
+    /// A thread came and stands by, between the promotion that found nobody and its section: it stays, and nobody
+    /// else is woken to watch.
+    #[test]
+    fn one_stands_by() {
+        let (lead, seats) = (lead(Order::Newest), [0, 1, 2].map(|at| Seat::new(at, 0)));
+        let held = take(&lead, &seats[0]);
+        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+        assert_eq!(lead.appoint_standby(), Promotion::LeftOpen);
+        assert_eq!(lead.counters.snapshot().wakes, 0);
+        drop(held);
     }
 }

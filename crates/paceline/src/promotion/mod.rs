@@ -8,6 +8,7 @@ mod lead;
 mod models;
 mod policy;
 mod standby;
+mod watcher;
 mod word;
 
 pub(crate) use followers::Seat;
@@ -15,4 +16,5 @@ pub(crate) use held::{HeldLead, Rejoined, Running};
 pub(crate) use lead::{Arrival, Lead};
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
+pub(crate) use watcher::Surprise;
 pub(crate) use word::{Marks, MOST_THREADS};

@@ -67,7 +67,7 @@ pub(super) enum Judgement {
 }
 
 impl Policy {
-    pub(super) fn is_adaptive(&self) -> bool {
+    pub(crate) fn is_adaptive(&self) -> bool {
         self.wake == Wake::Adaptive
     }
 
@@ -102,5 +102,40 @@ impl Policy {
             true => Judgement::Take,
             false => Judgement::Follow,
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::{
+        super::word::{LeadWord, Marks, Standby},
+        *,
+    };
+
+    /// The lead was opened for an event, on one core of two; a standby sleeps, and somebody is elected and on
+    /// its way. A thread that is awake need not wait for that one if the handler is long, or if something
+    /// waits for the idle core; otherwise the opener will be back.
+    #[test]
+    fn newest_first_who_is_awake_helps() {
+        let policy = Policy {
+            wake: Wake::Adaptive,
+            order: Order::Newest,
+            cores: 2,
+            tick: Duration::ZERO,
+        };
+        let judge = |long, backlog, taker: fn(Snapshot) -> Taker| {
+            let lead = LeadWord::vacant();
+            lead.update(|word| (word.taken().with_standby(Standby::Ticking), ()));
+            let (_, opened) = lead.open_running(Marks { long, backlog });
+            let word = opened.with_elect(true);
+            policy.judge(word, taker(word))
+        };
+        let anyone = |_| Taker::Anyone;
+        assert_eq!(judge(true, true, anyone), Judgement::Take);
+        assert_eq!(judge(true, false, anyone), Judgement::Take);
+        assert_eq!(judge(false, true, anyone), Judgement::Take);
+        assert_eq!(judge(false, false, anyone), Judgement::Follow);
+        let opener = |word: Snapshot| Taker::Opener(word.sequence());
+        assert_eq!(judge(false, false, opener), Judgement::Take);
     }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
     lead::{doze, Attempt, Lead, Promotion},
+    watcher::Watcher,
     word::{Snapshot, Standby},
 };
 use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
@@ -39,12 +40,23 @@ struct Watch {
 
 impl Watch {
     fn begin(word: Snapshot) -> Self {
+        Self::at(word.sequence())
+    }
+
+    fn at(sequence: u64) -> Self {
         Self {
-            sequence: word.sequence(),
+            sequence,
             unchanged: 0,
             deep: false,
         }
     }
+}
+
+/// What ended a standby's sleep before its time.
+enum Roused {
+    Message(Message),
+    /// The watcher has seen the lead with this sequence open and unchanged.
+    Hint(u64),
 }
 
 /// What a look led to.
@@ -66,19 +78,35 @@ impl<T> Lead<T> {
         deadline: Option<Timestamp>,
     ) -> Attempt {
         let mut watch = Watch::begin(self.word.look());
+        // A hint does not put the next look off.
+        let mut due = None;
         loop {
-            let message = self.sleep_one_tick(seat, clock, deadline, &watch);
-            let message = match message {
-                None if clock.has_passed(deadline) => match self.leave_standby(seat) {
-                    None => return Attempt::TimedOut,
-                    too_late => too_late,
-                },
-                None => match self.look_after(seat, &mut watch) {
-                    Err(message) => Some(message),
-                    Ok(Look::Took) => return Attempt::Took,
-                    Ok(_) => None,
-                },
-                some => some,
+            if let Some(watcher) = &self.watcher {
+                watcher.rings_at(seat.parker());
+            }
+            let look = *due.get_or_insert_with(|| clock.now().after(self.policy.tick));
+            let until = earlier((!watch.deep).then_some(look), deadline);
+            let looked = match self.sleep_until(seat, clock, until) {
+                None | Some(Roused::Hint(_)) if clock.has_passed(deadline) => {
+                    match self.leave_standby(seat) {
+                        None => return Attempt::TimedOut,
+                        Some(too_late) => Err(too_late),
+                    }
+                }
+                None => {
+                    due = None;
+                    self.look_after(seat, &mut watch)
+                }
+                Some(Roused::Hint(sequence)) => self.look_for_watcher(seat, sequence),
+                Some(Roused::Message(message)) => Err(message),
+            };
+            let message = match looked {
+                Ok(Look::Took) => return Attempt::Took,
+                Ok(_) => None,
+                Err(message) => {
+                    due = None;
+                    Some(message)
+                }
             };
             match message {
                 Some(Message::Lead) => return self.take_or_pass_on(clock, deadline),
@@ -89,22 +117,19 @@ impl<T> Lead<T> {
         }
     }
 
-    /// Until the next look is due; in deep sleep, until there is a message.
-    fn sleep_one_tick(
+    /// Sleeps until a message comes, or a hint, or until `until`.
+    fn sleep_until(
         &self,
         seat: &Arc<Seat>,
         clock: &Clock,
-        deadline: Option<Timestamp>,
-        watch: &Watch,
-    ) -> Option<Message> {
-        let until = match watch.deep {
-            true => deadline,
-            false => {
-                let look = clock.now().after(self.policy.tick);
-                Some(deadline.map_or(look, |deadline| deadline.min(look)))
-            }
+        until: Option<Timestamp>,
+    ) -> Option<Roused> {
+        let hint = || self.watcher.as_ref().and_then(Watcher::take_hint);
+        let roused = || {
+            let message = seat.take_message().map(Roused::Message);
+            message.or_else(|| hint().map(Roused::Hint))
         };
-        doze(clock, seat.parker(), || seat.take_message(), until)
+        doze(clock, seat.parker(), roused, until)
     }
 
     /// One look, a section. `Err`: a message came first.
@@ -113,6 +138,21 @@ impl<T> Lead<T> {
         // the load in `HeldLead::promote`, after the opening; both stand beside a change of the word.
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.counters.ticks.one_more();
+        self.look(seat, watch)
+    }
+
+    /// The look that the watcher rang for: the lead was seen open with this sequence. It counts as no tick, and
+    /// the next look compares with the last one.
+    fn look_for_watcher(&self, seat: &Arc<Seat>, sequence: u64) -> Result<Look, Message> {
+        let look = self.look(seat, &mut Watch::at(sequence))?;
+        match look {
+            Look::Took | Look::Elected => self.counters.rings.one_more(),
+            Look::Deep | Look::Unchanged | Look::Changed => self.counters.wasted_wakes.one_more(),
+        }
+        Ok(look)
+    }
+
+    fn look(&self, seat: &Arc<Seat>, watch: &mut Watch) -> Result<Look, Message> {
         let mut followers = lock(&self.followers);
         if let Some(message) = seat.take_message() {
             return Err(message);
@@ -204,5 +244,13 @@ impl<T> Lead<T> {
             }
             None => Promotion::LeftOpen,
         }
+    }
+}
+
+/// The earlier of two points in time, if there is one.
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }

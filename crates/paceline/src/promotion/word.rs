@@ -246,6 +246,14 @@ mod tests {
         assert_eq!(word.running(), 0);
     }
 
+    /// Neither a lead that is held nor one that is offered to somebody is for anyone to take.
+    #[test]
+    fn held_or_offered_is_not_vacant() {
+        let word = LeadWord::vacant().look();
+        assert!(!word.with_elect(true).is_vacant());
+        assert!(!word.taken().is_vacant());
+    }
+
     /// 2^32 openings later the sequence starts anew and nothing else has changed.
     #[test]
     fn sequence_falls_off_the_top() {

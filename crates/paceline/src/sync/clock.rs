@@ -21,6 +21,11 @@ impl Timestamp {
     /// A point that has always passed: as a deadline, "do not sleep".
     pub(crate) const PAST: Self = Self(0);
 
+    /// Nanoseconds since the clock was made, for those who keep it in a word.
+    pub(crate) fn to_nanos(self) -> u64 {
+        self.0
+    }
+
     /// The point `span` later; the far future if that is beyond the clock.
     pub(crate) fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(nanos(span)))
@@ -49,6 +54,11 @@ pub(crate) enum Clock {
 impl Clock {
     pub(crate) fn monotonic() -> Self {
         Self::Monotonic(Instant::now())
+    }
+
+    /// Whether it moves by itself.
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self, Self::Monotonic(_))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -12,6 +12,7 @@
 //! pauses of a listener.
 
 mod clock;
+pub(crate) mod idle_class;
 #[cfg(all(test, loom))]
 mod models;
 mod parker;

@@ -104,7 +104,7 @@ impl Parker {
     }
 
     /// Makes every sleeper return without a message, so that it looks at its clock.
-    pub(super) fn nudge(&self) {
+    pub(crate) fn nudge(&self) {
         self.word.fetch_add(ONE_NUDGE, Ordering::AcqRel);
         self.wake_all();
     }

@@ -147,6 +147,21 @@ fn errhup_only_event_does_not_spin(set: Set) {
 }
 on_kernel_sets!(errhup_only_event_does_not_spin);
 
+/// The peer is gone, in both directions, and the handler reads the end and asks for more. A set that must be
+/// armed would tell that hang-up whenever it is; the handler is called once for the end, once more for the
+/// hang-up, and then left alone.
+fn who_ignores_a_hang_up_is_left_alone(set: Set) {
+    let world = World::new(set);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (_handle, far) = world.serve(Interest::READ, ignoring_the_end(&calls));
+    far.go();
+    assert!((1..=2).contains(&world.work()), "{calls:?} calls");
+    for _ in 0..5 {
+        assert_eq!(world.work(), 0);
+    }
+}
+on_kernel_sets!(who_ignores_a_hang_up_is_left_alone);
+
 /// Registers a source without interest; when it is called all the same, that is counted and its end.
 fn uninterested<S>(world: &World, source: S, calls: &Arc<AtomicUsize>) -> Handle
 where
@@ -164,9 +179,12 @@ where
 }
 
 /// Counts its calls, and asks for more whatever it read.
-fn ignoring_the_end(calls: &Arc<AtomicUsize>) -> impl EventHandler<TcpStream> {
+fn ignoring_the_end<S>(calls: &Arc<AtomicUsize>) -> impl EventHandler<S>
+where
+    for<'s> &'s S: Read,
+{
     let calls = Arc::clone(calls);
-    move |cx: &mut Context<'_, TcpStream>| {
+    move |cx: &mut Context<'_, S>| {
         calls.fetch_add(1, Ordering::SeqCst);
         let _ = cx.read(&mut [0; 16]);
         Ok(Next::Continue)

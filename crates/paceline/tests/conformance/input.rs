@@ -3,7 +3,10 @@
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
-    os::fd::AsRawFd,
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::net::UnixStream,
+    },
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc,
@@ -85,6 +88,50 @@ fn data_and_end_of_a_tcp_stream(set: Set) {
     }
 }
 on_kernel_sets!(data_and_end_of_a_tcp_stream);
+
+/// What that is for: a request that fits into the handler's buffer costs one call and one read.
+fn a_short_read_empties_a_tcp_stream(set: Set) {
+    let world = World::new(set);
+    let (near, mut far) = tcp_pair();
+    far.write_all(b"request").unwrap();
+    near.peek(&mut [0]).unwrap();
+    let (handler, reads) = once_per_call::<8192, TcpStream>();
+    world.pool.register(near, Interest::READ, handler).unwrap();
+    assert_eq!(world.work(), 1);
+    assert_eq!(reads.try_recv().unwrap(), b"request");
+}
+on_kernel_sets!(a_short_read_empties_a_tcp_stream);
+
+/// Of any other source it says nothing: this one gives a byte at a time, whatever it has. All is read, though no
+/// edge tells of the rest.
+fn a_short_read_says_nothing_of_other_sources(set: Set) {
+    let world = World::new(set);
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let (handler, reads) = once_per_call::<8192, Dribbling>();
+    let source = Dribbling(near);
+    world
+        .pool
+        .register(source, Interest::READ, handler)
+        .unwrap();
+    far.write_all(b"request").unwrap();
+    world.work();
+    assert_eq!(reads.try_iter().flatten().collect::<Vec<_>>(), b"request");
+}
+on_kernel_sets!(a_short_read_says_nothing_of_other_sources);
+
+struct Dribbling(UnixStream);
+
+impl AsRawFd for Dribbling {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Read for &Dribbling {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.0).read(&mut buffer[..1])
+    }
+}
 
 /// More than the handler's buffer comes at once, and then nothing more: no edge tells of the rest. The
 /// handler is called again because its source did not run dry, and then no more.

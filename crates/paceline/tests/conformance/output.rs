@@ -4,7 +4,7 @@ use std::{
     io::{self, ErrorKind},
     sync::{
         atomic::{AtomicUsize, Ordering},
-        Arc,
+        mpsc, Arc,
     },
 };
 
@@ -162,3 +162,33 @@ fn kept_output_is_sent_when_the_peer_reads_late(set: Set) {
     far.wait_closed();
 }
 on_every_set!(kept_output_is_sent_when_the_peer_reads_late);
+
+/// A handler is told what is ready, and nothing that is not: no input where none has come, no room where it found
+/// none, and no hang-up while its peer is there.
+fn a_handler_knows_what_is_ready(set: Set) {
+    let world = World::new(set);
+    let (tell, told) = mpsc::channel();
+    let handler = move |cx: &mut Context<'_, Near>| {
+        assert!(!cx.is_hung_up());
+        tell.send((cx.is_readable(), cx.is_writable())).unwrap();
+        while cx.read(&mut [0; 8]).is_ok_and(|count| count > 0) {}
+        loop {
+            cx.write(&[0; 4096])?;
+        }
+    };
+    let (handle, far) = world.serve(Interest::READ, handler);
+    let calls = || {
+        world.work();
+        told.try_iter().collect::<Vec<_>>()
+    };
+    handle.notify().unwrap();
+    assert!(matches!(calls()[..], [(false, _)]), "nothing has come");
+    handle.notify().unwrap();
+    assert_eq!(calls(), [(false, false)], "it has filled it");
+    far.send(b"x");
+    assert_eq!(calls(), [(true, false)]);
+    while !far.received().is_empty() {}
+    handle.set_interest(Interest::WRITE).unwrap();
+    assert_eq!(calls(), [(false, true)]);
+}
+on_every_set!(a_handler_knows_what_is_ready);

@@ -1,10 +1,21 @@
 //! What a set refuses, and what becomes of it then.
 
-use std::{fs::File, io::ErrorKind};
+use std::{
+    fs::File,
+    io::{ErrorKind, Write},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::net::UnixStream,
+    },
+    sync::Mutex,
+};
 
-use paceline::{Context, Interest, Next};
+use paceline::{Closed, Context, Interest, Next};
 
-use crate::world::{until_dry, Set, World};
+use crate::{
+    support::told,
+    world::{until_dry, Set, World},
+};
 
 /// A file or a directory is always ready, so it can't be waited for. epoll says so; `poll` would tell it
 /// without end. Every set refuses it, says why, and gives everything back.
@@ -57,3 +68,42 @@ fn registering_twice_is_refused(set: Set) {
     assert!(reads.try_recv().is_err());
 }
 on_every_set!(registering_twice_is_refused);
+
+/// A source that has lost its descriptor: the set refuses to be armed for it again. The handle is closed, and is
+/// told why.
+fn what_is_refused_later_is_told(set: Set) {
+    let world = World::new(set);
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let source = Fleeting {
+        descriptor: near.as_raw_fd(),
+        stream: Mutex::new(Some(near)),
+    };
+    let (handler, end) = told(|cx: &mut Context<'_, Fleeting>| {
+        cx.try_read(|source| {
+            source.stream.lock().unwrap().take();
+            Err(ErrorKind::WouldBlock.into())
+        })
+    });
+    let handle = world.pool.register(source, Interest::READ, handler);
+    let handle = handle.unwrap();
+    far.write_all(b"x").unwrap();
+    world.work();
+    let why = end.try_recv().unwrap();
+    assert!(
+        matches!(&why, Closed::Failed(error) if error.to_string().contains("arm descriptor")),
+        "{why}"
+    );
+    assert_eq!(handle.close().unwrap_err().kind(), ErrorKind::NotFound);
+}
+on_sets!(what_is_refused_later_is_told: one_shot);
+
+struct Fleeting {
+    descriptor: RawFd,
+    stream: Mutex<Option<UnixStream>>,
+}
+
+impl AsRawFd for Fleeting {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor
+    }
+}

@@ -196,3 +196,33 @@ impl Registry {
         drop(forced);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{Limits, Registry};
+    use crate::{
+        dispatch::{Context, Hooks, Interest, Next},
+        simulated::Simulation,
+    };
+
+    /// What the end of the pool takes stays in the list that it is in. A registration that came through the
+    /// door just before the end, and finds its slot after it, is not given that one: it would be in two lists.
+    #[test]
+    fn slots_of_the_end_are_not_used_again() {
+        let world = Simulation::new(1);
+        let limits = Limits {
+            read_budget: 1,
+            output_limit: 1,
+        };
+        let set = world.set().unwrap();
+        let registry = Registry::new(set, limits, Hooks::default(), Arc::default());
+        let (stream, _peer) = world.stream();
+        let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
+        registry.register(stream, Interest::READ, handler).unwrap();
+        registry.shut();
+        let next = registry.slots.take_vacant().unwrap();
+        assert_eq!(next.index(), 1, "the first one has had its time");
+    }
+}

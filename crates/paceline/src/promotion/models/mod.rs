@@ -171,6 +171,6 @@ fn work(pool: &Pool, seat: &Arc<Seat>) -> usize {
             drop(count(held));
             2
         }
-        Rejoined::Follows => 1,
+        Rejoined::Follows | Rejoined::Surprised => 1,
     }
 }

@@ -1,0 +1,355 @@
+//! The watcher: a thread that finds a blind pool as soon as a core is idle.
+//!
+//! Behind a handler that blocks by surprise the standby takes over within two ticks. Where handlers do that often,
+//! most of the time would be lost there. The watcher is a thread of the lowest scheduling class, which the system
+//! runs only when a core has nothing else to do: where the cores are busy, that is just when the opener of the lead
+//! has gone to sleep. An open lead that it sees unchanged twice within microseconds makes it **ring** for the
+//! standby, which then does what it would have done at its next look. (Where a core is idle anyway it may also ring
+//! behind a handler that computes: then somebody leads on that core.)
+//!
+//! ```text
+//!  asleep   --> watching   [Watcher::note_surprise]  the second surprise in a short time
+//!  watching --> asleep     [Watcher::rest]           no surprise for a while
+//! ```
+//!
+//! All that it says is a hint, and the promises rest on the standby alone. It may be without a core for long, so
+//! nobody ever waits for it: it never takes the followers' lock, and the one lock that it takes others only try.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use super::lead::Lead;
+use crate::sync::{
+    atomic::{AtomicU64, Ordering},
+    lock, Clock, Mutex, Parker, Timestamp,
+};
+
+/// A handler that took longer than this, and whose lead is gone when it is back, has blocked by surprise.
+pub(super) const LATE: Duration = Duration::from_micros(500);
+/// Two surprises within this time have the watcher watch.
+const SHORT_TIME: Duration = Duration::from_millis(20);
+/// It watches so long after the last surprise.
+const WHILE: Duration = Duration::from_millis(50);
+/// The time between two looks.
+const PERIOD: Duration = Duration::from_micros(25);
+/// The same once the lead was seen open.
+const SECOND_LOOK: Duration = Duration::from_micros(8);
+
+/// There is no sequence like this: an open lead's is odd.
+const NO_HINT: u64 = 0;
+/// There was no surprise yet.
+const NEVER: u64 = 0;
+/// It does not watch.
+const ASLEEP: u64 = 0;
+/// The message that ends its sleep.
+const GET_UP: u32 = 1;
+
+/// What the pool and its watcher have in common.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    /// When a handler last blocked by surprise.
+    last_surprise: AtomicU64,
+    /// Until when it watches, or [`ASLEEP`].
+    until: AtomicU64,
+    /// Where it sleeps.
+    parker: Arc<Parker>,
+    /// Where the standby sleeps. The standby only tries to lock it: see above.
+    bell: Mutex<Option<Arc<Parker>>>,
+    /// The sequence of an open lead that was seen unchanged, or [`NO_HINT`].
+    hint: AtomicU64,
+}
+
+impl Watcher {
+    pub(super) fn new() -> Self {
+        Self {
+            last_surprise: AtomicU64::new(NEVER),
+            until: AtomicU64::new(ASLEEP),
+            parker: Arc::new(Parker::new()),
+            bell: Mutex::new(None),
+            hint: AtomicU64::new(NO_HINT),
+        }
+    }
+
+    /// A handler has blocked by surprise. The second one in a short time has the watcher watch.
+    fn note_surprise(&self, now: Timestamp) -> Surprise {
+        let last = self.last_surprise.swap(now.to_nanos(), Ordering::AcqRel);
+        if last == NEVER || now.to_nanos().saturating_sub(last) > SHORT_TIME.as_nanos() as u64 {
+            return Surprise::Rare;
+        }
+        let until = now.after(WHILE).to_nanos();
+        if self.until.swap(until, Ordering::AcqRel) == ASLEEP {
+            self.get_up();
+        }
+        Surprise::Frequent
+    }
+
+    /// Ends its sleep: to watch, or to go.
+    pub(super) fn get_up(&self) {
+        self.parker.post(GET_UP);
+        self.parker.wake();
+    }
+
+    /// Sleeps until there is a reason to watch, if the last one is old.
+    fn rest(&self, now: Timestamp) {
+        let until = self.until.load(Ordering::Acquire);
+        if now.to_nanos() < until {
+            return;
+        }
+        // A surprise that comes after this step leaves a message.
+        let asleep =
+            self.until
+                .compare_exchange(until, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        if asleep.is_ok() {
+            while self.parker.take() != GET_UP {
+                self.parker.sleep(None);
+            }
+        }
+    }
+
+    /// Says where the standby sleeps. If the watcher is just ringing, it learns it later.
+    pub(super) fn rings_at(&self, standby: &Arc<Parker>) {
+        if let Ok(mut bell) = self.bell.try_lock() {
+            *bell = Some(Arc::clone(standby));
+        }
+    }
+
+    /// The hint, for the standby.
+    pub(super) fn take_hint(&self) -> Option<u64> {
+        if self.hint.load(Ordering::Relaxed) == NO_HINT {
+            return None;
+        }
+        let hint = self.hint.swap(NO_HINT, Ordering::AcqRel);
+        (hint != NO_HINT).then_some(hint)
+    }
+
+    /// Leaves a hint, and wakes the standby.
+    fn ring(&self, sequence: u64) {
+        self.hint.swap(sequence, Ordering::AcqRel);
+        let standby = lock(&self.bell).clone();
+        if let Some(standby) = standby {
+            standby.nudge();
+        }
+    }
+}
+
+/// How often handlers block by surprise.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surprise {
+    /// Too rarely to have somebody watch.
+    Rare,
+    /// The watcher shall watch, or is to be hired.
+    Frequent,
+}
+
+impl<T> Lead<T> {
+    /// See [`Watcher::note_surprise`].
+    #[cold]
+    pub(crate) fn note_surprise(&self, now: Timestamp) -> Surprise {
+        let watcher = self.watcher.as_ref();
+        watcher.map_or(Surprise::Rare, |watcher| watcher.note_surprise(now))
+    }
+
+    /// The life of the watcher, until the pool is closed. Its thread is of the lowest scheduling class.
+    pub(crate) fn watch(&self, clock: &Clock) {
+        let Some(watcher) = &self.watcher else {
+            return;
+        };
+        let mut seen = None;
+        while !self.is_closed() {
+            watcher.rest(clock.now());
+            seen = self.look_again(watcher, seen);
+            thread::sleep(match seen {
+                Some(_) => SECOND_LOOK,
+                None => PERIOD,
+            });
+        }
+    }
+
+    /// One look: rings if the lead is still as open as it was `seen`. Tells how it is seen now.
+    fn look_again(&self, watcher: &Watcher, seen: Option<u64>) -> Option<u64> {
+        let word = self.word.look();
+        let blind = word.is_vacant() && !word.has_nobody() && !word.is_closed();
+        let sequence = blind.then(|| word.sequence());
+        if sequence.is_some() && sequence == seen {
+            watcher.ring(word.sequence());
+            return None;
+        }
+        sequence
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{
+        observe::Counters,
+        promotion::{Arrival, HeldLead, Marks, Order, Policy, Rejoined, Running, Seat, Wake},
+        sync::VirtualClock,
+    };
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    /// A lead, and a clock that moves by hand.
+    struct Stage {
+        lead: Lead<()>,
+        clock: Clock,
+        time: Arc<VirtualClock>,
+        counters: Arc<Counters>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let counters = Arc::new(Counters::default());
+            let policy = Policy {
+                wake: Wake::Adaptive,
+                order: Order::Newest,
+                cores: 1,
+                tick: TICK,
+            };
+            let time = Arc::new(VirtualClock::new());
+            Self {
+                lead: Lead::vacant((), policy, Arc::clone(&counters)).watched(true),
+                clock: Clock::Virtual(Arc::clone(&time)),
+                time,
+                counters,
+            }
+        }
+
+        fn lead(&self, index: usize) -> HeldLead<'_, ()> {
+            match self.lead.arrive(&Seat::new(index, 0), &self.clock, None) {
+                Arrival::Leads(held) => held,
+                _ => panic!("it can be led"),
+            }
+        }
+
+        /// Runs `work` on a thread that leads, while another one stands by, asleep; then the standby is sent home
+        /// or leads, and its lead is given back.
+        fn beside_a_standby(&self, work: impl FnOnce(HeldLead<'_, ()>)) {
+            let held = self.lead(0);
+            thread::scope(|scope| {
+                scope.spawn(|| drop(self.lead.arrive(&Seat::new(1, 0), &self.clock, None)));
+                self.until_asleep();
+                work(held);
+                self.lead.close();
+            });
+        }
+
+        fn until_asleep(&self) {
+            while self.time.asleep() < 1 {
+                thread::yield_now();
+            }
+        }
+
+        fn rejoined<'s>(&'s self, running: Running<'s, ()>) -> Rejoined<'s, ()> {
+            running.rejoin(&Seat::new(0, 0), self.clock.now())
+        }
+    }
+
+    /// What it is for: behind a handler that blocks, the standby takes over at once, without a tick.
+    #[test]
+    fn a_ring_has_the_standby_take_over() {
+        let stage = Stage::new();
+        stage.beside_a_standby(|held| {
+            let (running, _) = held.promote(Marks::default(), stage.clock.now());
+            let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+            let seen = stage.lead.look_again(watcher, None);
+            assert!(seen.is_some(), "the lead is open");
+            assert_eq!(stage.lead.look_again(watcher, seen), None, "it rings");
+            while stage.counters.snapshot().rings == 0 {
+                thread::yield_now();
+            }
+            assert_eq!(stage.counters.snapshot().ticks, 0);
+            drop(running);
+        });
+    }
+
+    /// Hints that come too late, one after the other, would keep a standby from ever looking by itself if each
+    /// began a new tick.
+    #[test]
+    fn hints_do_not_put_a_look_off() {
+        let stage = Stage::new();
+        stage.beside_a_standby(|held| {
+            let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+            for _ in 0..8 {
+                watcher.ring(u64::MAX);
+                while watcher.hint.load(Ordering::Acquire) != NO_HINT {
+                    thread::yield_now();
+                }
+                stage.until_asleep();
+                stage.time.advance(TICK / 2);
+                stage.until_asleep();
+            }
+            assert!(stage.counters.snapshot().ticks >= 3);
+            assert_eq!(stage.counters.snapshot().rings, 0);
+            drop(held);
+        });
+    }
+
+    /// Only who loses its lead in a handler that nobody knew to be long is surprised; and only the second surprise
+    /// in a short time counts.
+    #[test]
+    fn surprises_are_untold_and_frequent() {
+        let stage = Stage::new();
+        let lost = |marks: Marks, tell: fn(&Running<'_, ()>), took: Duration| {
+            let (running, _) = stage.lead(0).promote(marks, stage.clock.now());
+            tell(&running);
+            stage.time.advance(took);
+            // Somebody else takes the lead meanwhile.
+            let other = stage.lead(1);
+            let rejoined = stage.rejoined(running);
+            drop(other);
+            matches!(rejoined, Rejoined::Surprised)
+        };
+        let (short, long) = (
+            Marks::default(),
+            Marks {
+                long: true,
+                backlog: false,
+            },
+        );
+        assert!(lost(short, |_| {}, LATE * 2));
+        assert!(!lost(short, |_| {}, LATE));
+        assert!(!lost(long, |_| {}, LATE * 2));
+        assert!(!lost(short, |running| running.call_for_help(), LATE * 2));
+        assert!(!lost(
+            short,
+            |running| {
+                running.go_away();
+                running.come_back();
+            },
+            LATE * 2
+        ));
+
+        assert_eq!(stage.lead.note_surprise(stage.clock.now()), Surprise::Rare);
+        stage.time.advance(SHORT_TIME + TICK);
+        assert_eq!(stage.lead.note_surprise(stage.clock.now()), Surprise::Rare);
+        stage.time.advance(SHORT_TIME);
+        assert_eq!(
+            stage.lead.note_surprise(stage.clock.now()),
+            Surprise::Frequent
+        );
+    }
+
+    /// A hint that comes when a standby's time is over is too late: it leads no more (I4).
+    #[test]
+    fn who_is_late_does_not_take_over() {
+        let stage = Stage::new();
+        let held = stage.lead(0);
+        thread::scope(|scope| {
+            let standby = scope.spawn(|| {
+                let deadline = Some(stage.clock.now().after(TICK / 2));
+                let arrival = stage.lead.arrive(&Seat::new(1, 0), &stage.clock, deadline);
+                matches!(arrival, Arrival::TimedOut)
+            });
+            stage.until_asleep();
+            let (running, _) = held.promote(Marks::default(), stage.clock.now());
+            let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+            // The hint is left, and before the ring the deadline passes.
+            let sequence = stage.lead.word.look().sequence();
+            watcher.hint.swap(sequence, Ordering::AcqRel);
+            stage.time.advance(TICK);
+            assert!(standby.join().expect("no panic"), "its time is over");
+            drop(running);
+        });
+    }
+}

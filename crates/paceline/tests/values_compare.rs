@@ -1,0 +1,93 @@
+//! Handles and interests as values: which are equal, and what is in which.
+
+use std::{
+    collections::{hash_map::DefaultHasher, HashMap, HashSet},
+    hash::BuildHasherDefault,
+    hash::{BuildHasher, Hash},
+};
+
+use paceline::{
+    simulated::{SimPeer, Simulation},
+    Context, Handle, Interest, Next, Pool, SetKind,
+};
+
+/// A pool whose connections never get an event.
+struct Scene {
+    world: Simulation,
+    pool: Pool,
+    peers: Vec<SimPeer>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let world = Simulation::new(1);
+        let pool = Pool::builder()
+            .threads(0)
+            .handle_set(SetKind::Simulated(world.clone()))
+            .build()
+            .unwrap();
+        let peers = Vec::new();
+        Self { world, pool, peers }
+    }
+
+    fn register(&mut self) -> Handle {
+        let (stream, peer) = self.world.stream();
+        self.peers.push(peer);
+        let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
+        self.pool.register(stream, Interest::READ, handler).unwrap()
+    }
+}
+
+/// An application keeps its connections in a table by handle. A handle is equal to its clones and to nothing
+/// else: not to another of its pool, not to the next one in its slot, and not to the one in the same slot of
+/// another pool.
+#[test]
+fn a_handle_is_equal_to_its_clones_alone() {
+    let (mut here, mut there) = (Scene::new(), Scene::new());
+    let (first, second, abroad) = (here.register(), here.register(), there.register());
+    assert_eq!(first, first.clone());
+    assert_eq!(first.id(), abroad.id(), "the same slot of two pools");
+    assert_ne!(first, abroad);
+    assert_ne!(first, second);
+
+    first.close().unwrap();
+    let next = here.register();
+    assert_ne!(first, next, "the slot is used again");
+
+    let mut names = HashMap::from([(&second, "second"), (&next, "next"), (&abroad, "abroad")]);
+    assert_eq!(names.remove(&next.clone()), Some("next"));
+    assert_eq!(names.remove(&first), None);
+    assert_eq!(names.len(), 2);
+}
+
+/// A table of many handles is no list: their hashes differ.
+#[test]
+fn handles_have_hashes_of_their_own() {
+    let mut scene = Scene::new();
+    let handles: Vec<_> = (0..200).map(|_| scene.register()).collect();
+    let hashes: HashSet<_> = handles.iter().map(hash).collect();
+    assert_eq!(hashes.len(), handles.len());
+    assert_eq!(hash(&handles[0]), hash(handles[0].clone()));
+}
+
+/// By the same function in every run.
+fn hash(value: impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
+}
+
+/// An interest is a set of directions: adding what is there changes nothing, and a set contains its parts, all
+/// of them or not at all.
+#[test]
+fn interests_are_sets() {
+    const ALL: [Interest; 3] = [Interest::NONE, Interest::READ, Interest::WRITE];
+    let both = Interest::READ | Interest::WRITE;
+    for one in ALL {
+        assert_eq!(one | one, one);
+        assert_eq!(one | both, both);
+        assert!(both.contains(one) && one.contains(one) && one.contains(Interest::NONE));
+        assert!(!one.contains(both));
+    }
+    assert!(!Interest::READ.contains(Interest::WRITE));
+    assert!(!Interest::WRITE.contains(Interest::READ));
+    assert!(!Interest::NONE.contains(Interest::READ));
+}
