@@ -52,11 +52,8 @@ pub(super) fn section(run: &Run) -> String {
 
 fn row(counted: &Counted) -> Vec<String> {
     let calls = CALLS.map(|(_, names)| {
-        let sum: f64 = names
-            .iter()
-            .filter_map(|name| counted.calls.get(*name))
-            .sum();
-        figures::fixed(sum, 3)
+        let calls = names.iter().filter_map(|name| counted.calls.get(*name));
+        figures::fixed(calls.fold(0.0, |sum, count| sum + count), 3)
     });
     let known = |value: Option<f64>, decimals| {
         value.map_or("-".to_owned(), |it| figures::fixed(it, decimals))
