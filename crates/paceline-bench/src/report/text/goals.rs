@@ -31,7 +31,9 @@ const HEAD: [(&str, Side); 10] = [
 pub(super) fn section(samples: &Samples<'_>, plots: &Plots<'_>) -> String {
     let judgements = judge_all(samples);
     let mut table = Table::new(&HEAD);
-    for judgement in &judgements {
+    // What was not measured is counted above the table.
+    let measured = |judgement: &&Judgement<'_>| judgement.verdict != Verdict::NotMeasured;
+    for judgement in judgements.iter().filter(measured) {
         table.row(row(judgement));
     }
     format!(
