@@ -67,10 +67,10 @@ struct RunArgs {
     #[arg(long)]
     place: Option<Place>,
     /// Rounds; a ratio needs at least five to be believed
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one)]
     runs: usize,
     /// Seconds of each measurement
-    #[arg(long, default_value_t = 3.0, value_name = "S")]
+    #[arg(long, default_value_t = 3.0, value_name = "S", value_parser = measurable)]
     seconds: f64,
     /// Every work with every server: takes hours
     #[arg(long)]
@@ -144,19 +144,52 @@ fn measure(args: RunArgs) -> io::Result<()> {
         count: args.count || args.full,
     };
     let words: Vec<_> = env::args().skip(1).collect();
-    let run = run::run(&choice, words.join(" "))?;
-    if let Some(file) = args.json {
-        fs::write(file, serde_json::to_string(&run)?)?;
-    }
+    let keep = |run: &Run| match &args.json {
+        Some(file) => named(file, fs::write(file, serde_json::to_string(run)?)),
+        None => Ok(()),
+    };
+    let run = run::run(&choice, words.join(" "), keep)?;
     println!("{}", report::markdown(&run, None));
-    Ok(())
+    match run.records.iter().any(|record| record.clean) {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "nothing could be counted: others used the machine all the time (see the head of the report)",
+        )),
+    }
+}
+
+/// A result, whose error names the file.
+fn named<T>(file: &Path, told: io::Result<T>) -> io::Result<T> {
+    told.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+}
+
+/// A number of rounds.
+fn at_least_one(word: &str) -> Result<usize, String> {
+    match word.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("at least one".to_owned()),
+    }
+}
+
+/// A time that tells something.
+fn measurable(word: &str) -> Result<f64, String> {
+    match word.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("from 0.1 to 3600".to_owned()),
+    }
 }
 
 fn tell(file: &Path, plots: Option<&Path>) -> io::Result<()> {
-    let run: Run = serde_json::from_str(&fs::read_to_string(file)?)?;
+    let text = named(file, fs::read_to_string(file))?;
+    let read = serde_json::from_str(&text).map_err(io::Error::from);
+    let run: Run = named(file, read)?;
     if let Some(folder) = plots {
-        fs::create_dir_all(folder)?;
-        for (name, picture) in report::plots(&run) {
+        named(folder, fs::create_dir_all(folder))?;
+        let pictures = report::plots(&run);
+        if pictures.is_empty() {
+            eprintln!("no plot is made: no two servers have a measurement that counts");
+        }
+        for (name, picture) in pictures {
             fs::write(folder.join(name), picture)?;
         }
     }

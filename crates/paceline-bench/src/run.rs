@@ -14,7 +14,7 @@ use crate::{
     random::Random,
     record::{Load, Place, Record, Run},
     serve,
-    servers::{self, Server},
+    servers::{self, Means, Server},
     session::{Running, Terms},
     works::{self, Entrants, Work},
 };
@@ -57,11 +57,15 @@ struct Entry {
     place: Place,
 }
 
-/// Measures everything that was chosen.
+/// Measures everything that was chosen. What is there so far is given to `keep` after each work.
 ///
 /// # Errors
 /// If a name stands for nothing. A server that can't be started is noted as absent.
-pub(crate) fn run(choice: &Choice, command: String) -> io::Result<Run> {
+pub(crate) fn run(
+    choice: &Choice,
+    command: String,
+    keep: impl Fn(&Run) -> io::Result<()>,
+) -> io::Result<Run> {
     let mut batches = batches(choice)?;
     let mut run = Run {
         machine: this_machine(),
@@ -79,11 +83,13 @@ pub(crate) fn run(choice: &Choice, command: String) -> io::Result<Run> {
             random.shuffle(batch);
             batch.retain(|entry| measure(*entry, round, choice.seconds, steps, &mut run, &bar));
         }
+        keep(&run)?;
     }
     if choice.count {
         count_all(&batches, steps, &mut run, &bar);
     }
     bar.finish_and_clear();
+    keep(&run)?;
     Ok(run)
 }
 
@@ -113,6 +119,9 @@ fn leave_out_absent(batches: &mut [Vec<Entry>], absent: &mut Vec<String>) {
         let is_of = |entry: &Entry| entry.server.name == server.name;
         if !batches.iter().flatten().any(is_of) {
             continue;
+        }
+        if let Means::Program(_) = server.means {
+            eprintln!("building {}, if it is not built yet", server.name);
         }
         if let Err(error) = serve::prepare(server) {
             eprintln!("{} is left out: {error}", server.name);
@@ -229,6 +238,12 @@ fn measure(
             Ok(load) => {
                 let record = record(entry, round, load);
                 let clean = record.clean;
+                if !clean {
+                    let foreign = record.load.foreign;
+                    bar.println(format!(
+                        "disturbed: others used {foreign:.2} cores, {FOREIGN} are allowed"
+                    ));
+                }
                 run.records.push(record);
                 if clean {
                     break;
