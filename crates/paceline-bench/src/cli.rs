@@ -1,7 +1,8 @@
 //! The command line.
 
 use std::{
-    env, fs, io,
+    env, fs,
+    io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -149,12 +150,20 @@ fn measure(args: RunArgs) -> io::Result<()> {
         None => Ok(()),
     };
     let run = run::run(&choice, words.join(" "), keep)?;
-    println!("{}", report::markdown(&run, None));
+    say(&report::markdown(&run, None))?;
     match run.records.iter().any(|record| record.clean) {
         true => Ok(()),
         false => Err(io::Error::other(
             "nothing could be counted: others used the machine all the time (see the head of the report)",
         )),
+    }
+}
+
+/// Prints a text. Who reads only its beginning has enough.
+fn say(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => told,
     }
 }
 
@@ -194,8 +203,7 @@ fn tell(file: &Path, plots: Option<&Path>) -> io::Result<()> {
         }
     }
     let folder = plots.map(|folder| folder.display().to_string());
-    println!("{}", report::markdown(&run, folder.as_deref()));
-    Ok(())
+    say(&report::markdown(&run, folder.as_deref()))
 }
 
 fn offer(args: &ServeArgs) -> io::Result<()> {
