@@ -33,28 +33,34 @@ fn ask(peer: &mut UnixStream) {
     peer.read_exact(&mut [0; 1]).expect("the pool replies");
 }
 
+/// Runs `work` beside the one thread of a pool, with its number and a connection to it; then the pool is shut down.
+fn beside_a_leader(spin: Duration, work: impl FnOnce(u32, &mut UnixStream)) {
+    let pool = Pool::builder().threads(0).leader_spin(spin).build();
+    let pool = pool.expect("a pool");
+    let mut peer = echo(&pool).expect("a registration");
+    let (sender, tasks) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            sender.send(own_task()).expect("the test waits");
+            pool.join()
+        });
+        work(tasks.recv().expect("a thread joins"), &mut peer);
+        assert!(pool.shutdown(LONG).is_clean());
+    });
+}
+
 /// A leader that spins for ever would cost a core for nothing (async-io 8, 40): it sleeps when its while is
 /// over, and after an event the while begins anew and ends too.
 #[test]
 fn it_ends() {
     bounded(|| {
         let spin = Duration::from_millis(1);
-        let pool = Pool::builder().threads(0).leader_spin(spin).build();
-        let pool = pool.expect("a pool");
-        let mut peer = echo(&pool).expect("a registration");
-        let (sender, tasks) = mpsc::channel();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                sender.send(own_task()).expect("the test waits");
-                pool.join()
-            });
-            let task = tasks.recv().expect("a thread joins");
+        beside_a_leader(spin, |task, peer| {
             for _ in 0..3 {
                 wait_until(|| sleeps(task));
-                ask(&mut peer);
+                ask(peer);
             }
             wait_until(|| sleeps(task));
-            assert!(pool.shutdown(LONG).is_clean());
         });
     });
 }
@@ -81,22 +87,12 @@ fn it_is_ended_by_whatever_ends_a_sleep() {
 #[test]
 fn it_answers_without_having_slept() {
     bounded(|| {
-        let pool = Pool::builder().threads(0).leader_spin(LONG).build();
-        let pool = pool.expect("a pool");
-        let mut peer = echo(&pool).expect("a registration");
-        let (sender, tasks) = mpsc::channel();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                sender.send(own_task()).expect("the test waits");
-                pool.join()
-            });
-            let task = tasks.recv().expect("a thread joins");
-            ask(&mut peer);
+        beside_a_leader(LONG, |task, peer| {
+            ask(peer);
             let given_up = || status(task, "voluntary_ctxt_switches:");
             let before = given_up();
-            (0..100).for_each(|_| ask(&mut peer));
+            (0..100).for_each(|_| ask(peer));
             assert_eq!(given_up(), before);
-            assert!(pool.shutdown(LONG).is_clean());
         });
     });
 }

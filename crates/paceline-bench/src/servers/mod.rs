@@ -114,6 +114,12 @@ pub(crate) const ALL: &[Server] = &[
         means: Means::Here(paceline::system),
     },
     Server {
+        name: "paceline-unwatched",
+        about: "the same as paceline, without the watcher for handlers that block by surprise",
+        threads: None,
+        means: Means::Here(paceline::unwatched),
+    },
+    Server {
         name: "bare",
         about: "the bound: one thread, edge-triggered epoll, up to 256 events per wait",
         threads: Some(1),

@@ -57,6 +57,11 @@ pub(super) fn system(listener: TcpListener, setting: &Setting) -> io::Result<()>
     serve(listener, setting, |builder| builder.order(Order::System))
 }
 
+/// Without a watcher.
+pub(super) fn unwatched(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| builder.watcher(false))
+}
+
 /// Serves with `setting.threads` threads of the pool's own; this one only keeps the pool.
 fn serve(
     listener: TcpListener,
