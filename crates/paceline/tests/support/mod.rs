@@ -128,8 +128,14 @@ pub fn wait_until(mut holds: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
         assert!(start.elapsed() < LONG, "what was waited for never came");
-        thread::yield_now();
+        pause();
     }
+}
+
+/// Lets other threads run. A yield could last whole slices of other programs on a busy machine; who sleeps comes
+/// back soon.
+pub fn pause() {
+    thread::sleep(Duration::from_micros(10));
 }
 
 /// A handler made of a closure, and a channel on which its end is told.

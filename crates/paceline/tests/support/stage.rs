@@ -26,7 +26,7 @@ use paceline::{
 
 use crate::{
     by_hand::{self, wait_asleep},
-    support::{wait_until, Witness, LONG},
+    support::{pause, wait_until, Witness, LONG},
 };
 
 /// The period of the standby's looks.
@@ -169,7 +169,7 @@ impl Stage {
 
     pub fn promotions_go_on(&self) {
         let before = self.pool.snapshot().promotions;
-        wait_until(|| self.pool.snapshot().promotions > before + 200);
+        wait_until(|| self.pool.snapshot().promotions > before + 20);
     }
 
     /// Whether the pool's `Debug` form says so.
@@ -275,11 +275,9 @@ pub struct Meeting {
 impl Meeting {
     fn visit(&self) -> io::Result<Next> {
         self.inside.fetch_add(1, Ordering::SeqCst);
-        for _ in 0..8 {
-            if self.inside.load(Ordering::SeqCst) == 2 {
-                self.met.store(true, Ordering::SeqCst);
-            }
-            thread::yield_now();
+        pause();
+        if self.inside.load(Ordering::SeqCst) == 2 {
+            self.met.store(true, Ordering::SeqCst);
         }
         self.inside.fetch_sub(1, Ordering::SeqCst);
         // It has read nothing: it is called again.
