@@ -34,8 +34,8 @@ pub(crate) struct Suite {
 pub(crate) enum Profile {
     /// Quick to build, with debug assertions.
     Dev,
-    /// Quick to run.
-    Release,
+    /// Quick to run: the profile `checks`.
+    Checks,
 }
 
 /// A test program of the library's package.
@@ -140,8 +140,8 @@ impl Suite {
             Program::Lib => vec!["--lib"],
             Program::Test(file) => vec!["--test", file],
         };
-        if self.profile == Profile::Release {
-            options.push("--release");
+        if self.profile == Profile::Checks {
+            options.push("--profile=checks");
         }
         options
     }

@@ -74,7 +74,7 @@ impl Models {
     ) -> Result<(Binary, Vec<String>), String> {
         let suite = Suite {
             form: Form::Loom,
-            profile: Profile::Release,
+            profile: Profile::Checks,
             program: Program::Lib,
             filter: self.filter.clone(),
             settings: Vec::new(),

@@ -39,7 +39,7 @@ pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
 pub(crate) fn suite(iterations: u64, filter: String) -> Suite {
     Suite {
         form: Form::Shuttle,
-        profile: Profile::Release,
+        profile: Profile::Checks,
         program: Program::Test("shuttle".to_owned()),
         filter,
         settings: vec![("PACELINE_SHUTTLE_ITERATIONS", iterations.to_string())],

@@ -13,7 +13,7 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask stress [--messages N] [--seconds N]
 
-Runs tests/stress.rs in release mode, with its output shown: every handle set, order and wake policy,
+Runs tests/stress.rs optimized, with its output shown: every handle set, order and wake policy,
 each with each (24 in all).
 
   --messages N  messages for each of the two wake policies, shared out equally to the sets and orders;
@@ -39,7 +39,7 @@ pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn suite(messages: u64) -> Suite {
     Suite {
         form: Form::Std,
-        profile: Profile::Release,
+        profile: Profile::Checks,
         program: Program::Test("stress".to_owned()),
         filter: String::new(),
         settings: vec![("PACELINE_STRESS_MESSAGES", messages.to_string())],
