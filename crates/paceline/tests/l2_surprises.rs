@@ -15,7 +15,7 @@ use support::{bounded, LONG};
 
 const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
 
-/// One handler after the other blocks by surprise, until one thread is left. Each time two looks are enough:
+/// One handler after the other blocks by surprise, until one thread is left. Each time one look is enough:
 /// the standby that took the lead has appointed the next one, as long as there was anyone (I2).
 #[test]
 fn surprise_behind_surprise_is_found() {
@@ -31,17 +31,16 @@ fn surprise_behind_surprise_is_found() {
             for (earlier, surprise) in stuck.iter().enumerate() {
                 surprise.block();
                 stage.look();
-                stage.look();
                 stage.ask(&other, earlier + 1);
             }
             let counts = stage.counts_since(&before);
-            assert_eq!(counts.ticks, 2 * (THREADS - 1), "{order:?}");
+            assert_eq!(counts.ticks, THREADS - 1, "{order:?}");
             if order == Order::Newest {
                 let expected = Counts {
                     promotions: 2 * (THREADS - 1),
                     taken_back: THREADS - 1,
                     wakes: THREADS - 2,
-                    ticks: 2 * (THREADS - 1),
+                    ticks: THREADS - 1,
                     ..Counts::default()
                 };
                 assert_eq!(counts, expected);
@@ -65,7 +64,6 @@ fn standby_that_leads_is_not_woken() {
         let before = stage.pool.snapshot();
         first.block();
         stage.look();
-        stage.look();
         stage.rest(1);
         last.block();
         other.send(b"x");
@@ -75,7 +73,7 @@ fn standby_that_leads_is_not_woken() {
         let expected = Counts {
             promotions: 3,
             taken_back: 2,
-            ticks: 2,
+            ticks: 1,
             ..Counts::default()
         };
         assert_eq!(stage.counts_since(&before), expected);
@@ -111,7 +109,6 @@ fn help_is_for_ones_own_opening() {
 
             late.send(b"x");
             inside.recv_timeout(LONG).unwrap();
-            stage.look();
             stage.look();
             stage.rest(1);
             second.block();
@@ -156,12 +153,11 @@ fn only_a_pool_with_a_sleeper_is_blind() {
         let stuck = stage.stuck(Telling::Nothing);
         stuck.block();
         stage.look();
-        stage.look();
         stage.rest(1);
         stuck.release();
         let seen = stage.pool.snapshot();
-        assert_eq!(seen.longest_blind, 2 * TICK);
-        assert_eq!(seen.longest_without_leader, 2 * TICK);
+        assert_eq!(seen.longest_blind, TICK);
+        assert_eq!(seen.longest_without_leader, TICK);
 
         let alone = Stage::new(1, |pool| pool);
         let stuck = alone.stuck(Telling::Nothing);
@@ -184,7 +180,6 @@ fn order_decides_who_leads_behind_a_surprise() {
             let stage = Stage::joined(&[5, 1, 7], |pool| pool.order(order));
             let stuck = stage.stuck(Telling::Nothing);
             stuck.block();
-            stage.look();
             stage.look();
             stage.rest(1);
             assert_eq!(stage.witness.role(leader), Some(Role::Leader), "{order:?}");

@@ -16,8 +16,8 @@ pub(super) struct Inside<T> {
     data: T,
     /// The epoch at which it was last seen that no event waits, or that every core has its thread.
     since: Epoch,
-    /// When the lead was last opened, and whether a follower was asleep then.
-    opened: Option<(Timestamp, bool)>,
+    /// Whether a follower was asleep when the lead was last opened for an event.
+    opened: Option<bool>,
 }
 
 impl<T> Inside<T> {
@@ -113,7 +113,8 @@ impl<'a, T> HeldLead<'a, T> {
     pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
         let lead = self.lead;
         let word = lead.word.look();
-        self.with_inside(|inside| inside.opened = Some((now, !word.has_nobody())));
+        self.with_inside(|inside| inside.opened = Some(!word.has_nobody()));
+        lead.opened.set(now);
         lead.counters.promotions.one_more();
         if !lead.policy.is_adaptive() {
             std::mem::forget(self);
@@ -145,8 +146,8 @@ impl<'a, T> HeldLead<'a, T> {
     /// Counts the time that nobody led.
     fn note_vacancy(&mut self) {
         let opened = self.with_inside(|inside| inside.opened.take());
-        if let (Some(now), Some((opened, asleep))) = (self.now, opened) {
-            let (counters, span) = (&self.lead.counters, now.nanos_since(opened));
+        if let (Some(now), Some(asleep)) = (self.now, opened) {
+            let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
             counters.vacancy.note(span);
             if asleep {
                 counters.blindness.note(span);

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     observe::Counters,
-    sync::{atomic::AtomicU64, lock, Clock, Mutex, Parker, Timestamp, UnsafeCell},
+    sync::{atomic::AtomicU64, lock, Clock, Moment, Mutex, Parker, Timestamp, UnsafeCell},
 };
 
 /// The right to wait in one handle set, and the data `T` that belongs to whoever has it.
@@ -46,6 +46,8 @@ pub(crate) struct Lead<T> {
     bench: Option<Arc<Bench>>,
     /// How often a standby has looked: a clock for W1 that nobody needs to read.
     pub(super) epoch: AtomicU64,
+    /// When the lead was last opened for an event.
+    pub(super) opened: Moment,
     pub(super) counters: Arc<Counters>,
     /// What is shared with the watcher, if there may be one.
     pub(super) watcher: Option<Watcher>,
@@ -116,6 +118,7 @@ impl<T> Lead<T> {
             bench: followers.bench(),
             followers: Mutex::new(followers),
             epoch: AtomicU64::new(0),
+            opened: Moment::default(),
             counters,
             watcher: None,
             owned: UnsafeCell::new(Inside::new(data)),

@@ -1,9 +1,10 @@
 //! The standby: the one follower that watches an open lead under the adaptive wake.
 //!
-//! It sleeps one tick at a time. A lead that it sees open and unchanged twice is a blind pool: newest
-//! first it takes the lead itself, in the other orders it elects. A lead that it sees held and
-//! unchanged many times is an idle pool: it goes to **deep sleep**, without a timer, until the next
-//! promotion rouses it, so an idle pool wakes nobody, ever.
+//! It sleeps one tick at a time. A lead that has been open for a quarter of a tick when it looks, or is as open as at
+//! its last look, is a blind pool: newest first it takes the lead itself, in the other orders it elects. A lead that
+//! it sees held and unchanged many times is an idle pool: it goes to **deep sleep**, without a timer, until the next
+//! promotion rouses it, so an idle pool wakes nobody, ever. And a lead that moves on from look to look is a calm
+//! pool: as each look costs a thread its core for a while, it looks only every fourth tick then.
 //!
 //! ```text
 //!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby
@@ -16,7 +17,7 @@
 //!                        [Lead::close]             the pool is closed
 //! ```
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
@@ -29,17 +30,26 @@ use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
 /// So many looks at the same held lead make an idle pool.
 const LOOKS_UNTIL_DEEP: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 20 };
 
+/// So many looks in a row at a lead that moves on make a calm pool.
+const LOOKS_UNTIL_CALM: u32 = 32;
+/// A calm pool is looked at once in so many ticks.
+const CALM: u32 = 4;
+/// A lead that was open for this part of a tick is open for long.
+const LONG_OPEN: u32 = 4;
+
 /// What the standby remembers from one look to the next.
-struct Watch {
+struct Memory {
     /// The lead as it was at the last look.
     sequence: u64,
     /// How often it was held and the same.
     unchanged: u32,
+    /// How often in a row it had moved on.
+    moved: u32,
     deep: bool,
 }
 
-impl Watch {
-    fn begin(word: Snapshot) -> Self {
+impl Memory {
+    fn of(word: Snapshot) -> Self {
         Self::at(word.sequence())
     }
 
@@ -47,8 +57,22 @@ impl Watch {
         Self {
             sequence,
             unchanged: 0,
+            moved: 0,
             deep: false,
         }
+    }
+
+    /// The lead has moved on.
+    fn note_moved(&mut self, word: Snapshot) {
+        let moved = self.moved.saturating_add(1);
+        *self = Self {
+            moved,
+            ..Self::of(word)
+        };
+    }
+
+    fn is_calm(&self) -> bool {
+        self.moved >= LOOKS_UNTIL_CALM
     }
 }
 
@@ -77,15 +101,16 @@ impl<T> Lead<T> {
         clock: &Clock,
         deadline: Option<Timestamp>,
     ) -> Attempt {
-        let mut watch = Watch::begin(self.word.look());
+        let mut memory = Memory::of(self.word.look());
         // A hint does not put the next look off.
         let mut due = None;
         loop {
             if let Some(watcher) = &self.watcher {
                 watcher.rings_at(seat.parker());
             }
-            let look = *due.get_or_insert_with(|| clock.now().after(self.policy.tick));
-            let until = earlier((!watch.deep).then_some(look), deadline);
+            let look =
+                *due.get_or_insert_with(|| clock.now().after(self.time_between_looks(&memory)));
+            let until = earlier((!memory.deep).then_some(look), deadline);
             let looked = match self.sleep_until(seat, clock, until) {
                 None | Some(Roused::Hint(_)) if clock.has_passed(deadline) => {
                     match self.leave_standby(seat) {
@@ -95,9 +120,9 @@ impl<T> Lead<T> {
                 }
                 None => {
                     due = None;
-                    self.look_after(seat, &mut watch)
+                    self.look_after(seat, clock, &mut memory)
                 }
-                Some(Roused::Hint(sequence)) => self.look_for_watcher(seat, sequence),
+                Some(Roused::Hint(sequence)) => self.look_for_watcher(seat, clock, sequence),
                 Some(Roused::Message(message)) => Err(message),
             };
             let message = match looked {
@@ -111,9 +136,18 @@ impl<T> Lead<T> {
             match message {
                 Some(Message::Lead) => return self.take_or_pass_on(clock, deadline),
                 Some(Message::Close) => return Attempt::Closed,
-                Some(Message::Tick | Message::StandBy) => watch = Watch::begin(self.word.look()),
+                Some(Message::Tick | Message::StandBy) => memory = Memory::of(self.word.look()),
                 None => {}
             }
+        }
+    }
+
+    /// Where the watcher watches, the standby is there only for what that one may miss.
+    fn time_between_looks(&self, memory: &Memory) -> Duration {
+        let watched = self.watcher.as_ref().is_some_and(Watcher::is_watching);
+        match watched || memory.is_calm() {
+            true => self.policy.tick * CALM,
+            false => self.policy.tick,
         }
     }
 
@@ -133,18 +167,28 @@ impl<T> Lead<T> {
     }
 
     /// One look, a section. `Err`: a message came first.
-    fn look_after(&self, seat: &Arc<Seat>, watch: &mut Watch) -> Result<Look, Message> {
+    fn look_after(
+        &self,
+        seat: &Arc<Seat>,
+        clock: &Clock,
+        memory: &mut Memory,
+    ) -> Result<Look, Message> {
         // First the epoch: a promotion that this look does not see sees the new epoch (W1). Its pair is
         // the load in `HeldLead::promote`, after the opening; both stand beside a change of the word.
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.counters.ticks.one_more();
-        self.look(seat, watch)
+        self.look(seat, clock.now(), memory)
     }
 
     /// The look that the watcher rang for: the lead was seen open with this sequence. It counts as no tick, and
     /// the next look compares with the last one.
-    fn look_for_watcher(&self, seat: &Arc<Seat>, sequence: u64) -> Result<Look, Message> {
-        let look = self.look(seat, &mut Watch::at(sequence))?;
+    fn look_for_watcher(
+        &self,
+        seat: &Arc<Seat>,
+        clock: &Clock,
+        sequence: u64,
+    ) -> Result<Look, Message> {
+        let look = self.look(seat, clock.now(), &mut Memory::at(sequence))?;
         match look {
             Look::Took | Look::Elected => self.counters.rings.one_more(),
             Look::Deep | Look::Unchanged | Look::Changed => self.counters.wasted_wakes.one_more(),
@@ -152,12 +196,12 @@ impl<T> Lead<T> {
         Ok(look)
     }
 
-    fn look(&self, seat: &Arc<Seat>, watch: &mut Watch) -> Result<Look, Message> {
+    fn look(&self, seat: &Arc<Seat>, now: Timestamp, memory: &mut Memory) -> Result<Look, Message> {
         let mut followers = lock(&self.followers);
         if let Some(message) = seat.take_message() {
             return Err(message);
         }
-        let look = self.word.update(|word| self.judge_look(word, watch));
+        let look = self.word.update(|word| self.judge_look(word, now, memory));
         match look {
             Look::Took => followers.forget_standby(),
             Look::Elected => {
@@ -165,26 +209,35 @@ impl<T> Lead<T> {
                 drop(followers);
                 let _ = self.wake(elected);
             }
-            Look::Deep => watch.deep = true,
-            Look::Unchanged => watch.unchanged += 1,
-            Look::Changed => *watch = Watch::begin(self.word.look()),
+            Look::Deep => memory.deep = true,
+            Look::Unchanged => memory.unchanged += 1,
+            Look::Changed => memory.note_moved(self.word.look()),
         }
         Ok(look)
     }
 
     /// What the standby does about `word`, as one step with it.
-    fn judge_look(&self, word: Snapshot, watch: &Watch) -> (Snapshot, Look) {
-        match (word.sequence() == watch.sequence, word.is_open()) {
-            (false, _) => (word, Look::Changed),
-            (true, true) if !self.policy.is_strict() => {
+    fn judge_look(&self, word: Snapshot, now: Timestamp, memory: &Memory) -> (Snapshot, Look) {
+        let same = word.sequence() == memory.sequence;
+        let blind = word.is_open() && (same || self.is_open_for_long(word, now));
+        match (same, blind) {
+            (_, true) if !self.policy.is_strict() => {
                 (word.taken().with_standby(Standby::None), Look::Took)
             }
-            (true, true) if !word.is_elected() => (word, Look::Elected),
-            (true, false) if watch.unchanged + 1 >= LOOKS_UNTIL_DEEP => {
+            (_, true) if !word.is_elected() => (word, Look::Elected),
+            (true, false) if memory.unchanged + 1 >= LOOKS_UNTIL_DEEP => {
                 (word.with_standby(Standby::Deep), Look::Deep)
             }
             (true, _) => (word, Look::Unchanged),
+            (false, _) => (word, Look::Changed),
         }
+    }
+
+    /// Whether nobody has taken the lead for a while. (The time may be that of an older opening, or of the next one:
+    /// a look that errs takes a lead too early, or leaves it to the next look.)
+    fn is_open_for_long(&self, word: Snapshot, now: Timestamp) -> bool {
+        let open = Duration::from_nanos(self.opened.nanos_before(now));
+        word.is_vacant() && open >= self.policy.tick / LONG_OPEN
     }
 
     /// The section of a standby whose time is over: if the lead is open, a successor is elected (I3).

@@ -1,11 +1,12 @@
 //! The watcher: a thread that finds a blind pool as soon as a core is idle.
 //!
-//! Behind a handler that blocks by surprise the standby takes over within two ticks. Where handlers do that often,
+//! Behind a handler that blocks by surprise the standby takes over at its next look. Where handlers do that often,
 //! most of the time would be lost there. The watcher is a thread of the lowest scheduling class, which the system
 //! runs only when a core has nothing else to do: where the cores are busy, that is just when the opener of the lead
-//! has gone to sleep. An open lead that it sees unchanged twice within microseconds makes it **ring** for the
-//! standby, which then does what it would have done at its next look. (Where a core is idle anyway it may also ring
-//! behind a handler that computes: then somebody leads on that core.)
+//! has gone to sleep. So it does not sleep between its looks, which would cost more than it saves, as long as the
+//! lead moves and up to a quarter of a core. An open lead that it sees unchanged twice within microseconds makes it
+//! **ring** for the standby, which then does what it would have done at its next look. (Where a core is idle anyway
+//! it may also ring behind a handler that computes: then somebody leads on that core.)
 //!
 //! ```text
 //!  asleep   --> watching   [Watcher::note_surprise]  the second surprise in a short time
@@ -15,7 +16,12 @@
 //! All that it says is a hint, and the promises rest on the standby alone. It may be without a core for long, so
 //! nobody ever waits for it: it never takes the followers' lock, and the one lock that it takes others only try.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    hint,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::lead::Lead;
 use crate::sync::{
@@ -30,9 +36,16 @@ const SHORT_TIME: Duration = Duration::from_millis(20);
 /// It watches so long after the last surprise.
 const WHILE: Duration = Duration::from_millis(50);
 /// The time between two looks.
-const PERIOD: Duration = Duration::from_micros(25);
-/// The same once the lead was seen open.
-const SECOND_LOOK: Duration = Duration::from_micros(8);
+const PERIOD: Duration = Duration::from_nanos(500);
+/// The same once the lead was seen open: most handlers are done by then.
+const SECOND_LOOK: Duration = Duration::from_micros(5);
+/// So many looks at the same held lead make an idle pool: it naps.
+const LOOKS_UNTIL_NAP: u32 = 40;
+const NAP: Duration = Duration::from_micros(50);
+/// It is awake for no more than this ..
+const ALLOWANCE: Duration = Duration::from_micros(2_500);
+/// .. in this time: then it naps between all looks.
+const ALLOWANCE_FOR: Duration = Duration::from_millis(10);
 
 /// There is no sequence like this: an open lead's is odd.
 const NO_HINT: u64 = 0;
@@ -80,6 +93,11 @@ impl Watcher {
             self.get_up();
         }
         Surprise::Frequent
+    }
+
+    /// Whether it watches. Relaxed: who is told too late looks once too often, or once too seldom.
+    pub(super) fn is_watching(&self) -> bool {
+        self.until.load(Ordering::Relaxed) != ASLEEP
     }
 
     /// Ends its sleep: to watch, or to go.
@@ -154,27 +172,95 @@ impl<T> Lead<T> {
         let Some(watcher) = &self.watcher else {
             return;
         };
-        let mut seen = None;
+        let (mut sight, mut purse) = (Sight::default(), Purse::filled(clock.now()));
         while !self.is_closed() {
             watcher.rest(clock.now());
-            seen = self.look_again(watcher, seen);
-            thread::sleep(match seen {
-                Some(_) => SECOND_LOOK,
-                None => PERIOD,
-            });
+            self.look_again(watcher, &mut sight);
+            match sight.pause() {
+                Pause::Awake(span) if purse.pays(span, clock.now()) => stay_awake(span),
+                _ => thread::sleep(NAP),
+            }
         }
     }
 
-    /// One look: rings if the lead is still as open as it was `seen`. Tells how it is seen now.
-    fn look_again(&self, watcher: &Watcher, seen: Option<u64>) -> Option<u64> {
+    /// One look: rings if the lead is as open as it was at the last one.
+    fn look_again(&self, watcher: &Watcher, sight: &mut Sight) {
         let word = self.word.look();
-        let blind = word.is_vacant() && !word.has_nobody() && !word.is_closed();
-        let sequence = blind.then(|| word.sequence());
-        if sequence.is_some() && sequence == seen {
+        sight.note(word.sequence());
+        sight.blind = word.is_vacant() && !word.has_nobody() && !word.is_closed();
+        if sight.blind && sight.looks > 1 {
             watcher.ring(word.sequence());
-            return None;
+            sight.looks = 0;
         }
-        sequence
+    }
+}
+
+/// What the watcher has seen of the lead.
+#[derive(Debug, Default)]
+struct Sight {
+    sequence: u64,
+    /// How often in a row it was seen with this sequence.
+    looks: u32,
+    /// It is open, somebody sleeps, and nobody is on the way.
+    blind: bool,
+}
+
+/// How the watcher passes the time until its next look.
+enum Pause {
+    /// It stays on its core: were it to sleep, the system would need longer than this to wake it.
+    Awake(Duration),
+    Asleep,
+}
+
+impl Sight {
+    fn note(&mut self, sequence: u64) {
+        let same = sequence == self.sequence;
+        self.looks = match same {
+            true => self.looks.saturating_add(1),
+            false => 1,
+        };
+        self.sequence = sequence;
+    }
+
+    fn pause(&self) -> Pause {
+        match self.blind {
+            true => Pause::Awake(SECOND_LOOK),
+            false if self.looks > LOOKS_UNTIL_NAP => Pause::Asleep,
+            false => Pause::Awake(PERIOD),
+        }
+    }
+}
+
+/// What the watcher may still spend on staying awake: nobody shall pay a core for it.
+#[derive(Debug)]
+struct Purse {
+    filled: Timestamp,
+    spent: Duration,
+}
+
+impl Purse {
+    fn filled(now: Timestamp) -> Self {
+        Self {
+            filled: now,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Whether there is enough left for `span`.
+    fn pays(&mut self, span: Duration, now: Timestamp) -> bool {
+        if now.since(self.filled) >= ALLOWANCE_FOR {
+            *self = Self::filled(now);
+        }
+        self.spent += span;
+        self.spent <= ALLOWANCE
+    }
+}
+
+/// Keeps the core for so long, or until something else wants it.
+fn stay_awake(span: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < span {
+        hint::spin_loop();
     }
 }
 
@@ -252,15 +338,51 @@ mod tests {
         stage.beside_a_standby(|held| {
             let (running, _) = held.promote(Marks::default(), stage.clock.now());
             let watcher = stage.lead.watcher.as_ref().expect("a watcher");
-            let seen = stage.lead.look_again(watcher, None);
-            assert!(seen.is_some(), "the lead is open");
-            assert_eq!(stage.lead.look_again(watcher, seen), None, "it rings");
+            let mut sight = Sight::default();
+            stage.lead.look_again(watcher, &mut sight);
+            assert!(sight.blind && watcher.hint.load(Ordering::Acquire) == NO_HINT);
+            stage.lead.look_again(watcher, &mut sight);
             while stage.counters.snapshot().rings == 0 {
                 thread::yield_now();
             }
             assert_eq!(stage.counters.snapshot().ticks, 0);
             drop(running);
         });
+    }
+
+    /// It stays awake where the lead is on the move, and naps where nothing happens, or where it has used up what it
+    /// may. A held lead is never rung for.
+    #[test]
+    fn it_naps_where_nothing_happens() {
+        let stage = Stage::new();
+        let held = stage.lead(0);
+        let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+        let mut sight = Sight::default();
+        let mut looks = 0;
+        while let Pause::Awake(span) = sight.pause() {
+            assert_eq!(span, PERIOD);
+            stage.lead.look_again(watcher, &mut sight);
+            looks += 1;
+        }
+        assert_eq!(looks, LOOKS_UNTIL_NAP + 1);
+        assert_eq!(watcher.hint.load(Ordering::Acquire), NO_HINT);
+        drop(held);
+        stage.lead.look_again(watcher, &mut sight);
+        assert!(matches!(sight.pause(), Pause::Awake(_)), "it has moved");
+    }
+
+    /// A quarter of a core, and no more.
+    #[test]
+    fn what_it_spends_is_bounded() {
+        let (start, mut spent) = (Clock::monotonic().now(), Duration::ZERO);
+        let mut purse = Purse::filled(start);
+        while purse.pays(SECOND_LOOK, start) {
+            spent += SECOND_LOOK;
+        }
+        assert_eq!(spent, ALLOWANCE);
+        let soon = start.after(ALLOWANCE_FOR - PERIOD);
+        assert!(!purse.pays(PERIOD, soon));
+        assert!(purse.pays(PERIOD, start.after(ALLOWANCE_FOR)));
     }
 
     /// Hints that come too late, one after the other, would keep a standby from ever looking by itself if each

@@ -42,6 +42,22 @@ impl Timestamp {
     }
 }
 
+/// A point in time that others may read, perhaps an older one or the next: it orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Moment(std::sync::atomic::AtomicU64);
+
+impl Moment {
+    pub(crate) fn set(&self, now: Timestamp) {
+        self.0.store(now.0, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// How long before `now` it was; zero if it was later.
+    pub(crate) fn nanos_before(&self, now: Timestamp) -> u64 {
+        let moment = Timestamp(self.0.load(std::sync::atomic::Ordering::Relaxed));
+        now.nanos_since(moment)
+    }
+}
+
 /// The pool's source of time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {

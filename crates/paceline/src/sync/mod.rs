@@ -28,7 +28,7 @@ mod parker;
 mod bed;
 
 pub use clock::VirtualClock;
-pub(crate) use clock::{Clock, Timestamp};
+pub(crate) use clock::{Clock, Moment, Timestamp};
 pub(crate) use parker::Parker;
 
 #[cfg(loom)]

@@ -151,10 +151,24 @@ impl Stage {
 
     /// Lets a tick pass; the standby has begun to look when this returns.
     pub fn look(&self) {
+        self.look_after(TICK);
+    }
+
+    /// Lets so much time pass that the standby looks; it has begun to when this returns.
+    pub fn look_after(&self, time: Duration) {
         self.standby_ticks();
         let ticks = self.pool.snapshot().ticks;
-        self.world.clock().advance(TICK);
+        self.world.clock().advance(time);
         wait_until(|| self.pool.snapshot().ticks == ticks + 1);
+    }
+
+    /// The same while promotions go on: the look finds another opening than the last one, and a young one.
+    pub fn look_at_a_busy_pool(&self) {
+        const SHORT: Duration = Duration::from_micros(1);
+        self.standby_ticks();
+        self.world.clock().advance(TICK - SHORT);
+        self.promotions_go_on();
+        self.look_after(SHORT);
     }
 
     /// Waits until the standby sleeps until its next look; the last one is over then.
