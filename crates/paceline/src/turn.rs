@@ -21,7 +21,7 @@
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line, Look},
+    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line, Look, Pace},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Rejoined, Running, Seat},
@@ -241,8 +241,10 @@ impl<'p> Claimed<'p> {
         } = self;
         let shared = place.shared;
         let mut held = front.leave_for(Role::Processing);
+        let pace = claim.pace();
         let marks = Marks {
-            long: claim.is_long(),
+            blocks: pace == Pace::Blocking,
+            computes: pace == Pace::Computing,
             backlog: held.with_owned(|line| !line.is_empty()),
         };
         let start = held.now(&shared.clock);

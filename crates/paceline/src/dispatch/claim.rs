@@ -4,6 +4,7 @@ use super::{
     context::{Afterwards, Lent, Origin},
     entry::{Done, Entry, Verdict},
     handler::Closed,
+    kind::Pace,
     line::Line,
     readiness::{Readiness, State},
     registry::{Registry, Remains},
@@ -50,13 +51,14 @@ impl<'r> Claim<'r> {
         }
     }
 
-    /// Whether its handler is of a kind that usually takes long.
-    pub(crate) fn is_long(&mut self) -> bool {
-        let entry_is_long = |entry: &mut Option<Box<dyn Entry>>| {
-            entry.as_ref().is_some_and(|entry| entry.kind().is_long())
+    /// How calls of its handler's kind usually are.
+    pub(crate) fn pace(&mut self) -> Pace {
+        let pace_of = |entry: &mut Option<Box<dyn Entry>>| {
+            let entry = entry.as_ref();
+            entry.map_or(Pace::Short, |entry| entry.kind().pace())
         };
         let owned = self.owned.as_mut();
-        owned.is_some_and(|owned| owned.with_entry(entry_is_long))
+        owned.map_or(Pace::Short, |owned| owned.with_entry(pace_of))
     }
 
     /// Calls the handler, or does what else is due.
@@ -144,11 +146,12 @@ fn visit(
             return Verdict::Keep;
         };
         let afterwards = &mut dispatched.afterwards;
+        let begun = entry.kind().begin();
         let done = do_what_is_due(registry, entry.as_mut(), lent, origin, afterwards);
         publish_sending(entry.as_ref(), readiness, seen);
         dispatched.end = clock.now();
         if done.called {
-            entry.kind().note(dispatched.end.nanos_since(start));
+            entry.kind().note(dispatched.end.nanos_since(start), begun);
         }
         done.verdict
     })

@@ -1,8 +1,9 @@
-//! How long handlers take, by their type: a probability, not a mean.
+//! How long handlers take, by their type, and whether they sleep: probabilities, not means.
 //!
 //! A mean is spoiled by rare sleepers. What counts is whether a call of this kind is *usually* long
 //! enough to be worth a wake: `p` moves by 1/32 of the way to one after a long call, to zero after a
-//! short one.
+//! short one. Of kinds that are long some calls are asked whether they slept: behind one that computes, another
+//! thread is of use only if there is a core for it.
 
 use std::{
     any::TypeId,
@@ -14,7 +15,7 @@ use std::{
     },
 };
 
-use crate::sync::{lock, Mutex};
+use crate::sync::{lock, voluntary_switches, Mutex};
 
 /// A call longer than this, in nanoseconds, is worth waking somebody for: about what a wake costs.
 const LONG: u64 = 15_000;
@@ -25,29 +26,91 @@ const ONE: u32 = 1 << 16;
 /// By which part of the way the estimate moves.
 const WEIGHT: u32 = 32;
 
+/// One long call in so many is asked whether it slept: that takes two system calls.
+const SAMPLE: u32 = 32;
+
+/// By which part of the way that estimate moves.
+const SAMPLE_WEIGHT: u32 = 4;
+
+/// How a call of some kind usually is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Not worth a wake.
+    Short,
+    /// Long, and it keeps its core.
+    Computing,
+    /// Long, and it sleeps.
+    Blocking,
+}
+
 /// What is known of one type of handler.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kind {
     /// The probability that a call is long.
-    p: AtomicU32,
+    long: AtomicU32,
+    /// The probability that a long call sleeps.
+    sleeps: AtomicU32,
+    /// How many calls there were while it was long.
+    calls: AtomicU32,
+}
+
+impl Default for Kind {
+    /// Short until it is known better; and what turns out to be long is taken to sleep until it is known better.
+    fn default() -> Self {
+        Self {
+            long: AtomicU32::new(0),
+            sleeps: AtomicU32::new(ONE),
+            calls: AtomicU32::new(0),
+        }
+    }
 }
 
 impl Kind {
-    /// Whether more than half of the last calls were long.
-    pub(super) fn is_long(&self) -> bool {
-        self.p.load(Ordering::Relaxed) > ONE / 2
+    /// How more than half of the last calls were; of a long kind's, whether more than a quarter slept.
+    pub(super) fn pace(&self) -> Pace {
+        match self.is_long() {
+            false => Pace::Short,
+            true if self.sleeps.load(Ordering::Relaxed) > ONE / 4 => Pace::Blocking,
+            true => Pace::Computing,
+        }
     }
 
-    /// `took` in nanoseconds.
-    pub(super) fn note(&self, took: u64) {
-        let p = self.p.load(Ordering::Relaxed);
-        let next = match took > LONG {
-            true => p + (ONE - p) / WEIGHT,
-            false => p - p / WEIGHT,
-        };
-        if next != p {
-            self.p.store(next, Ordering::Relaxed);
+    fn is_long(&self) -> bool {
+        self.long.load(Ordering::Relaxed) > ONE / 2
+    }
+
+    /// Before a call: the thread's voluntary switches, if this call is to be asked.
+    pub(super) fn begin(&self) -> Option<u64> {
+        if !self.is_long() {
+            return None;
         }
+        let calls = self.calls.load(Ordering::Relaxed).wrapping_add(1);
+        self.calls.store(calls, Ordering::Relaxed);
+        match calls % SAMPLE {
+            0 => voluntary_switches(),
+            _ => None,
+        }
+    }
+
+    /// After it: `took` in nanoseconds, and what [`begin`](Self::begin) told.
+    pub(super) fn note(&self, took: u64, begun: Option<u64>) {
+        step(&self.long, took > LONG, WEIGHT);
+        if let (Some(before), true) = (begun, took > LONG) {
+            let slept = voluntary_switches() != Some(before);
+            step(&self.sleeps, slept, SAMPLE_WEIGHT);
+        }
+    }
+}
+
+/// Moves a probability by a part of the way to one, or to zero.
+fn step(probability: &AtomicU32, holds: bool, weight: u32) {
+    let p = probability.load(Ordering::Relaxed);
+    let next = match holds {
+        true => p + (ONE - p) / weight,
+        false => p - p / weight,
+    };
+    if next != p {
+        probability.store(next, Ordering::Relaxed);
     }
 }
 
@@ -64,6 +127,8 @@ impl Kinds {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use std::{thread, time::Duration};
+
     use super::*;
 
     /// A mean of costs would call this kind long: one call in a hundred sleeps for a second.
@@ -72,8 +137,8 @@ mod tests {
         let kind = Kind::default();
         for call in 0..1000 {
             let seconds = u64::from(call % 100 == 0);
-            kind.note(seconds * 1_000_000_000);
-            assert!(!kind.is_long());
+            kind.note(seconds * 1_000_000_000, None);
+            assert_eq!(kind.pace(), Pace::Short);
         }
     }
 
@@ -81,7 +146,7 @@ mod tests {
     #[test]
     fn types_are_told_apart() {
         let kinds = Kinds::default();
-        (0..32).for_each(|_| kinds.of::<u8>().note(LONG * 2));
+        (0..32).for_each(|_| kinds.of::<u8>().note(LONG * 2, None));
         assert!(kinds.of::<u8>().is_long());
         assert!(!kinds.of::<u16>().is_long());
     }
@@ -89,17 +154,47 @@ mod tests {
     /// As often long as not is not usually long: nobody is woken in doubt.
     #[test]
     fn in_doubt_a_kind_is_short() {
-        let p = AtomicU32::new(ONE / 2);
-        assert!(!Kind { p }.is_long());
+        let kind = Kind {
+            long: AtomicU32::new(ONE / 2),
+            ..Kind::default()
+        };
+        assert_eq!(kind.pace(), Pace::Short);
     }
 
     /// A kind whose calls are all long is known after some thirty of them, and forgotten as fast.
     #[test]
     fn the_usual_case_decides() {
         let kind = Kind::default();
-        (0..32).for_each(|_| kind.note(LONG * 2));
+        (0..32).for_each(|_| kind.note(LONG * 2, None));
         assert!(kind.is_long());
-        (0..32).for_each(|_| kind.note(LONG));
+        (0..32).for_each(|_| kind.note(LONG, None));
         assert!(!kind.is_long());
+    }
+
+    /// Calls that take long are told apart by what the system says: whether the thread gave its core away itself.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_sleeps_is_told_from_who_computes() {
+        let kind = Kind::default();
+        let call = |work: fn()| {
+            let begun = kind.begin();
+            work();
+            kind.note(LONG * 2, begun);
+        };
+        let many = |work: fn()| (0..32 * SAMPLE).for_each(|_| call(work));
+        many(|| {});
+        assert_eq!(kind.pace(), Pace::Computing);
+        many(|| thread::sleep(Duration::from_micros(1)));
+        assert_eq!(kind.pace(), Pace::Blocking);
+        many(|| {});
+        assert_eq!(kind.pace(), Pace::Computing);
+    }
+
+    /// Nothing was asked, so nothing was learned: who waits for a wake gets one.
+    #[test]
+    fn in_doubt_a_long_kind_sleeps() {
+        let kind = Kind::default();
+        (0..1000).for_each(|_| kind.note(LONG * 2, None));
+        assert_eq!(kind.pace(), Pace::Blocking);
     }
 }

@@ -26,6 +26,7 @@ pub use context::{Context, OutputLimit};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next, Panics};
 pub(crate) use hooks::Hooks;
+pub(crate) use kind::Pace;
 pub(crate) use line::{Line, Look};
 pub(crate) use registry::{Limits, Registry};
 pub use rejected::Rejected;

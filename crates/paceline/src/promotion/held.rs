@@ -126,8 +126,9 @@ impl<'a, T> HeldLead<'a, T> {
         let (was, opening) = lead.word.open_running(marks);
         // After the opening: this pairs with the standby, which raises the epoch before it looks at the
         // word. If its look does not see this opening, the new epoch is seen here.
-        let starved = marks.backlog && lead.has_idle_core(was) && lead.epoch_now() != since;
-        let promotion = lead.help(was, opening, marks.long || starved);
+        let starved = marks.backlog && lead.epoch_now() != since;
+        let needed = marks.blocks || (lead.has_idle_core(was) && (marks.computes || starved));
+        let promotion = lead.help(was, opening, needed);
         (Running::new(lead, opening, now, marks), promotion)
     }
 
@@ -191,7 +192,7 @@ impl<'a, T> Running<'a, T> {
             lead,
             opening,
             since,
-            told: Cell::new(marks.long),
+            told: Cell::new(marks.is_long()),
         }
     }
 

@@ -485,9 +485,9 @@ mod tests {
         assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
         assert!(matches!(lead.enlist(&seats[3]), Attempt::Parked));
         let now = Clock::monotonic().now();
-        let marks = |long| Marks {
-            long,
-            backlog: false,
+        let marks = |blocks| Marks {
+            blocks,
+            ..Marks::default()
         };
         let (running, promotion) = held.promote(marks(true), now);
         assert_eq!(promotion, Promotion::Elected(Some(3)));

@@ -98,7 +98,7 @@ impl Policy {
     fn judge_barging(&self, word: Snapshot, taker: Taker) -> Judgement {
         let own = taker == Taker::Opener(word.sequence());
         let idle_core = word.has_backlog() && word.running() < self.cores;
-        match own || word.is_long() || idle_core {
+        match own || word.blocks() || idle_core {
             true => Judgement::Take,
             false => Judgement::Follow,
         }
@@ -113,8 +113,8 @@ mod tests {
     };
 
     /// The lead was opened for an event, on one core of two; a standby sleeps, and somebody is elected and on
-    /// its way. A thread that is awake need not wait for that one if the handler is long, or if something
-    /// waits for the idle core; otherwise the opener will be back.
+    /// its way. A thread that is awake need not wait for that one if the handler sleeps, or if something
+    /// waits for the idle core or will before it has computed; otherwise the opener will be back.
     #[test]
     fn newest_first_who_is_awake_helps() {
         let policy = Policy {
@@ -123,19 +123,28 @@ mod tests {
             cores: 2,
             tick: Duration::ZERO,
         };
-        let judge = |long, backlog, taker: fn(Snapshot) -> Taker| {
+        let judge = |[blocks, computes, backlog]: [bool; 3], taker: fn(Snapshot) -> Taker| {
             let lead = LeadWord::vacant();
             lead.update(|word| (word.taken().with_standby(Standby::Ticking), ()));
-            let (_, opened) = lead.open_running(Marks { long, backlog });
+            let (_, opened) = lead.open_running(Marks {
+                blocks,
+                computes,
+                backlog,
+            });
             let word = opened.with_elect(true);
             policy.judge(word, taker(word))
         };
         let anyone = |_| Taker::Anyone;
-        assert_eq!(judge(true, true, anyone), Judgement::Take);
-        assert_eq!(judge(true, false, anyone), Judgement::Take);
-        assert_eq!(judge(false, true, anyone), Judgement::Take);
-        assert_eq!(judge(false, false, anyone), Judgement::Follow);
+        for marks in [
+            [true, false, true],
+            [true, false, false],
+            [false, false, true],
+            [false, true, false],
+        ] {
+            assert_eq!(judge(marks, anyone), Judgement::Take, "{marks:?}");
+        }
+        assert_eq!(judge([false; 3], anyone), Judgement::Follow);
         let opener = |word: Snapshot| Taker::Opener(word.sequence());
-        assert_eq!(judge(false, false, opener), Judgement::Take);
+        assert_eq!(judge([false; 3], opener), Judgement::Take);
     }
 }

@@ -425,8 +425,8 @@ mod tests {
         let (short, long) = (
             Marks::default(),
             Marks {
-                long: true,
-                backlog: false,
+                blocks: true,
+                ..Marks::default()
             },
         );
         assert!(lost(short, |_| {}, LATE * 2));

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
 //! | 20..22 | standby | none (0), ticking (1), in deep sleep (2); always none under `Eager` |
-//! | 19 | backlog | more was ready when the lead was opened; published by the opener, for speed only |
-//! | 18 | long | the opener's handler is of a long kind; likewise |
+//! | 19 | backlog | more was ready when the lead was opened, or will be before its handler is done computing; published by the opener, for speed only |
+//! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
 //! | 15 | parked | the list of followers is not empty |
@@ -24,7 +24,7 @@ const RUNNING: u64 = PARKED - 1;
 const PARKED: u64 = 1 << 15;
 const ELECT: u64 = 1 << 16;
 const CLOSED: u64 = 1 << 17;
-const LONG: u64 = 1 << 18;
+const BLOCKS: u64 = 1 << 18;
 const BACKLOG: u64 = 1 << 19;
 const STANDBY_SHIFT: u32 = 20;
 const STANDBY: u64 = 3 << STANDBY_SHIFT;
@@ -55,7 +55,7 @@ impl LeadWord {
     pub(super) fn open_running(&self, marks: Marks) -> (Snapshot, Snapshot) {
         let step = ONE_STEP + ONE_RUNNING + marks.bits();
         let was = self.0.fetch_add(step, Ordering::AcqRel);
-        debug_assert!(!Snapshot(was).is_open() && was & (LONG | BACKLOG) == 0);
+        debug_assert!(!Snapshot(was).is_open() && was & (BLOCKS | BACKLOG) == 0);
         (Snapshot(was), Snapshot(was.wrapping_add(step)))
     }
 
@@ -92,15 +92,22 @@ impl LeadWord {
 /// What an opener says about its event, so that others can judge whether to help.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Its handler is of a kind that usually takes long.
-    pub(crate) long: bool,
+    /// Its handler is of a kind that usually takes long and sleeps.
+    pub(crate) blocks: bool,
+    /// Its handler is of a kind that usually takes long and keeps its core.
+    pub(crate) computes: bool,
     /// More handles wait in the line.
     pub(crate) backlog: bool,
 }
 
 impl Marks {
+    /// Whether its handler is known to take long.
+    pub(super) fn is_long(self) -> bool {
+        self.blocks || self.computes
+    }
+
     fn bits(self) -> u64 {
-        u64::from(self.long) * LONG + u64::from(self.backlog) * BACKLOG
+        u64::from(self.blocks) * BLOCKS + u64::from(self.backlog || self.computes) * BACKLOG
     }
 }
 
@@ -140,8 +147,8 @@ impl Snapshot {
         self.0 & CLOSED != 0
     }
 
-    pub(super) fn is_long(self) -> bool {
-        self.0 & LONG != 0
+    pub(super) fn blocks(self) -> bool {
+        self.0 & BLOCKS != 0
     }
 
     pub(super) fn has_backlog(self) -> bool {
@@ -179,7 +186,7 @@ impl Snapshot {
     /// OPEN -> HELD. The opener's marks are over.
     pub(super) fn taken(self) -> Self {
         debug_assert!(self.is_open(), "only an open lead is taken: {self:?}");
-        Self(self.0.wrapping_add(ONE_STEP) & !(LONG | BACKLOG))
+        Self(self.0.wrapping_add(ONE_STEP) & !(BLOCKS | BACKLOG))
     }
 
     pub(super) fn with_elect(self, elect: bool) -> Self {
@@ -226,7 +233,7 @@ impl fmt::Debug for Snapshot {
             .field("elect", &self.is_elected())
             .field("parked", &self.is_parked())
             .field("standby", &self.standby())
-            .field("long", &self.is_long())
+            .field("blocks", &self.blocks())
             .field("backlog", &self.has_backlog())
             .field("closed", &self.is_closed())
             .field("running", &self.running())

@@ -48,8 +48,8 @@ fn close_against_promotion(policy: (Wake, Order)) {
             thread::spawn(move || pool.close())
         };
         let marks = Marks {
-            long: true,
-            backlog: false,
+            blocks: true,
+            ..Marks::default()
         };
         let (running, _) = pool.promote(held, marks);
         drop(running.rejoin(&seat(0), pool.clock().now()));

@@ -122,8 +122,8 @@ fn loom_backlog_elects() {
             thread::yield_now();
         }
         let marks = Marks {
-            long: false,
             backlog: true,
+            ..Marks::default()
         };
         let (stuck, promotion) = pool.promote(held, marks);
         assert_eq!(promotion, Promotion::Elected(Some(1)));
@@ -152,8 +152,8 @@ fn loom_backlog_seen_by_one_of_two() {
         pool.until_watched();
         pool.clock.advance(TICK);
         let marks = Marks {
-            long: false,
             backlog: true,
+            ..Marks::default()
         };
         let (stuck, _) = pool.promote(held, marks);
         while !led.load(Ordering::Relaxed) {

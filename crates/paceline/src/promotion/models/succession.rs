@@ -185,8 +185,8 @@ fn no_barging_on_an_offer(policy: (Wake, Order)) {
             })
         };
         let marks = Marks {
-            long: true,
-            backlog: false,
+            blocks: true,
+            ..Marks::default()
         };
         let (running, promotion) = pool.promote(held, marks);
         let rejoined = running.rejoin(&seat(0), pool.clock().now());
@@ -233,8 +233,8 @@ fn loom_overtaken_follower_rejoins() {
         let held = pool.first();
         let follower = guest(&pool, 1, None);
         let marks = Marks {
-            long: true,
-            backlog: false,
+            blocks: true,
+            ..Marks::default()
         };
         let (running, _) = pool.promote(held, marks);
         if let Rejoined::Leads(held) = running.rejoin(&seat(0), pool.clock().now()) {
