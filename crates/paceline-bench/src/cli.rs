@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     load, peers,
-    record::{Place, Run},
+    record::Run,
     report,
     run::{self, Choice},
     serve,
@@ -58,27 +58,8 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// A work by name (`list` shows them); may be given several times
-    #[arg(long = "work", value_name = "NAME")]
-    works: Vec<String>,
-    /// A server by name; may be given several times
-    #[arg(long = "server", value_name = "NAME")]
-    servers: Vec<String>,
-    /// Only this set-up: server and client on a core each, or sharing all
-    #[arg(long)]
-    place: Option<Place>,
-    /// Rounds; a ratio needs at least five to be believed
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one)]
-    runs: usize,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 3.0, value_name = "S", value_parser = measurable)]
-    seconds: f64,
-    /// Every work with every server: takes hours
-    #[arg(long)]
-    full: bool,
-    /// Counts system calls, allocations and changes of thread too, with perf, in passes of their own
-    #[arg(long)]
-    count: bool,
+    #[command(flatten)]
+    choice: Choice,
     /// Keeps every single measurement in a file, for `report`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -117,7 +98,7 @@ struct ServeArgs {
 /// Does what the command line asks for.
 pub(crate) fn main() -> io::Result<()> {
     match Cli::parse().verb {
-        Verb::Run(args) => measure(args),
+        Verb::Run(args) => measure(&args),
         Verb::List => {
             list();
             Ok(())
@@ -134,27 +115,18 @@ pub(crate) fn main() -> io::Result<()> {
     }
 }
 
-fn measure(args: RunArgs) -> io::Result<()> {
-    let choice = Choice {
-        works: args.works,
-        servers: args.servers,
-        place: args.place,
-        runs: args.runs,
-        seconds: args.seconds,
-        full: args.full,
-        count: args.count || args.full,
-    };
+fn measure(args: &RunArgs) -> io::Result<()> {
     let words: Vec<_> = env::args().skip(1).collect();
     let keep = |run: &Run| match &args.json {
         Some(file) => named(file, fs::write(file, serde_json::to_string(run)?)),
         None => Ok(()),
     };
-    let run = run::run(&choice, words.join(" "), keep)?;
+    let run = run::run(&args.choice, words.join(" "), keep)?;
     say(&report::markdown(&run, None))?;
     match run.records.iter().any(|record| record.clean) {
         true => Ok(()),
         false => Err(io::Error::other(
-            "nothing could be counted: others used the machine all the time (see the head of the report)",
+            "nothing could be counted: the machine was never quiet (see the head of the report)",
         )),
     }
 }
@@ -170,22 +142,6 @@ fn say(text: &str) -> io::Result<()> {
 /// A result, whose error names the file.
 fn named<T>(file: &Path, told: io::Result<T>) -> io::Result<T> {
     told.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
-}
-
-/// A number of rounds.
-fn at_least_one(word: &str) -> Result<usize, String> {
-    match word.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err("at least one".to_owned()),
-    }
-}
-
-/// A time that tells something.
-fn measurable(word: &str) -> Result<f64, String> {
-    match word.parse() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("from 0.1 to 3600".to_owned()),
-    }
 }
 
 fn tell(file: &Path, plots: Option<&Path>) -> io::Result<()> {
@@ -230,7 +186,7 @@ fn list() {
         println!("    {:<22} {}", server.name, server.about);
     }
     println!(
-        "\n* runs unless told otherwise, with the servers that matter most there; --full runs all"
+        "\n* runs unless told otherwise, with the servers that matter most there; --goals runs what the goals need, --full all"
     );
 }
 

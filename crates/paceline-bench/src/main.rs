@@ -28,6 +28,7 @@ mod serve;
 mod servers;
 mod service;
 mod session;
+mod speed;
 mod statistics;
 mod turns;
 mod usage;

@@ -80,7 +80,10 @@ pub(crate) struct Record {
     pub(crate) round: usize,
     /// What the client saw.
     pub(crate) load: Load,
-    /// Whether the machine was quiet; see [`Load::foreign`].
+    /// How fast the machine was, before or after, whichever was less; see `speed.rs`.
+    #[serde(default)]
+    pub(crate) speed: Option<f64>,
+    /// Whether the machine was quiet (see [`Load::foreign`]) and not slow.
     pub(crate) clean: bool,
 }
 

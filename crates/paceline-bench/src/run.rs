@@ -1,8 +1,8 @@
 //! A whole run: every work in rounds, in which all servers are measured in random order.
 //!
 //! Machines are noisy, and their noise comes and goes. So what is compared stands close together in time:
-//! all servers of a round, one after the other. A measurement during which others used the machine is
-//! made again, at most [`ATTEMPTS`] times, and the disturbed ones are kept as discarded.
+//! all servers of a round, one after the other. A measurement during which others used the machine, or around which
+//! it was slower than usual, is made again, at most [`ATTEMPTS`] times, and the disturbed ones are kept as discarded.
 
 use std::{io, time::Duration};
 
@@ -10,17 +10,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     count,
+    goals::{goals, Against, OURS},
     machine::this_machine,
     random::Random,
     record::{Load, Place, Record, Run},
     serve,
     servers::{self, Means, Server},
     session::{Running, Terms},
+    speed,
     works::{self, Entrants, Work},
 };
 
 /// Cores that others may use in the mean before a measurement is discarded.
 const FOREIGN: f64 = 0.12;
+/// A machine with less than this share of its usual speed is slow.
+const SLOW: f64 = 0.92;
 /// How often a disturbed measurement is made in all.
 const ATTEMPTS: usize = 3;
 /// The rate that open loops begin from if work a was not run before them.
@@ -28,25 +32,51 @@ const UNKNOWN_PEAK: f64 = 50_000.0;
 /// Seconds of load before anything is measured.
 const WARM_UP: f64 = 0.5;
 /// What a measurement takes beside the measured time: start, connecting, warming up.
-const OVERHEAD: Duration = Duration::from_millis(900);
+const OVERHEAD: Duration = Duration::from_millis(1030);
 
 /// What is to be run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Choice {
-    /// Works by name; none: those of the subset or, in full, all.
+    /// A work by name (`list` shows them); may be given several times
+    #[arg(long = "work", value_name = "NAME")]
     pub(crate) works: Vec<String>,
-    /// Servers by name; none: those that the works name.
+    /// A server by name; may be given several times
+    #[arg(long = "server", value_name = "NAME")]
     pub(crate) servers: Vec<String>,
-    /// Only this set-up.
+    /// Only this set-up: server and client on a core each, or sharing all
+    #[arg(long)]
     pub(crate) place: Option<Place>,
-    /// How many rounds.
+    /// Rounds; a ratio needs at least five to be believed
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one)]
     pub(crate) runs: usize,
-    /// How long each measurement lasts.
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 3.0, value_name = "S", value_parser = measurable)]
     pub(crate) seconds: f64,
-    /// The whole matrix.
+    /// What is needed to judge every goal: takes most of an hour
+    #[arg(long, conflicts_with_all = ["works", "servers", "place", "full"])]
+    pub(crate) goals: bool,
+    /// Every work with every server, and counts: takes hours
+    #[arg(long)]
     pub(crate) full: bool,
-    /// Counts too, in passes of their own.
+    /// Counts system calls, allocations and changes of thread too, with perf, in passes of their own
+    #[arg(long)]
     pub(crate) count: bool,
+}
+
+/// A number of rounds.
+fn at_least_one(word: &str) -> Result<usize, String> {
+    match word.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("at least one".to_owned()),
+    }
+}
+
+/// A time that tells something.
+fn measurable(word: &str) -> Result<f64, String> {
+    match word.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("from 0.1 to 3600".to_owned()),
+    }
 }
 
 /// One work for one server at one place, measured once in each round.
@@ -55,6 +85,17 @@ struct Entry {
     work: &'static Work,
     server: &'static Server,
     place: Place,
+}
+
+impl Entry {
+    fn name(self) -> String {
+        let Self {
+            work,
+            server,
+            place,
+        } = self;
+        format!("{} {} {}", work.name, place.name(), server.name)
+    }
 }
 
 /// Measures everything that was chosen. What is there so far is given to `keep` after each work.
@@ -77,15 +118,26 @@ pub(crate) fn run(
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
     let bar = progress(&batches, choice);
-    let mut random = Random::seeded();
+    let (mut random, mut speeds) = (Random::seeded(), Speeds::default());
     for batch in &mut batches {
         for round in 0..choice.runs {
+            if let (true, Some(entry)) = (bar.is_hidden(), batch.first()) {
+                let (at, of) = (bar.position(), bar.length().unwrap_or(0));
+                eprintln!(
+                    "{at} of {of} done: {}, round {}",
+                    entry.work.name,
+                    round + 1
+                );
+            }
             random.shuffle(batch);
-            batch.retain(|entry| measure(*entry, round, choice.seconds, steps, &mut run, &bar));
+            batch.retain(|entry| {
+                let terms = terms_of(*entry, choice.seconds, steps, &run);
+                measure(*entry, round, terms, &mut speeds, &mut run, &bar)
+            });
         }
         keep(&run)?;
     }
-    if choice.count {
+    if choice.count || choice.full {
         count_all(&batches, steps, &mut run, &bar);
     }
     bar.finish_and_clear();
@@ -105,10 +157,10 @@ fn count_all(batches: &[Vec<Entry>], steps: u32, run: &mut Run, bar: &ProgressBa
         bar.set_message(format!("counting {} {}", names.0, names.1));
         match count::count(entry.server, entry.work, steps) {
             Ok(counted) => run.counted.push(counted),
-            Err(error) => bar.println(format!(
-                "{} under {} was not counted: {error}",
-                names.1, names.0
-            )),
+            Err(error) => {
+                let line = format!("{} under {} was not counted: {error}", names.1, names.0);
+                say(bar, &line);
+            }
         }
     }
 }
@@ -135,26 +187,76 @@ fn leave_out_absent(batches: &mut [Vec<Entry>], absent: &mut Vec<String>) {
 
 /// What is chosen, as lists of entries that are measured in the same rounds.
 fn batches(choice: &Choice) -> io::Result<Vec<Vec<Entry>>> {
-    let mut batches: Vec<(&str, Place, Vec<Entry>)> = Vec::new();
+    let entries = match choice.goals {
+        true => needed_for_goals(),
+        false => chosen(choice)?,
+    };
+    let mut batches: Vec<(Batch, Vec<Entry>)> = Vec::new();
+    for entry in entries {
+        let batch = Batch::of(entry);
+        match batches.iter_mut().find(|(other, _)| *other == batch) {
+            Some((_, entries)) => entries.push(entry),
+            None => batches.push((batch, vec![entry])),
+        }
+    }
+    Ok(batches.into_iter().map(|(_, entries)| entries).collect())
+}
+
+/// What is measured in the same rounds: works of one family at one place, or at both if a goal compares them.
+#[derive(PartialEq)]
+struct Batch(&'static str, Option<Place>);
+
+impl Batch {
+    fn of(entry: Entry) -> Self {
+        let across = goals().any(|goal| match goal.against {
+            Against::Itself(work, place) => work == entry.work.name && place != goal.place,
+            _ => false,
+        });
+        Self(entry.work.family(), (!across).then_some(entry.place))
+    }
+}
+
+/// Works, servers and places as they were named, or the usual ones.
+fn chosen(choice: &Choice) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
     for work in chosen_works(choice)? {
         let servers = chosen_servers(choice, work)?;
         let wanted = |place: &&Place| is_wanted(choice, work, **place);
         for &place in work.places.iter().filter(wanted) {
-            let entries = servers.iter().map(|&server| Entry {
+            entries.extend(servers.iter().map(|&server| Entry {
                 work,
                 server,
                 place,
-            });
-            let same = |batch: &&mut (&str, Place, Vec<Entry>)| {
-                batch.0 == work.family() && batch.1 == place
-            };
-            match batches.iter_mut().find(same) {
-                Some(batch) => batch.2.extend(entries),
-                None => batches.push((work.family(), place, entries.collect())),
+            }));
+        }
+    }
+    Ok(entries)
+}
+
+/// Everything without which a goal can't be judged, and the works that no goal is set for with a few servers.
+fn needed_for_goals() -> Vec<Entry> {
+    const FEW: [&str; 4] = [OURS, "bare", "tokio", "half-sync"];
+    let has_goal = |work: &Work| goals().any(|goal| goal.work == work.name);
+    let mut entries = Vec::new();
+    for work in works::ALL {
+        for (&place, server) in product(work.places, servers::ALL) {
+            let few = !has_goal(work) && place == Place::Apart && FEW.contains(&server.name);
+            if few || goals().any(|goal| goal.needs(work, place, server.name)) {
+                entries.push(Entry {
+                    work,
+                    server,
+                    place,
+                });
             }
         }
     }
-    Ok(batches.into_iter().map(|(_, _, entries)| entries).collect())
+    entries
+}
+
+/// Each with each.
+fn product<'a, A, B>(ones: &'a [A], others: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
+    ones.iter()
+        .flat_map(move |one| others.iter().map(move |other| (one, other)))
 }
 
 /// Whether a work is to be measured at this place. The subset has only work a also together.
@@ -199,6 +301,9 @@ fn entrants(choice: &Choice, work: &'static Work) -> Vec<&'static str> {
     match work.servers {
         Entrants::Only(names) => names.to_vec(),
         Entrants::Peers => names.filter(|name| !is_variant(name)).collect(),
+        Entrants::PeersAnd(more) => names
+            .filter(|name| !is_variant(name) || more.contains(name))
+            .collect(),
         Entrants::All => names.collect(),
     }
 }
@@ -208,55 +313,42 @@ fn unknown(what: &str, name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
+fn terms_of(entry: Entry, seconds: f64, steps: u32, run: &Run) -> Terms {
+    let Entry { work, place, .. } = entry;
+    Terms {
+        place,
+        seconds,
+        steps,
+        warm_up: WARM_UP,
+        rate: work.rate.map(|share| share * slowest_peak(run, place)),
+    }
+}
+
 /// Measures an entry once, and again if it was disturbed. Tells whether the server is to be tried again in
 /// later rounds.
 fn measure(
     entry: Entry,
     round: usize,
-    seconds: f64,
-    steps: u32,
+    terms: Terms,
+    speeds: &mut Speeds,
     run: &mut Run,
     bar: &ProgressBar,
 ) -> bool {
-    let Entry {
-        work,
-        server,
-        place,
-    } = entry;
-    bar.set_message(format!("{} {} {}", work.name, place.name(), server.name));
-    let rate = work.rate.map(|share| share * slowest_peak(run, place));
-    let terms = Terms {
-        place,
-        seconds,
-        steps,
-        warm_up: WARM_UP,
-        rate,
-    };
+    bar.set_message(entry.name());
     for _ in 0..ATTEMPTS {
-        let load = Running::start(server, work, terms, false).and_then(|it| it.load(work, terms));
-        match load {
-            Ok(load) => {
-                let record = record(entry, round, load);
-                let clean = record.clean;
-                if !clean {
-                    let foreign = record.load.foreign;
-                    bar.println(format!(
-                        "disturbed: others used {foreign:.2} cores, {FOREIGN} are allowed"
-                    ));
-                }
-                run.records.push(record);
-                if clean {
-                    break;
+        match measure_once(entry, terms) {
+            Ok((load, speed)) => {
+                let disturbance = disturbance(&load, speeds.share_of_usual(speed));
+                let clean = disturbance.is_none();
+                run.records.push(record(entry, round, load, speed, clean));
+                match disturbance {
+                    None => break,
+                    Some(why) => say(bar, &format!("{}: disturbed: {why}", entry.name())),
                 }
             }
             Err(error) => {
-                let line = format!(
-                    "{} under {} ({}): {error}",
-                    server.name,
-                    work.name,
-                    place.name()
-                );
-                bar.println(&line);
+                let line = format!("{}: {error}", entry.name());
+                say(bar, &line);
                 run.absent.push(line);
                 return false;
             }
@@ -264,6 +356,42 @@ fn measure(
     }
     bar.inc(1);
     true
+}
+
+/// What the client saw, and how fast the machine was.
+fn measure_once(entry: Entry, terms: Terms) -> io::Result<(Load, f64)> {
+    let before = speed::measure()?;
+    let running = Running::start(entry.server, entry.work, terms, false)?;
+    let load = running.load(entry.work, terms)?;
+    drop(running);
+    Ok((load, speed::measure()?.min(before)))
+}
+
+/// Why a measurement does not count, if it does not.
+fn disturbance(load: &Load, share_of_usual: f64) -> Option<String> {
+    let foreign = load.foreign;
+    if foreign > FOREIGN {
+        return Some(format!(
+            "others used {foreign:.2} cores, {FOREIGN} are allowed"
+        ));
+    }
+    (share_of_usual < SLOW).then(|| {
+        let percent = share_of_usual * 100.0;
+        format!("the machine had {percent:.0} % of its usual speed")
+    })
+}
+
+/// How fast the machine was so far.
+#[derive(Default)]
+struct Speeds(Vec<f64>);
+
+impl Speeds {
+    /// A speed as a share of the median of all so far.
+    fn share_of_usual(&mut self, speed: f64) -> f64 {
+        let at = self.0.partition_point(|other| *other < speed);
+        self.0.insert(at, speed);
+        speed / self.0[self.0.len() / 2]
+    }
 }
 
 /// The peak of the slowest server under work a at this place, as far as it was measured in this run.
@@ -276,15 +404,16 @@ fn slowest_peak(run: &Run, place: Place) -> f64 {
     peaks.reduce(f64::min).unwrap_or(UNKNOWN_PEAK)
 }
 
-fn record(entry: Entry, round: usize, load: Load) -> Record {
+fn record(entry: Entry, round: usize, load: Load, speed: f64, clean: bool) -> Record {
     Record {
         work: entry.work.name.to_owned(),
         server: entry.server.name.to_owned(),
         threads: entry.work.threads_of(entry.server),
         place: entry.place,
         round,
-        clean: load.foreign <= FOREIGN,
         load,
+        speed: Some(speed),
+        clean,
     }
 }
 
@@ -299,12 +428,21 @@ fn progress(batches: &[Vec<Entry>], choice: &Choice) -> ProgressBar {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_secs(1));
-    bar.println(format!(
-        "{count} measurements of {} s: about {} minutes",
-        choice.seconds,
-        (each.as_secs_f64() * count as f64 / 60.0).ceil()
-    ));
+    let minutes = (each.as_secs_f64() * count as f64 / 60.0).ceil();
+    let line = format!(
+        "{count} measurements of {} s: about {minutes} minutes",
+        choice.seconds
+    );
+    say(&bar, &line);
     bar
+}
+
+/// A line above the bar; where there is none, because nobody looks at a terminal, a line alone.
+fn say(bar: &ProgressBar, line: &str) {
+    match bar.is_hidden() {
+        true => eprintln!("{line}"),
+        false => bar.println(line),
+    }
 }
 
 #[cfg(test)]
@@ -318,6 +456,7 @@ mod tests {
             place: None,
             runs: 5,
             seconds: 3.0,
+            goals: false,
             full,
             count: false,
         }
@@ -341,6 +480,45 @@ mod tests {
         let batches = batches(&choice(&["j-4", "j-16", "j-64"], true))?;
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
         Ok(())
+    }
+
+    /// What a goal compares is measured in the same rounds.
+    #[test]
+    fn what_a_goal_compares_is_of_one_batch() -> io::Result<()> {
+        let choice = Choice {
+            goals: true,
+            ..choice(&[], false)
+        };
+        let batches = batches(&choice)?;
+        let find = |work: &str, place, server: &str| {
+            let is_it = |entry: &Entry| {
+                entry.work.name == work && entry.place == place && entry.server.name == server
+            };
+            batches.iter().position(|batch| batch.iter().any(is_it))
+        };
+        for goal in goals() {
+            let ours = find(goal.work, goal.place, goal.ours());
+            let other = match goal.against {
+                Against::Itself(work, place) => find(work, place, OURS),
+                Against::Peer(peer) => {
+                    let server = peer.servers.first().unwrap_or(&"half-sync");
+                    find(goal.work, goal.place, server)
+                }
+                Against::Nothing => ours,
+            };
+            assert!(ours.is_some() && ours == other, "{goal:?}");
+        }
+        Ok(())
+    }
+
+    /// A machine is slow if it is much slower than usual, whatever is usual.
+    #[test]
+    fn a_speed_is_judged_by_the_median() {
+        let mut speeds = Speeds::default();
+        for speed in [100.0, 104.0, 96.0, 70.0] {
+            let _ = speeds.share_of_usual(speed);
+        }
+        assert_eq!(speeds.share_of_usual(80.0), 80.0 / 96.0);
     }
 
     /// A misspelt name is an error that says where to look.

@@ -48,6 +48,8 @@ pub(crate) enum Entrants {
     All,
     /// Every peer, and paceline in its default form.
     Peers,
+    /// The same, and these.
+    PeersAnd(&'static [&'static str]),
     /// These.
     Only(&'static [&'static str]),
 }
@@ -93,8 +95,8 @@ pub(crate) const ALL: &[Work] = &[
         told: false,
         load: &["--connections", "1"],
         places: BOTH,
-        servers: Entrants::Peers,
-        default: &["paceline", "bare", "tokio"],
+        servers: Entrants::PeersAnd(&["paceline-spin"]),
+        default: &["paceline", "paceline-spin", "bare", "tokio"],
         rate: None,
     },
     Work {
@@ -313,7 +315,7 @@ mod tests {
     fn every_server_that_is_named_exists() {
         for work in ALL {
             let only = match work.servers {
-                Entrants::Only(names) => names,
+                Entrants::Only(names) | Entrants::PeersAnd(names) => names,
                 Entrants::All | Entrants::Peers => &[],
             };
             for name in work.default.iter().chain(only) {

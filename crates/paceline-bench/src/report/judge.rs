@@ -124,9 +124,9 @@ pub(super) fn judge_all<'a>(samples: &'a Samples<'_>) -> Vec<Judgement<'a>> {
 
 /// Judges a goal by what was measured.
 pub(super) fn judge<'a>(samples: &'a Samples<'_>, goal: Goal) -> Judgement<'a> {
-    match samples.scene(goal.work, goal.place).ours() {
+    match samples.scene(goal.work, goal.place).find(goal.ours()) {
         Some(ours) => judge_ours(samples, goal, ours),
-        None => Judgement::not_measured(goal, None, "paceline did not run"),
+        None => Judgement::not_measured(goal, None, &format!("{} did not run", goal.ours())),
     }
 }
 
@@ -154,7 +154,7 @@ fn opponent<'a>(samples: &'a Samples<'_>, goal: &Goal, ours: &Entry<'_>) -> Opti
         Against::Nothing => None,
         Against::Itself(work, place) => samples.scene(work, place).ours(),
         Against::Peer(peer) => {
-            let scene = samples.scene(peer.work.unwrap_or(goal.work), goal.place);
+            let scene = samples.scene(goal.work, goal.place);
             let entries = scene.entries().into_iter();
             let measured = entries.filter(|entry| entry.spread(goal.quantity).is_some());
             let eligible = measured.filter(|entry| is_eligible(&peer, entry, ours));

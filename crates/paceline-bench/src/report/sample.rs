@@ -94,9 +94,15 @@ impl<'a> Scene<'a> {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Ours; if it was measured with several numbers of threads, the one that came first.
+    /// Ours; see [`find`](Self::find).
     pub(super) fn ours(self) -> Option<Entry<'a>> {
-        self.in_order_of_record().into_iter().find(Entry::is_ours)
+        self.find(OURS)
+    }
+
+    /// A server; if it was measured with several numbers of threads, the one that came first.
+    pub(super) fn find(self, server: &str) -> Option<Entry<'a>> {
+        let mut entries = self.in_order_of_record().into_iter();
+        entries.find(|entry| entry.server == server)
     }
 
     /// The servers that were measured, each once.

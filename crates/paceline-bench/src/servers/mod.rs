@@ -120,6 +120,12 @@ pub(crate) const ALL: &[Server] = &[
         means: Means::Here(paceline::unwatched),
     },
     Server {
+        name: "paceline-spin",
+        about: "the same as paceline, the leader looks again and again for 50 us before it sleeps",
+        threads: None,
+        means: Means::Here(paceline::spinning),
+    },
+    Server {
         name: "bare",
         about: "the bound: one thread, edge-triggered epoll, up to 256 events per wait",
         threads: Some(1),

@@ -4,6 +4,7 @@ use std::{
     io,
     net::{TcpListener, TcpStream},
     thread,
+    time::Duration,
 };
 
 use paceline::{scratch, Builder, Context, EventHandler, Next, Order, Pool, SetKind, Wake};
@@ -60,6 +61,12 @@ pub(super) fn system(listener: TcpListener, setting: &Setting) -> io::Result<()>
 /// Without a watcher.
 pub(super) fn unwatched(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     serve(listener, setting, |builder| builder.watcher(false))
+}
+
+/// With a leader that does not sleep at once.
+pub(super) fn spinning(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    const SPIN: Duration = Duration::from_micros(50);
+    serve(listener, setting, |builder| builder.leader_spin(SPIN))
 }
 
 /// Serves with `setting.threads` threads of the pool's own; this one only keeps the pool.
