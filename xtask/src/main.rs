@@ -120,7 +120,7 @@ fn overview() -> String {
          usage: cargo xtask VERB [OPTIONS]\n\n",
     );
     for verb in &VERBS {
-        text.push_str(&format!("  {:<9}{}\n", verb.name, verb.summary));
+        text.push_str(&format!("  {:<13}{}\n", verb.name, verb.summary));
     }
     text.push_str(
         "\n`cargo xtask VERB --help` explains one verb. A new clone starts with `cargo xtask setup`,\n\

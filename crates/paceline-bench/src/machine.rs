@@ -14,6 +14,14 @@ pub(crate) fn this_machine() -> Machine {
     }
 }
 
+/// The commit in this folder, and today's date, as far as they can be told.
+pub(crate) fn this_source() -> String {
+    let commit = first_line("git", &["describe", "--always", "--dirty"]);
+    let date = first_line("date", &["-u", "+%F"]);
+    let (commit, date) = (commit.unwrap_or_else(unknown), date.unwrap_or_else(unknown));
+    format!("{commit}, {date}")
+}
+
 fn processor() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;

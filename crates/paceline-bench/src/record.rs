@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Run {
     /// The machine it ran on.
     pub(crate) machine: Machine,
+    /// What was measured, and when.
+    #[serde(default)]
+    pub(crate) source: String,
     /// The command that made it.
     pub(crate) command: String,
     /// The measurements, in the order in which they were made.

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     count,
     goals::{goals, Against, OURS},
-    machine::this_machine,
+    machine::{this_machine, this_source},
     random::Random,
     record::{Load, Place, Record, Run},
     serve,
@@ -110,6 +110,7 @@ pub(crate) fn run(
     let mut batches = batches(choice)?;
     let mut run = Run {
         machine: this_machine(),
+        source: this_source(),
         command,
         records: Vec::new(),
         counted: Vec::new(),
@@ -428,11 +429,9 @@ fn progress(batches: &[Vec<Entry>], choice: &Choice) -> ProgressBar {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_secs(1));
-    let minutes = (each.as_secs_f64() * count as f64 / 60.0).ceil();
-    let line = format!(
-        "{count} measurements of {} s: about {minutes} minutes",
-        choice.seconds
-    );
+    let minutes = each.as_secs_f64() * count as f64 / 60.0;
+    let seconds = choice.seconds;
+    let line = format!("{count} measurements of {seconds} s: about {minutes:.1} minutes");
     say(&bar, &line);
     bar
 }

@@ -29,7 +29,7 @@ usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set S
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
-what has arrived is still answered, and it says what was left undone. Try it with `nc ADDR`.";
+what has arrived is still answered, and it says what was left undone. Try it with `nc HOST PORT`.";
 
 fn main() -> ExitCode {
     match Options::parse(env::args().skip(1)) {

@@ -52,7 +52,7 @@ A line has at most 1024 bytes, and ends with a newline, or a carriage return and
 most 100000 keys. Requests may be sent without waiting for answers; these come in the same order.
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
-what has arrived is still answered, and it says what was left undone. Try it with `nc ADDR`.";
+what has arrived is still answered, and it says what was left undone. Try it with `nc HOST PORT`.";
 
 /// Without its end.
 const LONGEST_LINE: usize = 1024;

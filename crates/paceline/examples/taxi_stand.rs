@@ -61,7 +61,7 @@ one cab to another. A cab that comes back leads if nobody does, and else follows
 Some passengers only ask the way. The eager wake calls another cab to the front for these too;
 the adaptive one leaves the front open, and the same cab takes it back: no wake. A ride that is
 told (`cx.blocking`) wakes a cab at once. After an untold one the front stays open until one
-follower, the standby, has looked twice: two ticks and a wake at most. (A tick is 400 ms here,
+follower, the standby, has looked: a tick, or a few in a calm pool. (A tick is 400 ms here,
 so that you can see it; a pool's is 0.5 ms.) Once most rides proved long, the pool wakes ahead.
 
 Try --wake eager and compare the wakes; --cabs 2, where all cabs may be away and the events wait

@@ -74,7 +74,7 @@ fn stopped_leader_keeps_the_lead() {
 }
 
 /// A thread is stopped inside a handler, at its first read: it has promoted (L3), so the others lead and
-/// serve everyone else, in every order and under both policies; the adaptive pool finds out by two looks.
+/// serve everyone else, in every order and under both policies; the adaptive pool finds out by a look.
 /// Its own connection waits for it (H1), and is answered when it goes on.
 #[test]
 fn stopped_owner_holds_up_its_own_connection_only() {

@@ -1,4 +1,4 @@
-//! The watcher: behind handlers that often block by surprise, somebody leads long before two ticks have passed.
+//! The watcher: behind handlers that often block by surprise, somebody leads long before the next tick.
 
 #[path = "support/by_hand.rs"]
 mod by_hand;

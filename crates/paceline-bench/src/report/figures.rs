@@ -49,13 +49,17 @@ pub(super) fn median(spread: Option<Spread>, unit: f64) -> String {
     spread.map_or(NOTHING.to_owned(), |spread| number(spread.median / unit))
 }
 
-/// `median [interval]` of ratios; a single pair says that it is one.
+/// Fewer pairs than these have no interval that could be believed.
+const ENOUGH: usize = 5;
+
+/// `median [interval]` of ratios; where there are few pairs, how many.
 pub(super) fn ratio(ratios: &Ratios, decimals: usize) -> String {
     let Some(spread) = ratios.spread() else {
         return NOTHING.to_owned();
     };
     let median = fixed(spread.median, decimals);
     match ratios.interval() {
+        _ if ratios.pairs() < ENOUGH => format!("{median} [{}]", plural(ratios.pairs(), "pair")),
         Some(interval) => {
             let (low, high) = (
                 fixed(interval.low, decimals),
@@ -63,7 +67,15 @@ pub(super) fn ratio(ratios: &Ratios, decimals: usize) -> String {
             );
             format!("{median} [{low}-{high}]")
         }
-        None => format!("{median} [one pair]"),
+        None => median,
+    }
+}
+
+/// So many of something.
+fn plural(count: usize, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
     }
 }
 
@@ -92,8 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_has_no_interval() {
-        let (values, lost) = (vec![1.5], 0);
-        assert_eq!(ratio(&Ratios { values, lost }, 2), "1.50 [one pair]");
+    fn few_pairs_have_no_interval() {
+        let ratio_of = |values: &[f64]| {
+            let (values, lost) = (values.to_vec(), 0);
+            ratio(&Ratios { values, lost }, 2)
+        };
+        assert_eq!(ratio_of(&[1.5]), "1.50 [1 pair]");
+        assert_eq!(ratio_of(&[1.5; 4]), "1.50 [4 pairs]");
+        assert_eq!(ratio_of(&[1.5; 5]), "1.50 [1.50-1.50]");
     }
 }

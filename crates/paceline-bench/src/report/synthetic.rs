@@ -29,6 +29,7 @@ pub(super) fn run_of(records: Vec<Record>) -> Run {
     };
     Run {
         machine,
+        source: "0123abc, 2026-11-15".to_owned(),
         command: "paceline-bench run --rounds 7".to_owned(),
         records,
         counted: Vec::new(),

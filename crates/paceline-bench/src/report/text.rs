@@ -85,11 +85,12 @@ fn head(run: &Run) -> String {
     let machine = &run.machine;
     let mut text = format!(
         "# Paceline beside its peers\n\n\
-         - Machine: {}, {} cores\n- Kernel: {}\n- Compiler: {}\n- Measurements: {}\n{}{}\n",
+         - Machine: {}, {} cores\n- Kernel: {}\n- Compiler: {}\n- Source: {}\n- Measurements: {}\n{}{}\n",
         machine.processor,
         machine.cores,
         machine.kernel,
         machine.compiler,
+        run.source,
         discarded(&run.records),
         faults(&run.records),
         absent(run),
@@ -222,7 +223,7 @@ mod tests {
     #[test]
     fn a_single_round_has_figures_and_decides_nothing() {
         let text = assert_only_numbers(&noisy_run(1));
-        assert!(text.contains("[one pair]"));
+        assert!(text.contains("[1 pair]"));
         assert!(!text.contains("| reached"));
     }
 

@@ -216,13 +216,13 @@ impl Stand {
                     "cab {by} told that it is away with {name}, so cab {leader} was woken to lead"
                 )
             }
-            _ if vacant < TICK => {
+            _ if vacant < TICK / 4 => {
                 format!(
-                    "it pays (long kind, others wait): cab {by} woke cab {leader}, drove off with {name}"
+                    "it pays (such rides are long, others wait): cab {by} woke cab {leader}, drove off with {name}"
                 )
             }
             _ => {
-                format!("nobody led for {ms} ms; the standby looked twice, and cab {leader} leads")
+                format!("nobody led for {ms} ms; the standby looked, and cab {leader} leads")
             }
         });
     }

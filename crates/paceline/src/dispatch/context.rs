@@ -92,8 +92,8 @@ impl<S> Context<'_, S> {
     }
 
     /// Runs `block`, which may block: until it returns, this thread does not count as running, and if nobody has
-    /// led since this call of the handler began, somebody is woken to. Not telling costs at most two ticks of the
-    /// pool's clock.
+    /// led since this call of the handler began, somebody is woken to. Not telling costs a tick of the pool,
+    /// or a few: see [`Builder::tick`](crate::Builder::tick).
     pub fn blocking<R>(&mut self, block: impl FnOnce() -> R) -> R {
         self.origin.duty.go_away();
         let _back = ComeBack(self.origin.duty);

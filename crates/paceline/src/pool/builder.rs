@@ -123,9 +123,10 @@ impl Builder {
         self
     }
 
-    /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer
-    /// than **two ticks and a wake**, even behind a handler that blocks by surprise. Default: 500
-    /// microseconds. An idle pool does not tick.
+    /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
+    /// a quarter and a wake**, even behind a handler that blocks by surprise; where the last 32 looks found nothing to
+    /// do, only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An idle pool
+    /// does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
@@ -142,8 +143,9 @@ impl Builder {
     }
 
     /// Whether a pool whose handlers often block by surprise may have a watcher, under [`Wake::Adaptive`]: one more
-    /// thread, of the lowest scheduling class, which finds out as soon as a core is idle, long before two ticks
-    /// have passed. It is started when it is first needed, and sleeps when it is not. Default: it may (on Linux).
+    /// thread, of the lowest scheduling class, which finds out as soon as a core is idle, long before the next
+    /// tick. It is started when it is first needed, and sleeps when it is not; while it watches a busy pool it may use
+    /// up to a quarter of a core that nobody else wants. Default: it may (on Linux).
     #[must_use]
     pub fn watcher(mut self, may: bool) -> Self {
         self.watcher = may;

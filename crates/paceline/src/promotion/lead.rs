@@ -10,7 +10,7 @@
 //!  follower ----> out           [Lead::leave]          its deadline passed
 //!  elected  ----> out           [Lead::take_or_pass_on] likewise; the next one is elected
 //!  standby  ----> out           [Lead::leave_standby]  likewise
-//!  standby  ----> leader        [Lead::look_after]     the lead was open for two looks
+//!  standby  ----> leader        [Lead::look_after]     the lead was open for a while
 //!  leader   ----> processing    [HeldLead::promote]    it claimed an event
 //!  leader   ----> arriving      [HeldLead::drop]       nothing to process: time-out, error, close
 //!  processing --> leader        [Running::rejoin]      the lead is open, and it may take it

@@ -26,9 +26,9 @@ pub enum Order {
 pub enum Wake {
     /// The textbook: the elected follower is woken on every event.
     Eager,
-    /// A follower is woken only where it pays: the handler is long or told to be, or more work waits
+    /// A follower is woken only where it pays: the handler sleeps or has told so, or more work waits
     /// than threads run. One follower, the standby, watches over surprises: an open lead that nobody
-    /// takes is taken within two ticks.
+    /// takes is taken within a few ticks.
     #[default]
     Adaptive,
 }

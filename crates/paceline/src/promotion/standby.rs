@@ -146,7 +146,7 @@ impl<T> Lead<T> {
     fn time_between_looks(&self, memory: &Memory) -> Duration {
         let watched = self.watcher.as_ref().is_some_and(Watcher::is_watching);
         match watched || memory.is_calm() {
-            true => self.policy.tick * CALM,
+            true => self.policy.tick.saturating_mul(CALM),
             false => self.policy.tick,
         }
     }

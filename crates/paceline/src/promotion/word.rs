@@ -115,7 +115,7 @@ impl Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standby {
     None,
-    /// It wakes up every tick.
+    /// It wakes up every tick, or every few.
     Ticking,
     /// It sleeps without a timer until the next promotion.
     Deep,
