@@ -350,6 +350,36 @@ fn a_long_kind_is_learned() {
     });
 }
 
+/// A kind that takes long but never sleeps leaves no core idle: on one core nobody is woken for it, once that is known.
+/// (Until then it is taken to sleep.) Where there is a second core, somebody always is.
+#[cfg(target_os = "linux")]
+#[test]
+fn behind_a_computation_a_core_must_be_idle() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        const UNTIL_KNOWN: u64 = 3000;
+        for cores in [1, 2] {
+            let tick = Duration::from_secs(3600);
+            let stage = Stage::new(4, |pool| pool.tick(tick).parallelism(cores));
+            let clock = stage.world.clone();
+            let peer = stage.serve(move |cx: &mut Context<'_, _>| {
+                clock.clock().advance(Duration::from_millis(1));
+                by_hand::echo(cx)
+            });
+            let wakes_of = |requests: u64| {
+                let before = stage.pool.snapshot();
+                (0..requests).for_each(|_| stage.ask(&peer, 0));
+                stage.counts_since(&before).wakes
+            };
+            wakes_of(32);
+            assert_eq!(wakes_of(REQUESTS), REQUESTS, "it is taken to sleep");
+            let asked = (0..UNTIL_KNOWN / REQUESTS).map(|_| wakes_of(REQUESTS));
+            let stopped = asked.into_iter().any(|wakes| wakes == 0);
+            assert_eq!(stopped, cores == 1);
+        }
+    });
+}
+
 /// A handler's time begins when it is called: what passed before, while the leader slept, is not counted. However
 /// seldom requests come, a short kind stays short, and wakes nobody.
 #[test]
