@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use paceline::{observe::Role, simulated::SimPeer, Context, Interest, Next, Order, Wake};
+use paceline::{
+    observe::Role,
+    simulated::{SimPeer, SimStream},
+    Context, EventHandler, Interest, Next, Order, Wake,
+};
 use stage::{Counts, Stage, Stuck, Telling, TICK};
 use support::{bounded, wait_until, LONG};
 
@@ -199,6 +203,29 @@ fn a_calm_pool_is_looked_at_every_fourth_tick() {
     });
 }
 
+/// What was calm before a long silence says nothing about what comes after it: who is roused from deep sleep looks at
+/// every tick.
+#[test]
+fn after_a_silence_a_pool_is_not_calm() {
+    bounded(|| {
+        let stage = Stage::new(3, |pool| pool);
+        let (stuck, other) = (stage.stuck(Telling::Nothing), stage.echo());
+        for _ in 0..32 {
+            stage.ask(&other, 0);
+            stage.look();
+        }
+        while !stage.says("standby: Deep") {
+            stage.look_after(4 * TICK);
+            wait_until(|| stage.says("standby: Deep") || stage.somebody_watches_the_clock());
+        }
+        stuck.block();
+        other.send(b"x");
+        stage.look();
+        assert_eq!(other.wait_for(1), b"x");
+        stuck.release();
+    });
+}
+
 /// tokio 4730 and its many duplicates, brpc 452: a handler that blocks stopped the whole poll. Now, in every
 /// order, under both policies, and whatever the handler has told, somebody leads behind it: at once, or
 /// where it was a surprise, after a look. And when the handler is back, everything is as before.
@@ -329,11 +356,7 @@ fn a_long_kind_is_learned() {
     bounded(|| {
         const REQUESTS: u64 = 20;
         let stage = Stage::new(4, |pool| pool.tick(Duration::from_secs(3600)));
-        let clock = stage.world.clone();
-        let long = stage.serve(move |cx: &mut Context<'_, _>| {
-            clock.clock().advance(Duration::from_millis(1));
-            by_hand::echo(cx)
-        });
+        let long = stage.serve(computing(&stage));
         let short = stage.echo();
         let wakes_of = |peer: &SimPeer, requests: u64| {
             let before = stage.pool.snapshot();
@@ -361,23 +384,57 @@ fn behind_a_computation_a_core_must_be_idle() {
         for cores in [1, 2] {
             let tick = Duration::from_secs(3600);
             let stage = Stage::new(4, |pool| pool.tick(tick).parallelism(cores));
-            let clock = stage.world.clone();
-            let peer = stage.serve(move |cx: &mut Context<'_, _>| {
-                clock.clock().advance(Duration::from_millis(1));
-                by_hand::echo(cx)
-            });
-            let wakes_of = |requests: u64| {
-                let before = stage.pool.snapshot();
-                (0..requests).for_each(|_| stage.ask(&peer, 0));
-                stage.counts_since(&before).wakes
-            };
-            wakes_of(32);
-            assert_eq!(wakes_of(REQUESTS), REQUESTS, "it is taken to sleep");
-            let asked = (0..UNTIL_KNOWN / REQUESTS).map(|_| wakes_of(REQUESTS));
-            let stopped = asked.into_iter().any(|wakes| wakes == 0);
+            let peer = stage.serve(computing(&stage));
+            wakes_of(&stage, &peer, 32, 0);
+            let taken_to_sleep = wakes_of(&stage, &peer, REQUESTS, 0);
+            assert_eq!(taken_to_sleep, REQUESTS);
+            let mut asked =
+                (0..UNTIL_KNOWN / REQUESTS).map(|_| wakes_of(&stage, &peer, REQUESTS, 0));
+            let stopped = asked.any(|wakes| wakes == 0);
             assert_eq!(stopped, cores == 1);
         }
     });
+}
+
+/// Threads that sleep in handlers, untold but known to, use no core: beside two of them, on two cores, somebody is
+/// still woken behind a computation.
+#[cfg(target_os = "linux")]
+#[test]
+fn sleepers_take_no_core() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        let tick = Duration::from_secs(3600);
+        let stage = Stage::new(6, |pool| pool.tick(tick).parallelism(2));
+        let sleepers = [(); 2].map(|()| stage.stuck(Telling::Nothing));
+        for _ in 0..64 {
+            sleepers[0].block();
+            stage.world.clock().advance(Duration::from_millis(1));
+            sleepers[0].release();
+            stage.rest(0);
+        }
+        let peer = stage.serve(computing(&stage));
+        wakes_of(&stage, &peer, 3000, 0);
+        sleepers.iter().for_each(Stuck::block);
+        stage.rest(2);
+        assert_eq!(wakes_of(&stage, &peer, REQUESTS, 2), REQUESTS);
+        sleepers.iter().for_each(Stuck::release);
+    });
+}
+
+/// A handler that takes a millisecond and does not sleep.
+fn computing(stage: &Stage) -> impl EventHandler<SimStream> {
+    let world = stage.world.clone();
+    move |cx: &mut Context<'_, _>| {
+        world.clock().advance(Duration::from_millis(1));
+        by_hand::echo(cx)
+    }
+}
+
+/// How many wakes so many requests cost, while `busy` threads are inside handlers.
+fn wakes_of(stage: &Stage, peer: &SimPeer, requests: u64, busy: usize) -> u64 {
+    let before = stage.pool.snapshot();
+    (0..requests).for_each(|_| stage.ask(peer, busy));
+    stage.counts_since(&before).wakes
 }
 
 /// A handler's time begins when it is called: what passed before, while the leader slept, is not counted. However

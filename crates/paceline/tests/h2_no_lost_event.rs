@@ -381,12 +381,17 @@ fn careless<S: 'static>(calls: &Arc<AtomicUsize>) -> impl EventHandler<S> {
 
 /// Where the system tells about the thread whose name begins like this.
 fn thread_named(name: &str) -> std::path::PathBuf {
-    let all = fs::read_dir("/proc/self/task").unwrap();
-    let mut all = all.map(|entry| entry.unwrap().path());
     let is_it = |path: &std::path::PathBuf| {
         fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.starts_with(name))
     };
-    all.find(is_it).unwrap()
+    let mut found = None;
+    // While other threads end, the list may leave one out.
+    wait_until(|| {
+        let all = fs::read_dir("/proc/self/task").unwrap();
+        found = all.filter_map(|entry| Some(entry.ok()?.path())).find(is_it);
+        found.is_some()
+    });
+    found.expect("it was found")
 }
 
 /// Whether a thread sleeps in the kernel: one that spins through waits which end at once never does.

@@ -16,20 +16,15 @@ use by_hand::pause;
 use paceline::{Builder, Context, EventHandler, Interest, Next, Pool};
 use support::{bounded, wait_until, LONG};
 
-/// Echoes a byte; for `b` it blocks first, and says so if it shall.
-struct Blocking {
-    tells: bool,
-}
+/// Echoes a byte; for `b` it blocks first, and does not say so.
+struct Blocking;
 
 impl EventHandler<UnixStream> for Blocking {
     fn ready(&mut self, cx: &mut Context<'_, UnixStream>) -> io::Result<Next> {
         let mut byte = [0; 1];
         cx.read(&mut byte)?;
-        let block = || thread::sleep(Duration::from_millis(3));
-        match (byte[0], self.tells) {
-            (b'b', true) => cx.blocking(block),
-            (b'b', false) => block(),
-            _ => {}
+        if byte[0] == b'b' {
+            thread::sleep(Duration::from_millis(3));
         }
         cx.write_all(&byte)?;
         Ok(Next::Continue)
@@ -43,12 +38,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(name: &str, tells: bool, choose: fn(Builder) -> Builder) -> Self {
+    fn new(name: &str, choose: fn(Builder) -> Builder) -> Self {
         let pool = choose(Pool::builder().threads(4).name(name)).build();
         let pool = pool.expect("a pool");
         let connect = || {
             let (ours, peer) = UnixStream::pair().expect("a pair");
-            let registered = pool.register(ours, Interest::READ, Blocking { tells });
+            let registered = pool.register(ours, Interest::READ, Blocking);
             let _ = registered.expect("a registration");
             peer
         };
@@ -79,12 +74,12 @@ fn has_thread(name: &str) -> bool {
 #[test]
 fn takes_part_where_handlers_block_by_surprise() {
     bounded(|| {
-        let mut stage = Stage::new("by", false, |pool| pool);
+        let mut stage = Stage::new("by", |pool| pool);
         assert!(!has_thread("by-watcher"));
         while stage.pool.snapshot().rings == 0 {
             stage.block_once();
         }
-        assert!(has_thread("by-watcher"));
+        wait_until(|| has_thread("by-watcher"));
         // Without surprises it goes to sleep, from which the end of the pool must wake it.
         pause(Duration::from_millis(200));
         assert!(stage.pool.shutdown(LONG).is_clean());
@@ -92,18 +87,13 @@ fn takes_part_where_handlers_block_by_surprise() {
     });
 }
 
-/// Who tells that it blocks needs no watcher, and who does not want one gets none.
+/// Who does not want one gets none.
 #[test]
-fn stays_away_where_it_is_not_needed_or_not_wanted() {
+fn stays_away_where_it_is_not_wanted() {
     bounded(|| {
-        let told = Stage::new("told", true, |pool| pool);
-        let unwanted = Stage::new("un", false, |pool| pool.watcher(false));
-        let eager = Stage::new("ea", false, |pool| pool.wake(paceline::Wake::Eager));
-        for (mut stage, name) in [
-            (told, "told-watcher"),
-            (unwanted, "un-watcher"),
-            (eager, "ea-watcher"),
-        ] {
+        let unwanted = Stage::new("un", |pool| pool.watcher(false));
+        let eager = Stage::new("ea", |pool| pool.wake(paceline::Wake::Eager));
+        for (mut stage, name) in [(unwanted, "un-watcher"), (eager, "ea-watcher")] {
             (0..20).for_each(|_| stage.block_once());
             assert_eq!(stage.pool.snapshot().rings, 0);
             assert!(!has_thread(name), "{name}");

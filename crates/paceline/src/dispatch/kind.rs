@@ -26,11 +26,12 @@ const ONE: u32 = 1 << 16;
 /// By which part of the way the estimate moves.
 const WEIGHT: u32 = 32;
 
-/// One long call in so many is asked whether it slept: that takes two system calls.
-const SAMPLE: u32 = 32;
+/// One long call in so many is asked whether it slept: that takes two system calls. A prime, so that calls which
+/// alternate are not always asked in the same phase.
+const SAMPLE: u32 = 31;
 
 /// By which part of the way that estimate moves.
-const SAMPLE_WEIGHT: u32 = 4;
+const SAMPLE_WEIGHT: u32 = 8;
 
 /// How a call of some kind usually is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +67,11 @@ impl Default for Kind {
 }
 
 impl Kind {
-    /// How more than half of the last calls were; of a long kind's, whether more than a quarter slept.
+    /// How more than half of the last calls were; of a long kind's, whether more than an eighth slept.
     pub(super) fn pace(&self) -> Pace {
         match self.is_long() {
             false => Pace::Short,
-            true if self.sleeps.load(Ordering::Relaxed) > ONE / 4 => Pace::Blocking,
+            true if self.sleeps.load(Ordering::Relaxed) > ONE / 8 => Pace::Blocking,
             true => Pace::Computing,
         }
     }

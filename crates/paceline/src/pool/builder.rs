@@ -124,8 +124,8 @@ impl Builder {
     }
 
     /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
-    /// a quarter and a wake**, even behind a handler that blocks by surprise; where the last 32 looks found nothing to
-    /// do, only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An idle pool
+    /// a quarter and a wake**, even behind a handler that blocks by surprise; once 32 looks found nothing to do,
+    /// only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An idle pool
     /// does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {

@@ -1,6 +1,6 @@
 //! The lead as a value: held by the leader, given away for an event, taken back after it.
 
-use std::cell::Cell;
+use std::{cell::Cell, mem::ManuallyDrop};
 
 use super::{
     followers::Seat,
@@ -119,7 +119,7 @@ impl<'a, T> HeldLead<'a, T> {
         if !lead.policy.is_adaptive() {
             std::mem::forget(self);
             let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
-            return (Running::new(lead, opening, now, marks), promotion);
+            return (Running::new(lead, opening, now).told(true), promotion);
         }
         let since = self.idle_core_since(word);
         std::mem::forget(self);
@@ -129,7 +129,9 @@ impl<'a, T> HeldLead<'a, T> {
         let starved = marks.backlog && lead.epoch_now() != since;
         let needed = marks.blocks || (lead.has_idle_core(was) && (marks.computes || starved));
         let promotion = lead.help(was, opening, needed);
-        (Running::new(lead, opening, now, marks), promotion)
+        let running = Running::new(lead, opening, now).counted(marks.runs());
+        let elected = matches!(promotion, Promotion::Elected(_));
+        (running.told(marks.blocks || elected), promotion)
     }
 
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
@@ -182,17 +184,38 @@ pub(crate) struct Running<'a, T> {
     opening: Snapshot,
     /// When that was.
     since: Timestamp,
-    /// That it takes long is known: its handler is of such a kind, or has told.
+    /// Somebody was called: its handler is of a kind that sleeps, or has told, or there was an idle core.
     told: Cell<bool>,
+    /// Whether the word counts it as running.
+    counted: Cell<bool>,
 }
 
 impl<'a, T> Running<'a, T> {
-    fn new(lead: &'a Lead<T>, opening: Snapshot, since: Timestamp, marks: Marks) -> Self {
+    fn new(lead: &'a Lead<T>, opening: Snapshot, since: Timestamp) -> Self {
         Self {
             lead,
             opening,
             since,
-            told: Cell::new(marks.is_long()),
+            told: Cell::new(false),
+            counted: Cell::new(true),
+        }
+    }
+
+    fn told(self, told: bool) -> Self {
+        self.told.set(told);
+        self
+    }
+
+    fn counted(self, counted: bool) -> Self {
+        self.counted.set(counted);
+        self
+    }
+
+    /// The word without this thread.
+    fn left(&self, word: Snapshot) -> Snapshot {
+        match self.counted.get() {
+            true => word.one_less_running(),
+            false => word,
         }
     }
 
@@ -201,10 +224,10 @@ impl<'a, T> Running<'a, T> {
     pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
         let (lead, opening) = (self.lead, self.opening);
         let surprised = lead.watcher.is_some() && self.is_late(now);
-        std::mem::forget(self);
+        let running = ManuallyDrop::new(self);
         let opener = Taker::Opener(opening.sequence());
         let judgement = lead.word.update_from(opening, |word| {
-            let word = word.one_less_running();
+            let word = running.left(word);
             match lead.policy.judge(word, opener) {
                 Judgement::Take => (word.taken(), Judgement::Take),
                 other => (word, other),
@@ -226,12 +249,14 @@ impl<'a, T> Running<'a, T> {
         self.told.set(true);
         let _ = self
             .lead
-            .elect(|word| self.is_own(word), Snapshot::one_less_running);
+            .elect(|word| self.is_own(word), |word| self.left(word));
+        self.counted.set(false);
     }
 
     /// The handler is back.
     pub(crate) fn come_back(&self) {
         self.lead.word.update(|word| (word.one_more_running(), ()));
+        self.counted.set(true);
     }
 
     /// The handler says that the rest will take long.
@@ -258,6 +283,6 @@ impl<T> Drop for Running<'_, T> {
     fn drop(&mut self) {
         let _ = self
             .lead
-            .elect(|word| self.is_own(word), Snapshot::one_less_running);
+            .elect(|word| self.is_own(word), |word| self.left(word));
     }
 }

@@ -26,7 +26,7 @@ use std::{
 use super::lead::Lead;
 use crate::sync::{
     atomic::{AtomicU64, Ordering},
-    lock, Clock, Mutex, Parker, Timestamp,
+    lock, Clock, Moment, Mutex, Parker, Timestamp,
 };
 
 /// A handler that took longer than this, and whose lead is gone when it is back, has blocked by surprise.
@@ -46,6 +46,9 @@ const NAP: Duration = Duration::from_micros(50);
 const ALLOWANCE: Duration = Duration::from_micros(2_500);
 /// .. in this time: then it naps between all looks.
 const ALLOWANCE_FOR: Duration = Duration::from_millis(10);
+
+/// Who looked so long ago at most is watching.
+const LATELY: Duration = Duration::from_millis(20);
 
 /// There is no sequence like this: an open lead's is odd.
 const NO_HINT: u64 = 0;
@@ -69,6 +72,8 @@ pub(super) struct Watcher {
     bell: Mutex<Option<Arc<Parker>>>,
     /// The sequence of an open lead that was seen unchanged, or [`NO_HINT`].
     hint: AtomicU64,
+    /// When it last looked.
+    looked: Moment,
 }
 
 impl Watcher {
@@ -79,6 +84,7 @@ impl Watcher {
             parker: Arc::new(Parker::new()),
             bell: Mutex::new(None),
             hint: AtomicU64::new(NO_HINT),
+            looked: Moment::default(),
         }
     }
 
@@ -95,9 +101,10 @@ impl Watcher {
         Surprise::Frequent
     }
 
-    /// Whether it watches. Relaxed: who is told too late looks once too often, or once too seldom.
-    pub(super) fn is_watching(&self) -> bool {
-        self.until.load(Ordering::Relaxed) != ASLEEP
+    /// Whether it watches: it has looked lately. It may have no core, or there may be no such thread.
+    pub(super) fn is_watching(&self, now: Timestamp) -> bool {
+        let looked = Duration::from_nanos(self.looked.nanos_before(now));
+        self.until.load(Ordering::Relaxed) != ASLEEP && looked <= LATELY
     }
 
     /// Ends its sleep: to watch, or to go.
@@ -175,6 +182,7 @@ impl<T> Lead<T> {
         let (mut sight, mut purse) = (Sight::default(), Purse::filled(clock.now()));
         while !self.is_closed() {
             watcher.rest(clock.now());
+            watcher.looked.set(clock.now());
             self.look_again(watcher, &mut sight);
             match sight.pause() {
                 Pause::Awake(span) if purse.pays(span, clock.now()) => stay_awake(span),
@@ -285,12 +293,16 @@ mod tests {
 
     impl Stage {
         fn new() -> Self {
+            Self::with_tick(TICK)
+        }
+
+        fn with_tick(tick: Duration) -> Self {
             let counters = Arc::new(Counters::default());
             let policy = Policy {
                 wake: Wake::Adaptive,
                 order: Order::Newest,
                 cores: 1,
-                tick: TICK,
+                tick,
             };
             let time = Arc::new(VirtualClock::new());
             Self {
@@ -369,6 +381,38 @@ mod tests {
         drop(held);
         stage.lead.look_again(watcher, &mut sight);
         assert!(matches!(sight.pause(), Pause::Awake(_)), "it has moved");
+    }
+
+    /// Two surprises are not enough for the standby to rely on it: it must have looked, and lately.
+    #[test]
+    fn it_is_relied_on_while_it_looks() {
+        let stage = Stage::new();
+        let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+        stage.time.advance(LATELY * 2);
+        for _ in 0..2 {
+            let _ = stage.lead.note_surprise(stage.clock.now());
+        }
+        assert!(!watcher.is_watching(stage.clock.now()), "no such thread");
+        watcher.looked.set(stage.clock.now());
+        assert!(watcher.is_watching(stage.clock.now()));
+        assert_eq!(stage.lead.time_until_look(&stage.clock), TICK * 4);
+        stage.time.advance(LATELY + TICK);
+        assert!(!watcher.is_watching(stage.clock.now()), "it has no core");
+        assert_eq!(stage.lead.time_until_look(&stage.clock), TICK);
+    }
+
+    /// Who looks seldom, and has the longest tick there is, looks at the end of time.
+    #[test]
+    fn the_longest_tick_is_not_too_long() {
+        let stage = Stage::with_tick(Duration::MAX);
+        stage.time.advance(TICK);
+        for _ in 0..2 {
+            let _ = stage.lead.note_surprise(stage.clock.now());
+        }
+        let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+        assert!(watcher.is_watching(stage.clock.now()));
+        let far = Duration::from_secs(1 << 30);
+        assert!(stage.lead.time_until_look(&stage.clock) > far);
     }
 
     /// A quarter of a core, and no more.

@@ -9,7 +9,7 @@
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
 //! | 15 | parked | the list of followers is not empty |
-//! | 0..15 | running | threads that process an event and are not away (blocking, and told so) |
+//! | 0..15 | running | threads that process an event and are not away (blocking, and told so, or of a kind that sleeps) |
 //!
 //! Where the order is strict (see `policy.rs`), OPEN together with *elect* is an **offer**: only the
 //! elected thread may take it. The word changes by read-modify-write only, so every change has one place in one order; that is what the arguments
@@ -53,7 +53,7 @@ impl LeadWord {
     /// HELD -> OPEN by one unconditional addition: the short path of a promotion. Returns the word as
     /// it was, and as it is now.
     pub(super) fn open_running(&self, marks: Marks) -> (Snapshot, Snapshot) {
-        let step = ONE_STEP + ONE_RUNNING + marks.bits();
+        let step = ONE_STEP + marks.bits();
         let was = self.0.fetch_add(step, Ordering::AcqRel);
         debug_assert!(!Snapshot(was).is_open() && was & (BLOCKS | BACKLOG) == 0);
         (Snapshot(was), Snapshot(was.wrapping_add(step)))
@@ -101,13 +101,16 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Whether its handler is known to take long.
-    pub(super) fn is_long(self) -> bool {
-        self.blocks || self.computes
+    /// Whether its thread counts as running: who sleeps uses no core.
+    pub(super) fn runs(self) -> bool {
+        !self.blocks
     }
 
+    /// What an opening adds to the word.
     fn bits(self) -> u64 {
-        u64::from(self.blocks) * BLOCKS + u64::from(self.backlog || self.computes) * BACKLOG
+        u64::from(self.blocks) * BLOCKS
+            + u64::from(self.backlog || self.computes) * BACKLOG
+            + u64::from(self.runs()) * ONE_RUNNING
     }
 }
 
