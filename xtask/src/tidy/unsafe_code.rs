@@ -13,7 +13,7 @@ const ALLOWED: [&str; 14] = [
     "crates/paceline/src/pool/listen.rs",
     "crates/paceline/src/sync/bed_futex.rs",
     "crates/paceline/src/sync/idle_class.rs",
-    "crates/paceline/src/sync/switches.rs",
+    "crates/paceline/src/sync/system.rs",
     "crates/paceline/src/promotion/lead.rs",
     "crates/paceline/src/promotion/held.rs",
     "crates/paceline/src/dispatch/slot.rs",

@@ -3,14 +3,13 @@
 //! All deadlines are points on one monotonic clock. A virtual clock stands still until a test moves
 //! it, and then makes every sleeper look again, so that time-outs become steps of a schedule.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     atomic::{AtomicU64, Ordering},
-    lock, Mutex, Parker,
+    lock,
+    system::monotonic_nanos,
+    Mutex, Parker,
 };
 
 /// A point in time: nanoseconds since the clock was made.
@@ -61,15 +60,15 @@ impl Moment {
 /// The pool's source of time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The operating system's monotonic clock, counted from an origin.
-    Monotonic(Instant),
+    /// The operating system's monotonic clock, counted from this origin, in nanoseconds.
+    Monotonic(u64),
     /// A test's clock.
     Virtual(Arc<VirtualClock>),
 }
 
 impl Clock {
     pub(crate) fn monotonic() -> Self {
-        Self::Monotonic(Instant::now())
+        Self::Monotonic(monotonic_nanos())
     }
 
     /// Whether it moves by itself.
@@ -79,7 +78,7 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Self::Monotonic(origin) => Timestamp(nanos(origin.elapsed())),
+            Self::Monotonic(origin) => Timestamp(monotonic_nanos().saturating_sub(*origin)),
             Self::Virtual(clock) => clock.now(),
         }
     }

@@ -16,7 +16,7 @@ pub(crate) mod idle_class;
 #[cfg(all(test, loom))]
 mod models;
 mod parker;
-mod switches;
+mod system;
 
 #[cfg_attr(
     all(target_os = "linux", not(any(loom, shuttle))),
@@ -31,7 +31,7 @@ mod bed;
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
 pub(crate) use parker::Parker;
-pub(crate) use switches::voluntary_switches;
+pub(crate) use system::voluntary_switches;
 
 #[cfg(loom)]
 pub(crate) use loom::{
