@@ -16,6 +16,7 @@
 mod allocations;
 mod cli;
 mod count;
+mod distance;
 mod goals;
 mod load;
 mod machine;
@@ -28,7 +29,6 @@ mod serve;
 mod servers;
 mod service;
 mod session;
-mod speed;
 mod statistics;
 mod turns;
 mod usage;

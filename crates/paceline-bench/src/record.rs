@@ -83,10 +83,10 @@ pub(crate) struct Record {
     pub(crate) round: usize,
     /// What the client saw.
     pub(crate) load: Load,
-    /// How fast the machine was, before or after, whichever was less; see `speed.rs`.
+    /// How far the cores were from each other, in nanoseconds; see `distance.rs`.
     #[serde(default)]
-    pub(crate) speed: Option<f64>,
-    /// Whether the machine was quiet (see [`Load::foreign`]) and not slow.
+    pub(crate) distance: Option<f64>,
+    /// Whether the machine was quiet (see [`Load::foreign`]) and its cores stayed where they were.
     pub(crate) clean: bool,
 }
 

@@ -1,15 +1,15 @@
 //! A whole run: every work in rounds, in which all servers are measured in random order.
 //!
 //! Machines are noisy, and their noise comes and goes. So what is compared stands close together in time:
-//! all servers of a round, one after the other. A measurement during which others used the machine, or around which
-//! it was slower than usual, is made again, at most [`ATTEMPTS`] times, and the disturbed ones are kept as discarded.
+//! all servers of a round, one after the other. A measurement during which others used the machine, or the host
+//! moved its cores, is made again, at most [`ATTEMPTS`] times, and the disturbed ones are kept as discarded.
 
 use std::{io, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    count,
+    count, distance,
     goals::{goals, Against, OURS},
     machine::{this_machine, this_source},
     random::Random,
@@ -17,14 +17,11 @@ use crate::{
     serve,
     servers::{self, Means, Server},
     session::{Running, Terms},
-    speed,
     works::{self, Entrants, Work},
 };
 
 /// Cores that others may use in the mean before a measurement is discarded.
 const FOREIGN: f64 = 0.12;
-/// A machine with less than this share of its usual speed is slow.
-const SLOW: f64 = 0.92;
 /// How often a disturbed measurement is made in all.
 const ATTEMPTS: usize = 3;
 /// The rate that open loops begin from if work a was not run before them.
@@ -119,7 +116,7 @@ pub(crate) fn run(
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
     let bar = progress(&batches, choice);
-    let (mut random, mut speeds) = (Random::seeded(), Speeds::default());
+    let mut random = Random::seeded();
     for batch in &mut batches {
         for round in 0..choice.runs {
             if let (true, Some(entry)) = (bar.is_hidden(), batch.first()) {
@@ -133,7 +130,7 @@ pub(crate) fn run(
             random.shuffle(batch);
             batch.retain(|entry| {
                 let terms = terms_of(*entry, choice.seconds, steps, &run);
-                measure(*entry, round, terms, &mut speeds, &mut run, &bar)
+                measure(*entry, round, terms, &mut run, &bar)
             });
         }
         keep(&run)?;
@@ -327,21 +324,14 @@ fn terms_of(entry: Entry, seconds: f64, steps: u32, run: &Run) -> Terms {
 
 /// Measures an entry once, and again if it was disturbed. Tells whether the server is to be tried again in
 /// later rounds.
-fn measure(
-    entry: Entry,
-    round: usize,
-    terms: Terms,
-    speeds: &mut Speeds,
-    run: &mut Run,
-    bar: &ProgressBar,
-) -> bool {
+fn measure(entry: Entry, round: usize, terms: Terms, run: &mut Run, bar: &ProgressBar) -> bool {
     bar.set_message(entry.name());
     for _ in 0..ATTEMPTS {
         match measure_once(entry, terms) {
-            Ok((load, speed)) => {
-                let disturbance = disturbance(&load, speeds.share_of_usual(speed));
+            Ok((load, way)) => {
+                let disturbance = disturbance(&load, way);
                 let clean = disturbance.is_none();
-                run.records.push(record(entry, round, load, speed, clean));
+                run.records.push(record(entry, round, load, way, clean));
                 match disturbance {
                     None => break,
                     Some(why) => say(bar, &format!("{}: disturbed: {why}", entry.name())),
@@ -359,40 +349,31 @@ fn measure(
     true
 }
 
-/// What the client saw, and how fast the machine was.
-fn measure_once(entry: Entry, terms: Terms) -> io::Result<(Load, f64)> {
-    let before = speed::measure()?;
+/// How far the cores were from each other, before and after. Where there is only one, nothing.
+type Way = Option<[f64; 2]>;
+
+/// What the client saw, and how far the cores were from each other.
+fn measure_once(entry: Entry, terms: Terms) -> io::Result<(Load, Way)> {
+    let before = distance::measure();
     let running = Running::start(entry.server, entry.work, terms, false)?;
     let load = running.load(entry.work, terms)?;
     drop(running);
-    Ok((load, speed::measure()?.min(before)))
+    let way = before.and_then(|before| Ok([before, distance::measure()?]));
+    Ok((load, way.ok()))
 }
 
 /// Why a measurement does not count, if it does not.
-fn disturbance(load: &Load, share_of_usual: f64) -> Option<String> {
+fn disturbance(load: &Load, way: Way) -> Option<String> {
     let foreign = load.foreign;
     if foreign > FOREIGN {
         return Some(format!(
             "others used {foreign:.2} cores, {FOREIGN} are allowed"
         ));
     }
-    (share_of_usual < SLOW).then(|| {
-        let percent = share_of_usual * 100.0;
-        format!("the machine had {percent:.0} % of its usual speed")
+    let [before, after] = way?;
+    (!distance::is_same(before, after)).then(|| {
+        format!("the host moved the cores: a cache line took {before:.0} ns, then {after:.0}")
     })
-}
-
-/// How fast the machine was so far.
-#[derive(Default)]
-struct Speeds(Vec<f64>);
-
-impl Speeds {
-    /// A speed as a share of the median of all so far.
-    fn share_of_usual(&mut self, speed: f64) -> f64 {
-        let at = self.0.partition_point(|other| *other < speed);
-        self.0.insert(at, speed);
-        speed / self.0[self.0.len() / 2]
-    }
 }
 
 /// The peak of the slowest server under work a at this place, as far as it was measured in this run.
@@ -405,7 +386,7 @@ fn slowest_peak(run: &Run, place: Place) -> f64 {
     peaks.reduce(f64::min).unwrap_or(UNKNOWN_PEAK)
 }
 
-fn record(entry: Entry, round: usize, load: Load, speed: f64, clean: bool) -> Record {
+fn record(entry: Entry, round: usize, load: Load, way: Way, clean: bool) -> Record {
     Record {
         work: entry.work.name.to_owned(),
         server: entry.server.name.to_owned(),
@@ -413,7 +394,7 @@ fn record(entry: Entry, round: usize, load: Load, speed: f64, clean: bool) -> Re
         place: entry.place,
         round,
         load,
-        speed: Some(speed),
+        distance: way.map(|[before, after]| before.midpoint(after)),
         clean,
     }
 }
@@ -508,16 +489,6 @@ mod tests {
             assert!(ours.is_some() && ours == other, "{goal:?}");
         }
         Ok(())
-    }
-
-    /// A machine is slow if it is much slower than usual, whatever is usual.
-    #[test]
-    fn a_speed_is_judged_by_the_median() {
-        let mut speeds = Speeds::default();
-        for speed in [100.0, 104.0, 96.0, 70.0] {
-            let _ = speeds.share_of_usual(speed);
-        }
-        assert_eq!(speeds.share_of_usual(80.0), 80.0 / 96.0);
     }
 
     /// A misspelt name is an error that says where to look.

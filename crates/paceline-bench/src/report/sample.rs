@@ -4,11 +4,13 @@
 //! counted.
 //!
 //! Two measurements are compared only if they are of one *sitting*: of the same round, and with no measurement of
-//! another round between them. So what was measured hours apart under the same number is no pair.
+//! another round between them. So what was measured hours apart under the same number is no pair. Nor is what was
+//! measured with the cores near each other and far from each other (see `distance.rs`).
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
 use crate::{
+    distance,
     goals::{Quantity, OURS},
     record::{Place, Record, Run},
     statistics::{Ratios, Series, Spread},
@@ -205,9 +207,13 @@ impl<'a> Entry<'a> {
 
     /// A quantity by sitting. What was measured again has the first value that counts.
     pub(super) fn series(&self, quantity: Quantity) -> Series {
+        self.series_of(|record| quantity.of(record))
+    }
+
+    fn series_of(&self, value: impl Fn(&Record) -> Option<f64>) -> Series {
         let mut series = Series::new();
         for (sitting, record) in self.samples() {
-            let value = counts(record).then(|| quantity.of(record)).flatten();
+            let value = counts(record).then(|| value(record)).flatten();
             let known = series.entry(*sitting).or_default();
             *known = known.or(value);
         }
@@ -219,9 +225,24 @@ impl<'a> Entry<'a> {
         Spread::of_series(&self.series(quantity))
     }
 
-    /// This one / that one, of the rounds in which both count.
+    /// This one / that one, of the rounds in which both count and the cores were as far from each other.
     pub(super) fn ratios_to(&self, peer: &Entry<'_>, quantity: Quantity) -> Ratios {
-        Ratios::of(&self.series(quantity), &peer.series(quantity))
+        let (ours, theirs) = (self.distances(), peer.distances());
+        let distance = |series: &Series, sitting| series.get(sitting).copied().flatten();
+        let is_pair = |sitting| match (distance(&ours, sitting), distance(&theirs, sitting)) {
+            (Some(one), Some(other)) => distance::is_same(one, other),
+            _ => true,
+        };
+        let mut series = self.series(quantity);
+        for (sitting, value) in &mut series {
+            *value = value.filter(|_| is_pair(sitting));
+        }
+        Ratios::of(&series, &peer.series(quantity))
+    }
+
+    /// How far the cores were from each other, by sitting.
+    fn distances(&self) -> Series {
+        self.series_of(|record| record.distance)
     }
 
     /// The median of a quantity.
@@ -293,6 +314,24 @@ mod tests {
         let entries = samples.scene("a", Place::Apart).entries();
         let ratios = entries[0].ratios_to(&entries[1], Quantity::Throughput);
         assert_eq!((ratios.pairs(), ratios.lost), (1, 4));
+    }
+
+    #[test]
+    fn near_and_far_cores_are_no_pair() {
+        let made = |server, round, distance| Record {
+            distance: Some(distance),
+            ..record("a", server, round, 100.0)
+        };
+        let run = run_of(vec![
+            made("bare", 0, 92.0),
+            made("may", 0, 95.0),
+            made("bare", 1, 92.0),
+            made("may", 1, 345.0),
+        ]);
+        let samples = Samples::of(&run);
+        let entries = samples.scene("a", Place::Apart).entries();
+        let ratios = entries[0].ratios_to(&entries[1], Quantity::Throughput);
+        assert_eq!((ratios.pairs(), ratios.lost), (1, 1));
     }
 
     #[test]

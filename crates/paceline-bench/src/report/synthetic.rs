@@ -14,7 +14,7 @@ pub(super) fn record(work: &str, server: &str, round: usize, throughput: f64) ->
         place: Place::Apart,
         round,
         load: load(throughput, 5.0, 300.0),
-        speed: None,
+        distance: None,
         clean: true,
     }
 }

@@ -105,7 +105,7 @@ fn discarded(records: &[Record]) -> String {
     let faulty = |record: &&Record| record.clean && is_faulty(record);
     let faulty = records.iter().filter(faulty).count();
     format!(
-        "{}; discarded: {disturbed} because others used the machine or it was slow, {faulty} with a wrong reply or none",
+        "{}; discarded: {disturbed} because others used the machine or its cores were moved, {faulty} with a wrong reply or none",
         records.len()
     )
 }

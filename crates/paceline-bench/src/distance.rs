@@ -1,0 +1,112 @@
+//! How far the two cores are from each other: how long a cache line takes from one to the other and back.
+//!
+//! On a shared host the same program takes a quarter longer for seconds or minutes at a time, whatever the program,
+//! and nobody else seems to use the machine. It is the host: it has moved our cores to places of its own processor
+//! that share no cache, and server and client, which tell each other everything through memory, pay for the way.
+//! So the way is timed before and after each measurement, and what was measured at different distances is not
+//! compared.
+
+use std::{
+    hint, io,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::thread::{sched_setaffinity, CpuSet};
+
+/// How long the line goes to and fro.
+const SPAN: Duration = Duration::from_millis(20);
+/// Round trips between two readings of the clock.
+const BATCH: u64 = 64;
+/// Distances that differ by no more than this factor are the same.
+const SAME: f64 = 1.5;
+/// The end of the game.
+const OVER: u64 = u64::MAX;
+
+/// Nanoseconds for a round trip between cores 0 and 1.
+///
+/// # Errors
+/// If there are no two cores that this process may use.
+pub(crate) fn measure() -> io::Result<f64> {
+    let line = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let far = scope.spawn(|| {
+            stay_on(1)?;
+            give_back(&line);
+            io::Result::Ok(())
+        });
+        let there = || line.load(Ordering::Acquire) != 0;
+        while !there() && !far.is_finished() {
+            thread::yield_now();
+        }
+        let told = match there() {
+            true => stay_on(0).map(|()| play(&line)),
+            false => Ok(f64::NAN),
+        };
+        line.store(OVER, Ordering::Release);
+        match far.join() {
+            Ok(far) => far.and(told),
+            Err(_) => Err(io::Error::other("the other core's thread panicked")),
+        }
+    })
+}
+
+/// Whether two distances are the same.
+pub(crate) fn is_same(one: f64, other: f64) -> bool {
+    one.max(other) <= one.min(other) * SAME
+}
+
+fn stay_on(core: usize) -> io::Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(None, &cores)?)
+}
+
+/// Sends the line and waits until it is back, again and again; it is odd on the way.
+fn play(line: &AtomicU64) -> f64 {
+    let (start, mut trips) = (Instant::now(), 0);
+    while start.elapsed() < SPAN {
+        for _ in 0..BATCH {
+            let sent = line.load(Ordering::Relaxed) + 1;
+            line.store(sent, Ordering::Release);
+            while line.load(Ordering::Acquire) == sent {
+                hint::spin_loop();
+            }
+        }
+        trips += BATCH;
+    }
+    start.elapsed().as_secs_f64() * 1e9 / trips as f64
+}
+
+/// Sends back whatever comes, until it is over. The first comes by itself.
+fn give_back(line: &AtomicU64) {
+    line.store(2, Ordering::Release);
+    loop {
+        match line.load(Ordering::Acquire) {
+            OVER => return,
+            come if come % 2 == 1 => line.store(come + 1, Ordering::Release),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Light needs longer than a nanosecond there and back, and no machine needs a millisecond.
+    #[test]
+    fn there_is_a_distance() {
+        match measure() {
+            Ok(nanos) => assert!((1.0..1e6).contains(&nanos), "{nanos}"),
+            Err(error) => println!("not measured: {error}"),
+        }
+    }
+
+    #[test]
+    fn near_is_not_far() {
+        assert!(is_same(92.0, 110.0) && is_same(340.0, 390.0));
+        assert!(!is_same(92.0, 340.0) && !is_same(340.0, 92.0));
+    }
+}
