@@ -1,0 +1,123 @@
+//! Kinds of handlers: the pool learns from their type whether calls are short, compute for long, or sleep. By exact
+//! counts of wakes, on the simulated set.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+#[path = "support/stage.rs"]
+mod stage;
+mod support;
+
+use std::time::Duration;
+
+use paceline::{
+    simulated::{SimPeer, SimStream},
+    Context, EventHandler,
+};
+use stage::{Stage, Stuck, Telling};
+use support::bounded;
+
+/// Handlers that take long without blocking: the pool learns it from their type. After some twenty calls
+/// of a millisecond each promotion wakes somebody, so that the next event need not wait; a short kind in
+/// the same pool still wakes nobody. The tick is longer than the test: no look has a part in it.
+#[test]
+fn a_long_kind_is_learned() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        let stage = Stage::new(4, |pool| pool.tick(Duration::from_secs(3600)));
+        let long = stage.serve(computing(&stage));
+        let short = stage.echo();
+        let wakes_of = |peer: &SimPeer, requests: u64| {
+            let before = stage.pool.snapshot();
+            (0..requests).for_each(|_| stage.ask(peer, 0));
+            let counts = stage.counts_since(&before);
+            assert_eq!((counts.promotions, counts.ticks), (requests, 0));
+            counts.wakes
+        };
+        assert_eq!(wakes_of(&long, 16), 0);
+        wakes_of(&long, 16);
+        assert_eq!(wakes_of(&long, REQUESTS), REQUESTS);
+        assert_eq!(wakes_of(&short, REQUESTS), 0);
+        assert_eq!(wakes_of(&long, REQUESTS), REQUESTS);
+    });
+}
+
+/// A kind that takes long but never sleeps leaves no core idle: on one core nobody is woken for it, once that is known.
+/// (Until then it is taken to sleep.) Where there is a second core, somebody always is.
+#[cfg(target_os = "linux")]
+#[test]
+fn behind_a_computation_a_core_must_be_idle() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        const UNTIL_KNOWN: u64 = 3000;
+        for cores in [1, 2] {
+            let tick = Duration::from_secs(3600);
+            let stage = Stage::new(4, |pool| pool.tick(tick).parallelism(cores));
+            let peer = stage.serve(computing(&stage));
+            wakes_of(&stage, &peer, 32, 0);
+            let taken_to_sleep = wakes_of(&stage, &peer, REQUESTS, 0);
+            assert_eq!(taken_to_sleep, REQUESTS);
+            let mut asked =
+                (0..UNTIL_KNOWN / REQUESTS).map(|_| wakes_of(&stage, &peer, REQUESTS, 0));
+            let stopped = asked.any(|wakes| wakes == 0);
+            assert_eq!(stopped, cores == 1);
+        }
+    });
+}
+
+/// Threads that sleep in handlers, untold but known to, use no core: beside two of them, on two cores, somebody is
+/// still woken behind a computation.
+#[cfg(target_os = "linux")]
+#[test]
+fn sleepers_take_no_core() {
+    bounded(|| {
+        const REQUESTS: u64 = 20;
+        let tick = Duration::from_secs(3600);
+        let stage = Stage::new(6, |pool| pool.tick(tick).parallelism(2));
+        let sleepers = [(); 2].map(|()| stage.stuck(Telling::Nothing));
+        for _ in 0..64 {
+            sleepers[0].block();
+            stage.world.clock().advance(Duration::from_millis(1));
+            sleepers[0].release();
+            stage.rest(0);
+        }
+        let peer = stage.serve(computing(&stage));
+        wakes_of(&stage, &peer, 3000, 0);
+        sleepers.iter().for_each(Stuck::block);
+        stage.rest(2);
+        assert_eq!(wakes_of(&stage, &peer, REQUESTS, 2), REQUESTS);
+        sleepers.iter().for_each(Stuck::release);
+    });
+}
+
+/// A handler that takes a millisecond and does not sleep.
+fn computing(stage: &Stage) -> impl EventHandler<SimStream> {
+    let world = stage.world.clone();
+    move |cx: &mut Context<'_, _>| {
+        world.clock().advance(Duration::from_millis(1));
+        by_hand::echo(cx)
+    }
+}
+
+/// How many wakes so many requests cost, while `busy` threads are inside handlers.
+fn wakes_of(stage: &Stage, peer: &SimPeer, requests: u64, busy: usize) -> u64 {
+    let before = stage.pool.snapshot();
+    (0..requests).for_each(|_| stage.ask(peer, busy));
+    stage.counts_since(&before).wakes
+}
+
+/// A handler's time begins when it is called: what passed before, while the leader slept, is not counted. However
+/// seldom requests come, a short kind stays short, and wakes nobody.
+#[test]
+fn waiting_is_not_the_handlers_time() {
+    bounded(|| {
+        const REQUESTS: u64 = 64;
+        let stage = Stage::new(4, |pool| pool.tick(Duration::from_secs(3600)));
+        let peer = stage.echo();
+        for _ in 0..REQUESTS {
+            stage.world.clock().advance(Duration::from_millis(1));
+            stage.rest(0);
+            stage.ask(&peer, 0);
+        }
+        assert_eq!(stage.pool.snapshot().wakes, 0);
+    });
+}
