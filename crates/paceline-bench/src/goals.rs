@@ -17,8 +17,8 @@ pub(crate) const OURS: &str = "paceline";
 /// The same with a leader that looks again and again for a while before it sleeps.
 const SPINNING: &str = "paceline-spin";
 
-/// The longest that others wait behind a handler that blocks by surprise, in microseconds: the first was two ticks,
-/// and 100 for the wake. (A calm pool's bound is four ticks and a quarter; here surprises are frequent.)
+/// The longest that others shall wait behind a handler that blocks by surprise, in microseconds. It was set when the
+/// bound was two ticks, with 100 for the wake. The bound is four ticks and a quarter now; the goal was kept.
 const SURPRISE: f64 = 1100.0;
 
 /// What is compared.

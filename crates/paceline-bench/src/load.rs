@@ -35,7 +35,6 @@ use std::io;
 use rustix::{
     fd::{AsFd, OwnedFd},
     process::{getrlimit, setrlimit, Resource, Rlimit},
-    thread::{sched_setaffinity, CpuSet},
 };
 
 pub(crate) use plan::{Pattern, Plan};
@@ -69,7 +68,6 @@ pub(crate) fn run(plan: &Plan) -> io::Result<Load> {
     plan.check()?;
     let slow = plan.slow.unwrap_or(0);
     allow_descriptors(plan.connections + slow + OTHER_DESCRIPTORS)?;
-    plan.cpu.map_or(Ok(()), stay_on)?;
 
     let choice = Choice::new(&plan.mix);
     let closed = |choice| Closed::new(plan.asking(), plan.pipeline, choice);
@@ -214,15 +212,4 @@ fn allow_descriptors(needed: usize) -> io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Runs on this core only.
-fn stay_on(core: usize) -> io::Result<()> {
-    let unfit = |error: rustix::io::Errno| io::Error::other(format!("--cpu {core}: {error}"));
-    if core >= CpuSet::MAX_CPU {
-        return Err(unfit(rustix::io::Errno::INVAL));
-    }
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).map_err(unfit)
 }

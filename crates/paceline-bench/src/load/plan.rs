@@ -74,10 +74,6 @@ pub(crate) struct Plan {
     /// server's time counts as foreign
     #[arg(long)]
     pub(crate) pid: Option<u32>,
-
-    /// Runs on this core only, counted from 0
-    #[arg(long, value_name = "K")]
-    pub(crate) cpu: Option<usize>,
 }
 
 /// When requests are asked.
@@ -116,7 +112,6 @@ impl Plan {
             seconds: 3.0,
             warm_up: 0.5,
             pid: None,
-            cpu: None,
         }
     }
 

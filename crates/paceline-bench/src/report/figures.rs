@@ -49,8 +49,8 @@ pub(super) fn median(spread: Option<Spread>, unit: f64) -> String {
     spread.map_or(NOTHING.to_owned(), |spread| number(spread.median / unit))
 }
 
-/// Fewer pairs than these have no interval that could be believed.
-const ENOUGH: usize = 5;
+/// Fewer pairs than these decide nothing, and have no interval that could be believed.
+pub(super) const ENOUGH: usize = 5;
 
 /// `median [interval]` of ratios; where there are few pairs, how many.
 pub(super) fn ratio(ratios: &Ratios, decimals: usize) -> String {

@@ -8,10 +8,10 @@ use crate::{
     statistics::{Ratios, Spread},
 };
 
-use super::sample::{Entry, Samples};
-
-/// Fewer pairs than these decide nothing.
-const ENOUGH: usize = 5;
+use super::{
+    figures::ENOUGH,
+    sample::{Entry, Samples},
+};
 
 /// Shorter measurements than this, in seconds, decide nothing: 3, and a hair for the clock.
 const LONG_ENOUGH: f64 = 2.97;

@@ -26,7 +26,7 @@ const ONE: u32 = 1 << 16;
 /// By which part of the way the estimate moves.
 const WEIGHT: u32 = 32;
 
-/// One long call in so many is asked whether it slept: that takes two system calls. A prime, so that calls which
+/// One call in so many of a long kind is asked whether it slept: that takes two system calls. A prime, so that calls which
 /// alternate are not always asked in the same phase.
 const SAMPLE: u32 = 31;
 

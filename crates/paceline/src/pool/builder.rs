@@ -54,7 +54,7 @@ pub struct Builder {
 const THREADS: RangeInclusive<usize> = 0..=4096;
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
-/// How long the standby sleeps between two looks.
+/// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long one of the pool's own threads pauses after an error of the wait.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
@@ -125,7 +125,7 @@ impl Builder {
 
     /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
     /// a quarter and a wake**, even behind a handler that blocks by surprise; once 32 looks found nothing to do,
-    /// only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An idle pool
+    /// and while the watcher looks too, only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An idle pool
     /// does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {

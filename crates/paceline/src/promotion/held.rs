@@ -16,8 +16,8 @@ pub(super) struct Inside<T> {
     data: T,
     /// The epoch at which it was last seen that no event waits, or that every core has its thread.
     since: Epoch,
-    /// Whether a follower was asleep when the lead was last opened for an event.
-    opened: Option<bool>,
+    /// The lead was opened for an event, and whether a follower was asleep then.
+    vacant_beside_sleepers: Option<bool>,
 }
 
 impl<T> Inside<T> {
@@ -25,7 +25,7 @@ impl<T> Inside<T> {
         Self {
             data,
             since: Epoch(0),
-            opened: None,
+            vacant_beside_sleepers: None,
         }
     }
 }
@@ -113,13 +113,20 @@ impl<'a, T> HeldLead<'a, T> {
     pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
         let lead = self.lead;
         let word = lead.word.look();
-        self.with_inside(|inside| inside.opened = Some(!word.has_nobody()));
+        self.with_inside(|inside| inside.vacant_beside_sleepers = Some(!word.has_nobody()));
         lead.opened.set(now);
         lead.counters.promotions.one_more();
         if !lead.policy.is_adaptive() {
             std::mem::forget(self);
             let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
-            return (Running::new(lead, opening, now).told(true), promotion);
+            let running = Running {
+                lead,
+                opening,
+                since: now,
+                expected: Cell::new(true),
+                counted: Cell::new(true),
+            };
+            return (running, promotion);
         }
         let since = self.idle_core_since(word);
         std::mem::forget(self);
@@ -129,9 +136,15 @@ impl<'a, T> HeldLead<'a, T> {
         let starved = marks.backlog && lead.epoch_now() != since;
         let needed = marks.blocks || (lead.has_idle_core(was) && (marks.computes || starved));
         let promotion = lead.help(was, opening, needed);
-        let running = Running::new(lead, opening, now).counted(marks.runs());
         let elected = matches!(promotion, Promotion::Elected(_));
-        (running.told(marks.blocks || elected), promotion)
+        let running = Running {
+            lead,
+            opening,
+            since: now,
+            expected: Cell::new(marks.blocks || elected),
+            counted: Cell::new(marks.runs()),
+        };
+        (running, promotion)
     }
 
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
@@ -148,8 +161,8 @@ impl<'a, T> HeldLead<'a, T> {
 
     /// Counts the time that nobody led.
     fn note_vacancy(&mut self) {
-        let opened = self.with_inside(|inside| inside.opened.take());
-        if let (Some(now), Some(asleep)) = (self.now, opened) {
+        let vacancy = self.with_inside(|inside| inside.vacant_beside_sleepers.take());
+        if let (Some(now), Some(asleep)) = (self.now, vacancy) {
             let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
             counters.vacancy.note(span);
             if asleep {
@@ -184,33 +197,13 @@ pub(crate) struct Running<'a, T> {
     opening: Snapshot,
     /// When that was.
     since: Timestamp,
-    /// Somebody was called: its handler is of a kind that sleeps, or has told, or there was an idle core.
-    told: Cell<bool>,
+    /// That it takes long is no surprise: its kind sleeps, it has told, somebody was elected, or the wake is eager.
+    expected: Cell<bool>,
     /// Whether the word counts it as running.
     counted: Cell<bool>,
 }
 
 impl<'a, T> Running<'a, T> {
-    fn new(lead: &'a Lead<T>, opening: Snapshot, since: Timestamp) -> Self {
-        Self {
-            lead,
-            opening,
-            since,
-            told: Cell::new(false),
-            counted: Cell::new(true),
-        }
-    }
-
-    fn told(self, told: bool) -> Self {
-        self.told.set(told);
-        self
-    }
-
-    fn counted(self, counted: bool) -> Self {
-        self.counted.set(counted);
-        self
-    }
-
     /// The word without this thread.
     fn left(&self, word: Snapshot) -> Snapshot {
         match self.counted.get() {
@@ -246,7 +239,7 @@ impl<'a, T> Running<'a, T> {
     /// The handler says that it is going to block: this thread does not count as running, and nobody
     /// sleeps while its opening stays open.
     pub(crate) fn go_away(&self) {
-        self.told.set(true);
+        self.expected.set(true);
         let _ = self
             .lead
             .elect(|word| self.is_own(word), |word| self.left(word));
@@ -261,7 +254,7 @@ impl<'a, T> Running<'a, T> {
 
     /// The handler says that the rest will take long.
     pub(crate) fn call_for_help(&self) {
-        self.told.set(true);
+        self.expected.set(true);
         let word = self.lead.word.look();
         if self.is_own(word) && !word.is_elected() && !word.has_nobody() {
             let _ = self.lead.elect(|word| self.is_own(word), |word| word);
@@ -270,7 +263,7 @@ impl<'a, T> Running<'a, T> {
 
     /// Whether the handler took long, and nobody knew.
     fn is_late(&self, now: Timestamp) -> bool {
-        !self.told.get() && now.since(self.since) > LATE
+        !self.expected.get() && now.since(self.since) > LATE
     }
 
     fn is_own(&self, word: Snapshot) -> bool {

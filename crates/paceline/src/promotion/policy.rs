@@ -26,8 +26,8 @@ pub enum Order {
 pub enum Wake {
     /// The textbook: the elected follower is woken on every event.
     Eager,
-    /// A follower is woken only where it pays: the handler sleeps or has told so, or more work waits
-    /// than threads run. One follower, the standby, watches over surprises: an open lead that nobody
+    /// A follower is woken only where it pays: the handler usually sleeps or has told that it will, or a core is
+    /// idle for work that waits, or will wait behind a long computation. One follower, the standby, watches over surprises: an open lead that nobody
     /// takes is taken within a few ticks.
     #[default]
     Adaptive,
@@ -40,7 +40,7 @@ pub(crate) struct Policy {
     pub(crate) order: Order,
     /// So many threads can run at once.
     pub(crate) cores: usize,
-    /// How long the standby sleeps between two looks.
+    /// The shortest time between two of the standby's looks.
     pub(crate) tick: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Policy {
     /// Adaptive, newest first: whoever is awake is the newest, and takes the lead where that helps.
     fn judge_barging(&self, word: Snapshot, taker: Taker) -> Judgement {
         let own = taker == Taker::Opener(word.sequence());
-        let idle_core = word.has_backlog() && word.running() < self.cores;
+        let idle_core = word.wants_core() && word.running() < self.cores;
         match own || word.blocks() || idle_core {
             true => Judgement::Take,
             false => Judgement::Follow,

@@ -205,6 +205,7 @@ impl<T> Lead<T> {
         match look {
             Look::Took => followers.forget_standby(),
             Look::Elected => {
+                memory.moved = 0;
                 let elected = self.elect_locked(&mut followers, |_| true, |word| word);
                 drop(followers);
                 let _ = self.wake(elected);

@@ -13,7 +13,8 @@
 //!  watching --> asleep     [Watcher::rest]           no surprise for a while
 //! ```
 //!
-//! All that it says is a hint, and the promises rest on the standby alone. It may be without a core for long, so
+//! All that it says is a hint, and the promises rest on the standby, which looks less often while this one does, but
+//! does look. It may be without a core for long, so
 //! nobody ever waits for it: it never takes the followers' lock, and the one lock that it takes others only try.
 
 use std::{
@@ -42,7 +43,7 @@ const SECOND_LOOK: Duration = Duration::from_micros(5);
 /// So many looks at the same held lead make an idle pool: it naps.
 const LOOKS_UNTIL_NAP: u32 = 40;
 const NAP: Duration = Duration::from_micros(50);
-/// It is awake for no more than this ..
+/// Between its looks it is awake for no more than this ..
 const ALLOWANCE: Duration = Duration::from_micros(2_500);
 /// .. in this time: then it naps between all looks.
 const ALLOWANCE_FOR: Duration = Duration::from_millis(10);
@@ -242,21 +243,23 @@ impl Sight {
 /// What the watcher may still spend on staying awake: nobody shall pay a core for it.
 #[derive(Debug)]
 struct Purse {
-    filled: Timestamp,
+    /// When this allowance began.
+    since: Timestamp,
+    /// What is gone of it.
     spent: Duration,
 }
 
 impl Purse {
     fn filled(now: Timestamp) -> Self {
         Self {
-            filled: now,
+            since: now,
             spent: Duration::ZERO,
         }
     }
 
-    /// Whether there is enough left for `span`.
+    /// Spends `span`, and tells whether that much was left.
     fn pays(&mut self, span: Duration, now: Timestamp) -> bool {
-        if now.since(self.filled) >= ALLOWANCE_FOR {
+        if now.since(self.since) >= ALLOWANCE_FOR {
             *self = Self::filled(now);
         }
         self.spent += span;
@@ -362,8 +365,7 @@ mod tests {
         });
     }
 
-    /// It stays awake where the lead is on the move, and naps where nothing happens, or where it has used up what it
-    /// may. A held lead is never rung for.
+    /// It stays awake where the lead is on the move, and naps where nothing happens. A held lead is never rung for.
     #[test]
     fn it_naps_where_nothing_happens() {
         let stage = Stage::new();
@@ -410,6 +412,7 @@ mod tests {
             let _ = stage.lead.note_surprise(stage.clock.now());
         }
         let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+        watcher.looked.set(stage.clock.now());
         assert!(watcher.is_watching(stage.clock.now()));
         let far = Duration::from_secs(1 << 30);
         assert!(stage.lead.time_until_look(&stage.clock) > far);

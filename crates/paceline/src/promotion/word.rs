@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
 //! | 20..22 | standby | none (0), ticking (1), in deep sleep (2); always none under `Eager` |
-//! | 19 | backlog | more was ready when the lead was opened, or will be before its handler is done computing; published by the opener, for speed only |
+//! | 19 | wants core | more was ready when the lead was opened, or will be before its handler is done computing; published by the opener, for speed only |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
@@ -25,7 +25,7 @@ const PARKED: u64 = 1 << 15;
 const ELECT: u64 = 1 << 16;
 const CLOSED: u64 = 1 << 17;
 const BLOCKS: u64 = 1 << 18;
-const BACKLOG: u64 = 1 << 19;
+const WANTS_CORE: u64 = 1 << 19;
 const STANDBY_SHIFT: u32 = 20;
 const STANDBY: u64 = 3 << STANDBY_SHIFT;
 /// Adding it flips OPEN and HELD and counts; the overflow falls off the top.
@@ -55,7 +55,7 @@ impl LeadWord {
     pub(super) fn open_running(&self, marks: Marks) -> (Snapshot, Snapshot) {
         let step = ONE_STEP + marks.bits();
         let was = self.0.fetch_add(step, Ordering::AcqRel);
-        debug_assert!(!Snapshot(was).is_open() && was & (BLOCKS | BACKLOG) == 0);
+        debug_assert!(!Snapshot(was).is_open() && was & (BLOCKS | WANTS_CORE) == 0);
         (Snapshot(was), Snapshot(was.wrapping_add(step)))
     }
 
@@ -109,7 +109,7 @@ impl Marks {
     /// What an opening adds to the word.
     fn bits(self) -> u64 {
         u64::from(self.blocks) * BLOCKS
-            + u64::from(self.backlog || self.computes) * BACKLOG
+            + u64::from(self.backlog || self.computes) * WANTS_CORE
             + u64::from(self.runs()) * ONE_RUNNING
     }
 }
@@ -154,8 +154,9 @@ impl Snapshot {
         self.0 & BLOCKS != 0
     }
 
-    pub(super) fn has_backlog(self) -> bool {
-        self.0 & BACKLOG != 0
+    /// An idle core would be of use.
+    pub(super) fn wants_core(self) -> bool {
+        self.0 & WANTS_CORE != 0
     }
 
     pub(super) fn standby(self) -> Standby {
@@ -189,7 +190,7 @@ impl Snapshot {
     /// OPEN -> HELD. The opener's marks are over.
     pub(super) fn taken(self) -> Self {
         debug_assert!(self.is_open(), "only an open lead is taken: {self:?}");
-        Self(self.0.wrapping_add(ONE_STEP) & !(BLOCKS | BACKLOG))
+        Self(self.0.wrapping_add(ONE_STEP) & !(BLOCKS | WANTS_CORE))
     }
 
     pub(super) fn with_elect(self, elect: bool) -> Self {
@@ -237,7 +238,7 @@ impl fmt::Debug for Snapshot {
             .field("parked", &self.is_parked())
             .field("standby", &self.standby())
             .field("blocks", &self.blocks())
-            .field("backlog", &self.has_backlog())
+            .field("wants_core", &self.wants_core())
             .field("closed", &self.is_closed())
             .field("running", &self.running())
             .finish()

@@ -1,4 +1,6 @@
 //! What a thread asks the system for: the time, and how often it slept.
+//!
+//! Unsafe, because std does not tell a thread's switches, and its `Instant` takes twice the instructions at every event.
 
 /// So often the calling thread gave its core away itself: who sleeps does, who computes does not. `None`: the system
 /// does not tell, or a checker schedules.
@@ -15,15 +17,13 @@ pub(crate) fn voluntary_switches() -> Option<u64> {
     u64::try_from(usage.ru_nvcsw).ok()
 }
 
-/// So often the calling thread gave its core away itself: who sleeps does, who computes does not. `None`: the system
-/// does not tell, or a checker schedules.
-#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+/// Not told here.
+#[cfg(any(not(target_os = "linux"), loom, shuttle))]
 pub(crate) fn voluntary_switches() -> Option<u64> {
     None
 }
 
-/// The system's monotonic clock, in nanoseconds since some point. Read at every event: `Instant`, which can do no more
-/// here, takes twice as many instructions.
+/// The system's monotonic clock, in nanoseconds since some point.
 #[cfg(target_os = "linux")]
 #[inline]
 pub(super) fn monotonic_nanos() -> u64 {

@@ -14,7 +14,7 @@ use crate::{
 use super::Plots;
 
 /// The columns.
-const HEAD: [(&str, Side); 10] = [
+const HEAD: [(&str, Side); 11] = [
     ("work", Side::Left),
     ("place", Side::Left),
     ("against", Side::Left),
@@ -23,6 +23,7 @@ const HEAD: [(&str, Side); 10] = [
     ("bound", Side::Right),
     ("ratio [95 %]", Side::Right),
     ("[min-max]", Side::Right),
+    ("bare loop / it", Side::Right),
     ("pairs (lost)", Side::Right),
     ("verdict", Side::Left),
 ];
@@ -34,7 +35,7 @@ pub(super) fn section(samples: &Samples<'_>, plots: &Plots<'_>) -> String {
     // What was not measured is counted above the table.
     let measured = |judgement: &&Judgement<'_>| judgement.verdict != Verdict::NotMeasured;
     for judgement in judgements.iter().filter(measured) {
-        table.row(row(judgement));
+        table.row(row(samples, judgement));
     }
     format!(
         "## Goals\n\n{}.\n\n{}{}",
@@ -57,7 +58,7 @@ fn tally(judgements: &[Judgement<'_>]) -> String {
 }
 
 /// A goal's row.
-fn row(judgement: &Judgement<'_>) -> Vec<String> {
+fn row(samples: &Samples<'_>, judgement: &Judgement<'_>) -> Vec<String> {
     let goal = &judgement.goal;
     let (figure, range, pairs) = cells(&judgement.figures);
     vec![
@@ -69,9 +70,23 @@ fn row(judgement: &Judgement<'_>) -> Vec<String> {
         bound(goal),
         figure,
         range,
+        of_bare_loop(samples, judgement),
         pairs,
         verdict(judgement),
     ]
+}
+
+/// What the bare loop reaches against the same peer: it makes the system calls and does nothing else, so a goal
+/// beyond that is beyond what they cost.
+fn of_bare_loop(samples: &Samples<'_>, judgement: &Judgement<'_>) -> String {
+    let goal = &judgement.goal;
+    let bare = samples.scene(goal.work, goal.place).find("bare");
+    match (bare, judgement.peer) {
+        (Some(bare), Some(peer)) if peer.server != bare.server && !peer.is_ours() => {
+            figures::ratio(&bare.ratios_to(&peer, goal.quantity), 3)
+        }
+        _ => String::new(),
+    }
 }
 
 /// What the goal is measured by.
