@@ -2,14 +2,14 @@
 //!
 //! It sleeps one tick at a time. A lead that has been open for a quarter of a tick when it looks, or is as open as at
 //! its last look, is a blind pool: newest first it takes the lead itself, in the other orders it elects. A lead that
-//! it sees held and unchanged many times is an idle pool: it goes to **deep sleep**, without a timer, until the next
+//! it sees held and unchanged twice is an idle pool: it goes to **deep sleep**, without a timer, until the next
 //! promotion rouses it, so an idle pool wakes nobody, ever. And a lead that moves on from look to look is a calm
 //! pool: as each look costs a thread its core for a while, it looks only every fourth tick then.
 //!
 //! ```text
 //!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby
 //!  none    --> ticking   [Lead::appoint_standby]   a promotion finds no standby, and someone parked
-//!  ticking --> deep      [Lead::look_after]        held, and the same for many looks
+//!  ticking --> deep      [Lead::look_after]        held, and the same for two looks
 //!  deep    --> ticking   [Lead::rouse_standby]     a promotion finds it in deep sleep
 //!  any     --> none      [Lead::look_after]        it takes the lead
 //!                        [Lead::elect_locked]      it is elected
@@ -27,8 +27,8 @@ use super::{
 };
 use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
 
-/// So many looks at the same held lead make an idle pool.
-const LOOKS_UNTIL_DEEP: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 20 };
+/// So many looks at the same held lead make an idle pool: a look costs about as much as rousing the standby does.
+const LOOKS_UNTIL_DEEP: u32 = 2;
 
 /// So many looks at a lead that had moved on make a calm pool.
 const LOOKS_UNTIL_CALM: u32 = 32;
