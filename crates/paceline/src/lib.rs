@@ -108,6 +108,7 @@
 //! | `promotion` | how a thread becomes leader | descriptors |
 //! | `handle_set` | where the leader waits: epoll, `poll`, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
+//! | `timer` | points in time, as events of the same turn | handles |
 //! | [`observe`] | what can be seen from outside | |
 //! | `sync` | atomics, locks, the parker, in three forms | |
 
@@ -121,16 +122,20 @@ mod handle_set;
 
 mod dispatch;
 
+mod timer;
+
 pub mod observe;
 
 mod sync;
 
 pub use dispatch::{
-    scratch, Closed, Context, EventHandler, Handle, HandleId, Interest, Next, OutputLimit, Panics,
-    Rejected, Scratch,
+    scratch, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Handle, HandleId,
+    Interest, Next, OutputLimit, Panics, Rejected, Scratch, TaskContext, TickContext,
 };
 pub use handle_set::simulated;
-pub use pool::{Builder, Listener, Pool, SetKind, ShutdownReport, Unfinished, WeakPool};
+pub use pool::{
+    Builder, Listener, Pool, SetKind, ShutdownReport, Timer, TimerGuard, Unfinished, WeakPool,
+};
 pub use promotion::{Order, Wake};
 pub use turn::Left;
 

@@ -292,7 +292,7 @@ impl<'p> Processing<'p> {
         } = claim.dispatch(&place.shared.clock, start, &running);
         if !afterwards.is_empty() {
             drop(claim.take());
-            place.shared.registry.run_afterwards(afterwards);
+            place.shared.registry.run_afterwards(afterwards, &running);
             end = place.shared.clock.now();
         }
         let held = match running.rejoin(&place.seat, end) {

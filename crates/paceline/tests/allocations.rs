@@ -11,6 +11,7 @@ use std::{
     hint, io,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::net::UnixStream,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex, PoisonError,
@@ -32,6 +33,8 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// Whether this thread belongs to a pool.
     static IN_POOL: Cell<bool> = const { Cell::new(false) };
+    /// How many bytes this thread has asked for, and not given back.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 impl Counting {
@@ -40,31 +43,44 @@ impl Counting {
             CALLS.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    fn take(&self, bytes: usize) {
+        BYTES.set(BYTES.get() + bytes as isize);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        BYTES.set(BYTES.get() - bytes as isize);
+    }
 }
 
 // SAFETY: every method hands its arguments to the system's allocator unchanged and returns its answer.
-// Counting touches two atomics and a thread-local without a destructor; none of them allocates.
+// Counting touches two atomics and thread-locals without a destructor; none of them allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count();
+        self.take(layout.size());
         // SAFETY: the caller promises what `System` asks for.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         self.count();
+        self.take(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         self.count();
+        self.give_back(layout.size());
+        self.take(size);
         // SAFETY: as above; the block came from `System`, because all blocks do.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         self.count();
+        self.give_back(layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
@@ -205,4 +221,46 @@ fn one_per_request_is_seen() {
     let requests = CONNECTIONS * ROUNDS;
     let calls = calls_of(4, Wake::Eager, || wasteful);
     assert!(calls >= 2 * requests, "{calls} calls for {requests}");
+}
+
+/// What an idle connection takes of the pool's memory, beside its handler: at most 256 bytes, also just after the table of
+/// slots has grown, when most of the new part is empty. With a time-out it takes one more node in the wheel.
+#[test]
+fn an_idle_connection_is_small() {
+    const AT_POOL_LEVEL: isize = 256;
+    bounded(|| {
+        let pool = Pool::builder().threads(0).build().unwrap();
+        let register = |count: usize| -> Vec<_> {
+            let pairs = (0..count).map(|_| UnixStream::pair().unwrap());
+            let register = |(near, far)| {
+                let handler = |_: &mut Context<'_, UnixStream>| Ok(Next::Continue);
+                (pool.register(near, Interest::READ, handler).unwrap(), far)
+            };
+            pairs.map(register).collect()
+        };
+        // The first chunk of slots, what the first registration sets up, and the list that is returned.
+        let _first = register(64);
+        let mut all = Vec::with_capacity(129);
+        for (count, words) in [
+            (1, "just after the table has grown"),
+            (127, "when it is full"),
+        ] {
+            let before = BYTES.get();
+            let more = register(count);
+            let own = (more.capacity() * size_of_val(&more[0])) as isize;
+            let each = (BYTES.get() - before - own) / count as isize;
+            eprintln!("{each} bytes for each of {count} connections, {words}");
+            // One connection can't pay for the whole new part: spread it over what the pool has.
+            let spread = if count == 1 { each / 65 } else { each };
+            assert!(spread <= AT_POOL_LEVEL, "{spread} bytes");
+            all.extend(more);
+        }
+        let before = BYTES.get();
+        for (handle, _) in &all {
+            handle.set_timeout(Some(LONG)).unwrap();
+        }
+        let each = (BYTES.get() - before) / all.len() as isize;
+        eprintln!("{each} bytes for each time-out");
+        assert!(each <= 96, "{each} bytes");
+    });
 }

@@ -1,5 +1,7 @@
 //! S3: dropping a pool never hangs, wherever its last handle is dropped.
 
+#[path = "support/by_hand.rs"]
+mod by_hand;
 mod support;
 
 use std::{
@@ -11,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use by_hand::{claim, lead, Scene};
 use paceline::{observe::Role, Closed, Context, EventHandler, Interest, Next, Pool};
 use support::{bounded, tcp_pair, told, wait_until, Witness, LONG};
 
@@ -264,5 +267,38 @@ fn from_a_variable_of_a_thread() {
             POOL.with(|place| *place.borrow_mut() = Some(pool));
         });
         ended.join().unwrap();
+    });
+}
+
+/// S1, S3: a handler whose `closed` waits for the end of its timer, which waits for its turn, when the pool ends. The
+/// thread that ends the pool ends the timer as well.
+#[test]
+fn the_end_waits_for_no_turn() {
+    const SOON: Duration = Duration::from_millis(5);
+    struct WithTimer(Arc<Mutex<Option<paceline::Timer>>>);
+    impl<S> EventHandler<S> for WithTimer {
+        fn ready(&mut self, _: &mut Context<'_, S>) -> io::Result<Next> {
+            Ok(Next::Continue)
+        }
+
+        fn closed(&mut self, _: Closed) {
+            let timer = self.0.lock().unwrap().take();
+            let _ = timer.expect("a timer").cancel_and_wait();
+        }
+    }
+    bounded(|| {
+        for cancelled_before in [false, true] {
+            let scene = Scene::unobserved();
+            let place = Arc::new(Mutex::new(None));
+            let _peer = scene.serve(WithTimer(Arc::clone(&place)));
+            let timer = scene.pool.after(SOON, |_| {}).unwrap();
+            scene.world.clock().advance(SOON);
+            drop(claim(lead(&scene.pool)));
+            if cancelled_before {
+                timer.cancel().unwrap();
+            }
+            *place.lock().unwrap() = Some(timer);
+            drop(scene);
+        }
     });
 }

@@ -8,6 +8,8 @@ mod messages;
 #[path = "support/simulated_stress.rs"]
 mod simulated_stress;
 mod support;
+#[path = "support/task_stress.rs"]
+mod task_stress;
 
 use std::{
     collections::HashSet,
@@ -59,6 +61,18 @@ fn nothing_is_lost_doubled_or_misrouted_on_one_shot() {
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_poll() {
     stress_all(&SetKind::Poll);
+}
+
+/// Posts and timers from several threads, half as many as messages: each post is done once, each timer called once, or
+/// not after it was cancelled.
+#[test]
+fn posts_and_timers_are_done_once() {
+    let sets = [SetKind::Epoll, SetKind::OneShot, SetKind::Poll];
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        for set in sets.clone() {
+            task_stress::run(set, wake, wanted_messages() / (2 * SETS));
+        }
+    }
 }
 
 /// All orders, and the sets above.

@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 3] = [
+const RULES: [Rule; 4] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -52,6 +52,15 @@ const RULES: [Rule; 3] = [
             Word("promotion"),
             Item("crate", "pool"),
             Item("crate", "turn"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline/src/timer",
+        absent: &[
+            Word("promotion"),
+            Word("dispatch"),
+            Word("handle_set"),
+            Item("crate", "pool"),
         ],
     },
 ];

@@ -22,6 +22,24 @@ pub(crate) trait Duty {
     fn call_for_help(&self);
 }
 
+impl dyn Duty + '_ {
+    /// Runs `block`, which may block, while this thread is away.
+    pub(super) fn blocking<R>(&self, block: impl FnOnce() -> R) -> R {
+        self.go_away();
+        let _back = ComeBack(self);
+        block()
+    }
+}
+
+/// Comes back from blocking, also by a panic.
+struct ComeBack<'d>(&'d (dyn Duty + 'd));
+
+impl Drop for ComeBack<'_> {
+    fn drop(&mut self) {
+        self.0.come_back();
+    }
+}
+
 /// What a dispatch left.
 #[must_use]
 pub(crate) struct Dispatched<'r> {
@@ -129,10 +147,10 @@ fn visit(
     let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
     let seen = lent.seen;
     if seen.is_closing() {
-        let failure = owned.with_entry(|entry| entry.as_mut()?.take_failure());
-        return match failure {
-            Some(error) => Verdict::Close(Closed::Failed(error)),
-            None => registry.verdict_on_request(),
+        let own = owned.with_entry(|entry| entry.as_mut()?.take_end());
+        return match own {
+            Some(why) => Verdict::Close(why),
+            None => registry.verdict_on_request(seen),
         };
     }
     let origin = Origin {
@@ -141,7 +159,7 @@ fn visit(
         duty,
     };
     let start = dispatched.end;
-    owned.with_entry(|entry| {
+    let verdict = owned.with_entry(|entry| {
         let Some(entry) = entry else {
             return Verdict::Keep;
         };
@@ -154,7 +172,9 @@ fn visit(
             entry.kind().note(dispatched.end.nanos_since(start), begun);
         }
         done.verdict
-    })
+    });
+    owned.note_use(dispatched.end);
+    verdict
 }
 
 /// Sends and calls if something is wanted; ends what is drained.

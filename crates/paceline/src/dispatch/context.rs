@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     claim::Duty,
+    concurrent::Share,
     entry::Outbox,
     handle::{Handle, HandleId, Key},
     readiness::{Readiness, State},
@@ -95,9 +96,7 @@ impl<S> Context<'_, S> {
     /// led since this call of the handler began, somebody is woken to. Not telling costs a tick of the pool,
     /// or a few: see [`Builder::tick`](crate::Builder::tick).
     pub fn blocking<R>(&mut self, block: impl FnOnce() -> R) -> R {
-        self.origin.duty.go_away();
-        let _back = ComeBack(self.origin.duty);
-        block()
+        self.origin.duty.blocking(block)
     }
 
     /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
@@ -233,26 +232,22 @@ impl<S> fmt::Debug for Context<'_, S> {
 pub(crate) struct Afterwards {
     /// Whose handler it was.
     pub(super) of: Key,
+    /// Of a concurrent handle: what was taken from it.
+    pub(super) share: Option<Share>,
     pub(super) work: Vec<Box<dyn FnOnce()>>,
 }
 
 impl Afterwards {
     pub(super) fn nothing(of: Key) -> Self {
-        let work = Vec::new();
-        Self { of, work }
+        Self {
+            of,
+            share: None,
+            work: Vec::new(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.work.is_empty()
-    }
-}
-
-/// Comes back from blocking, also by a panic.
-struct ComeBack<'c>(&'c dyn Duty);
-
-impl Drop for ComeBack<'_> {
-    fn drop(&mut self) {
-        self.0.come_back();
+        self.work.is_empty() && self.share.is_none()
     }
 }
 
@@ -419,6 +414,11 @@ impl<'v> Lent<'v> {
         if self.input_ended {
             self.readiness.end_input();
         }
+    }
+
+    /// Puts nothing back: what was claimed is somebody else's affair from here on.
+    pub(super) fn hand_over(self) -> Ready {
+        self.taken
     }
 
     /// The same, and asks for another call.

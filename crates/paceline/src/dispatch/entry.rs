@@ -6,13 +6,18 @@ use super::{
     context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
     handler::{Closed, EventHandler, Next},
     kind::Kind,
+    registry::End,
     unwind::caught,
 };
 use crate::handle_set::Ready;
 
-/// What the registry knows of a registration, whatever its types.
+/// What the registry knows of a registration, whatever its types. What most of it has in common with one that has no
+/// descriptor (`task.rs`) is what is said here already.
 pub(super) trait Entry: Send {
-    fn descriptor(&self) -> RawFd;
+    /// What the set watches, if anything.
+    fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
 
     /// How long handlers of this type usually take.
     fn kind(&self) -> &Kind;
@@ -21,22 +26,49 @@ pub(super) trait Entry: Send {
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done;
 
     /// It can't go on for this reason: to be told at its end.
-    fn fail(&mut self, error: io::Error);
+    fn fail(&mut self, error: io::Error) {
+        drop(error);
+    }
 
-    /// Why it can't go on.
-    fn take_failure(&mut self) -> Option<io::Error>;
+    /// How it wants to end, if it does.
+    fn take_end(&mut self) -> Option<Closed> {
+        None
+    }
 
     /// Whether output is kept, and whether input shall be dispatched meanwhile.
-    fn sending(&self) -> (bool, bool);
+    fn sending(&self) -> (bool, bool) {
+        (false, false)
+    }
 
-    /// How much output is kept.
-    fn unsent(&self) -> usize;
+    /// What is lost if it ends now.
+    fn undone(&self) -> Undone;
 
+    /// It is out of its slot. Gives everything to whoever is to end it: the caller, unless others still use it.
+    fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)>;
+}
+
+/// What is left of a registration at its end.
+pub(super) trait Ending: Send {
     /// Tells the handler that this is the end.
-    fn closed(&mut self, why: Closed);
+    fn closed(&mut self, why: Closed) {
+        drop(why);
+    }
 
     /// Drops handler and source, in this order, each of which may panic.
     fn dismantle(self: Box<Self>) -> [Result<(), String>; 2];
+}
+
+/// What is lost with a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// So many bytes of output that are kept.
+    Output(usize),
+    /// Posted work that was not done.
+    Post,
+    /// A timer that was not due.
+    Timer,
+    /// Nothing that anybody waits for.
+    Nothing,
 }
 
 /// What shall become of a registration after a visit.
@@ -75,6 +107,8 @@ pub(super) struct Registered<S, H> {
     /// As it was told at registration; a source is not asked again.
     descriptor: RawFd,
     outbox: Outbox<S>,
+    /// The handler is to be told first that it is connected.
+    greets: bool,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
     failure: Option<io::Error>,
@@ -94,10 +128,16 @@ impl<S: 'static, H> Registered<S, H> {
             handler,
             descriptor,
             outbox: Outbox::new(output_limit),
+            greets: false,
             finishing: false,
             failure: None,
             kind,
         }
+    }
+
+    /// The handler is to be called before anything has happened.
+    pub(super) fn greet(&mut self) {
+        self.greets = true;
     }
 
     fn is_tcp() -> bool {
@@ -120,7 +160,11 @@ where
             afterwards,
         };
         let handler = &mut self.handler;
-        let told = match caught(|| handler.ready(&mut cx)) {
+        let called = match std::mem::take(&mut self.greets) {
+            true => caught(|| handler.connected(&mut cx)),
+            false => caught(|| handler.ready(&mut cx)),
+        };
+        let told = match called {
             Ok(told) => told,
             Err(panic) => {
                 cx.lent.settle_after_panic();
@@ -160,8 +204,8 @@ where
     S: Send + 'static,
     H: EventHandler<S>,
 {
-    fn descriptor(&self) -> RawFd {
-        self.descriptor
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.descriptor)
     }
 
     fn kind(&self) -> &Kind {
@@ -202,18 +246,28 @@ where
         self.failure = Some(error);
     }
 
-    fn take_failure(&mut self) -> Option<io::Error> {
-        self.failure.take()
+    fn take_end(&mut self) -> Option<Closed> {
+        self.failure.take().map(Closed::Failed)
     }
 
     fn sending(&self) -> (bool, bool) {
         (!self.outbox.is_empty(), self.outbox.read_meanwhile)
     }
 
-    fn unsent(&self) -> usize {
-        self.outbox.len()
+    fn undone(&self) -> Undone {
+        Undone::Output(self.outbox.len())
     }
 
+    fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)> {
+        Some((self, end))
+    }
+}
+
+impl<S, H> Ending for Registered<S, H>
+where
+    S: Send + 'static,
+    H: EventHandler<S>,
+{
     fn closed(&mut self, why: Closed) {
         self.handler.closed(why);
     }

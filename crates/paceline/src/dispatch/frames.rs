@@ -50,6 +50,16 @@ pub(super) fn count_with_handle(registry: usize) -> usize {
     count_if(|frame| frame.registry == registry && frame.of.is_some())
 }
 
+/// The registrations whose handlers run here.
+pub(super) fn keys(registry: usize) -> Vec<Key> {
+    let innermost = INNERMOST.try_with(Cell::get).ok().flatten();
+    let outer = OUTER.try_with(|frames| frames.borrow().clone());
+    let all = outer.unwrap_or_default().into_iter().chain(innermost);
+    all.filter(|frame| frame.registry == registry)
+        .filter_map(|frame| frame.of)
+        .collect()
+}
+
 /// Whether this registration's own handler runs here.
 pub(super) fn contains(registry: usize, key: Key) -> bool {
     let of = Some(key);

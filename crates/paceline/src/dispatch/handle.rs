@@ -5,6 +5,7 @@ use std::{
     hash::{Hash, Hasher},
     io,
     sync::Weak,
+    time::Duration,
 };
 
 use super::{
@@ -64,6 +65,26 @@ impl Handle {
     /// `NotFound` if the registration is over.
     pub fn notify(&self) -> io::Result<()> {
         self.ask("notify", |registry| registry.notify(self.key))
+    }
+
+    /// Closes the handle ([`Closed::TimedOut`](super::Closed::TimedOut)) when its handler was not called for `idle`, nor
+    /// any kept output sent; `None`: it may be idle for ever, as it is at first. The time begins anew with this call
+    /// and with the end of every call of the handler. A handle whose handler runs, or that is suspended, is not idle. It
+    /// is measured in milliseconds, and costs a busy handle next to nothing.
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over.
+    pub fn set_timeout(&self, idle: Option<Duration>) -> io::Result<()> {
+        self.ask("set_timeout", |registry| {
+            registry.set_timeout(self.key, idle)
+        })
+    }
+
+    /// Lets it live on after its deadline.
+    pub(crate) fn clear_deadline(&self) -> io::Result<()> {
+        self.ask("clear_deadline", |registry| {
+            registry.clear_deadline(self.key)
+        })
     }
 
     /// Ends the registration: no event is dispatched after this returns (one that is being handled

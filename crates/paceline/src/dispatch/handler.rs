@@ -17,6 +17,23 @@ pub trait EventHandler<S>: Send + 'static {
     /// ([`Context::read`] and its like) means "nothing more now", so `?` does what one expects.
     fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next>;
 
+    /// Whether [`connected`](Self::connected) is to be called for connections that were accepted or registered too. It
+    /// costs one more turn for each, so by default it is not. Asked once. A [`notify`](super::Handle::notify) that comes
+    /// before that call is one with it.
+    fn speaks_first(&self) -> bool {
+        false
+    }
+
+    /// An outgoing connection stands ([`Pool::connect`](crate::Pool::connect)), or a handle was registered whose handler
+    /// [speaks first](Self::speaks_first): called once, before everything else.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready).
+    fn connected(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
+        let _ = cx;
+        Ok(Next::Continue)
+    }
+
     /// The handle is closed; nothing will be called after this. Told exactly once, outside of every
     /// lock; the source is dropped right afterwards.
     fn closed(&mut self, why: Closed) {
@@ -61,6 +78,9 @@ pub enum Closed {
     Failed(io::Error),
     /// The handler, or its source, panicked with this message. Kept output is dropped.
     Panicked(String),
+    /// Nothing happened there for as long as [`Handle::set_timeout`](super::Handle::set_timeout) allows, or an outgoing
+    /// connection did not stand in time. Kept output is dropped.
+    TimedOut,
     /// The pool was shut down.
     Shutdown,
 }
@@ -72,6 +92,7 @@ impl fmt::Display for Closed {
             Self::Requested => f.write_str("closed on request"),
             Self::Failed(error) => write!(f, "failed: {error}"),
             Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
+            Self::TimedOut => f.write_str("its time was over"),
             Self::Shutdown => f.write_str("the pool was shut down"),
         }
     }

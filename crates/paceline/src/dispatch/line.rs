@@ -99,14 +99,14 @@ impl Line {
         self.waiting.push_back(index);
     }
 
-    /// Asks the set and the return list for more.
+    /// Asks for more, and sleeps if there is nothing.
     fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
         self.since_look = 0;
         registry.take_returned(self);
         // Who only glances announces no sleep: nobody need wake it.
         let sleeps = self.waiting.is_empty() && until != Some(Timestamp::PAST);
-        let until = match sleeps && registry.may_sleep() {
-            true => until,
+        let until = match sleeps {
+            true => registry.may_sleep(until),
             false => Some(Timestamp::PAST),
         };
         self.last_look = match self.ask(registry, until)?.slept {
@@ -121,7 +121,7 @@ impl Line {
         Ok(())
     }
 
-    /// Waits in the set once, and lines up what came, there and from others.
+    /// Waits in the set once, and lines up what came, there, from others, and by the clock.
     fn ask(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<Answer> {
         let waited = registry.wait(&mut self.events, until);
         let mut events = std::mem::take(&mut self.events);
@@ -134,6 +134,7 @@ impl Line {
         registry.take_returned(self);
         let answer = waited?;
         self.may_be_more = answer.batch == Batch::Full || self.waiting.len() > before;
+        registry.expire(self, answer.batch);
         Ok(answer)
     }
 }

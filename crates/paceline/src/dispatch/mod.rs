@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod claim;
+mod concurrent;
 mod context;
 mod endings;
 mod entry;
@@ -19,9 +20,11 @@ mod rejected;
 mod return_list;
 mod scratch;
 mod slot;
+mod task;
 mod unwind;
 
 pub(crate) use claim::{Claim, Dispatched, Duty};
+pub use concurrent::{ConcurrentContext, ConcurrentHandler};
 pub use context::{Context, OutputLimit};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next, Panics};
@@ -31,4 +34,5 @@ pub(crate) use line::{Line, Look};
 pub(crate) use registry::{Limits, Registry};
 pub use rejected::Rejected;
 pub use scratch::{scratch, Scratch};
+pub use task::{TaskContext, TickContext};
 pub(crate) use unwind::{abort_on_unwind, caught};

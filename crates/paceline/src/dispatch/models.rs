@@ -3,13 +3,16 @@
 //! They run the product's own registry over a set that tells edges when a model says so, and a
 //! "descriptor" that is a counter of unread bytes.
 
+mod concurrent;
 mod once;
 mod requests;
+mod time;
 
 use std::{
     io,
     os::fd::{AsRawFd, RawFd},
     sync::Arc,
+    time::Duration,
 };
 
 use loom::thread;
@@ -45,6 +48,7 @@ struct Inside {
     read: AtomicUsize,
     closed: AtomicUsize,
     busy: AtomicBool,
+    clock: Arc<VirtualClock>,
 }
 
 /// What the kernel knows.
@@ -70,6 +74,7 @@ impl World {
             read: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
+            clock: Arc::new(VirtualClock::new()),
         }))
     }
 
@@ -77,9 +82,11 @@ impl World {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
+            post_limit: 1,
         };
         Registry::new(
             Box::new(self.clone()),
+            Clock::Virtual(Arc::clone(&self.0.clock)),
             limits,
             Hooks::default(),
             Arc::new(Counters::default()),
@@ -110,6 +117,27 @@ impl World {
             watched.armed = false;
             let ready = Ready::READABLE;
             watched.untold.push(Event { key, ready });
+        }
+    }
+
+    /// Sleeps until it is woken; a time that is near passes in a moment. Tells whether it slept.
+    fn sleep_until(&self, until: Option<Timestamp>) -> bool {
+        const NEAR: Duration = Duration::from_secs(1);
+        if until == Some(Timestamp::PAST) {
+            return false;
+        }
+        let clock = &self.0.clock;
+        let now = Clock::Virtual(Arc::clone(clock)).now();
+        match until.map(|until| until.since(now)) {
+            Some(left) if left < NEAR => {
+                clock.advance(left);
+                false
+            }
+            _ => {
+                self.0.leader.sleep(None);
+                self.0.leader.take();
+                true
+            }
         }
     }
 
@@ -145,14 +173,11 @@ impl HandleSet for World {
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
-        if until.is_none() {
-            self.0.leader.sleep(None);
-            self.0.leader.take();
-        }
+        let slept = self.sleep_until(until);
         events.append(&mut lock(&self.0.watched).untold);
         Ok(Answer {
             batch: Batch::Whole,
-            slept: until.is_none(),
+            slept,
         })
     }
 

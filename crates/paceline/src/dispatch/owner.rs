@@ -61,6 +61,12 @@ impl Owner {
         Self(AtomicU32::new(BUSY))
     }
 
+    /// Whether nobody has it, and nobody is to have it. It may be otherwise at once.
+    pub(super) fn is_idle(&self) -> bool {
+        // Acquire: who sees that it rests sees when it was last used.
+        self.0.load(Ordering::Acquire) == IDLE
+    }
+
     /// Tells that there is a reason to visit the handle. The reason is written down before, in the
     /// readiness word: Release here, and Acquire in `rest` and `claim`, make the owner see it.
     pub(super) fn signal(&self) -> Signal {

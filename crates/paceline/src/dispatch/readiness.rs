@@ -3,6 +3,7 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 16 | timed out: closing, because its time is over |
 //! | 15 | over: the end of the input was read again; it is waited for no more |
 //! | 14 | ended: the end of the input was read; only a hang-up or an error is waited for |
 //! | 12..14 | armed: the set will report this direction (always, if it reports edges) |
@@ -41,6 +42,7 @@ const ARMED_SHIFT: u32 = 12;
 const ARMED: u64 = 3 << ARMED_SHIFT;
 const ENDED: u64 = 1 << 14;
 const OVER: u64 = 1 << 15;
+const TIMED_OUT: u64 = 1 << 16;
 const GENERATION_SHIFT: u32 = 32;
 
 #[derive(Debug)]
@@ -135,6 +137,14 @@ impl Readiness {
         Ok(before)
     }
 
+    /// The time of the registration is over: it is to be closed, for that reason unless there is another.
+    pub(super) fn time_out(&self, generation: u32) -> Result<State, Stale> {
+        self.change_of(generation, |state| match state.is_closing() {
+            true => state,
+            false => State(state.0 | CLOSING | TIMED_OUT),
+        })
+    }
+
     /// Whatever is registered here shall end when nothing is left to do.
     pub(super) fn drain(&self) -> State {
         self.change(|state| State(state.0 | DRAINING))
@@ -149,6 +159,16 @@ impl Readiness {
     pub(super) fn claim_notified(&self, bits: Ready) -> State {
         let bits = u64::from(bits.bits()) | NOTIFIED;
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
+    }
+
+    /// Somebody who does not own this registration found nothing there, or is about to see.
+    pub(super) fn clear(&self, generation: u32, bits: Ready) -> Result<State, Stale> {
+        self.change_of(generation, |state| State(state.0 & !u64::from(bits.bits())))
+    }
+
+    /// And found something.
+    pub(super) fn set(&self, generation: u32, bits: Ready) -> Result<State, Stale> {
+        self.change_of(generation, |state| State(state.0 | u64::from(bits.bits())))
     }
 
     /// Puts back what the owner did not use up.
@@ -217,6 +237,15 @@ impl State {
         self.0 & CLOSING != 0
     }
 
+    /// Whether it is closing because its time is over.
+    pub(super) fn is_timed_out(self) -> bool {
+        self.0 & TIMED_OUT != 0
+    }
+
+    pub(super) fn is_suspended(self) -> bool {
+        self.0 & SUSPENDED != 0
+    }
+
     pub(super) fn is_sending(self) -> bool {
         self.0 & SENDING != 0
     }
@@ -224,7 +253,7 @@ impl State {
     /// Whether the handler may be called now: not while it is suspended, nor while output is kept,
     /// unless it wants to read meanwhile.
     pub(super) fn may_call(self) -> bool {
-        self.0 & SUSPENDED == 0 && (!self.is_sending() || self.0 & READ_WHILE_SENDING != 0)
+        !self.is_suspended() && (!self.is_sending() || self.0 & READ_WHILE_SENDING != 0)
     }
 
     /// The directions that somebody waits for: the interest, if the handler may be called; and while

@@ -1,22 +1,25 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
 mod close;
+mod time;
 mod user_code;
 
 use std::{
+    collections::HashSet,
     io,
     os::fd::{AsRawFd, RawFd},
     sync::{Arc, Weak},
 };
 
-pub(super) use self::close::NotWaited;
-pub(crate) use self::close::Remains;
+pub(super) use self::close::{End, NotWaited};
+pub(crate) use self::close::{LeftUndone, Remains};
 use super::{
     claim::Claim,
+    concurrent::{Concurrent, ConcurrentHandler},
     endings::Endings,
-    entry::Registered,
+    entry::{Entry, Registered},
     frames,
-    handle::{Handle, HandleId, Key},
+    handle::{Handle, Key},
     handler::{EventHandler, Interest},
     hooks::Hooks,
     kind::Kinds,
@@ -25,25 +28,29 @@ use super::{
     readiness::{Readiness, Stale, State},
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
+    task::Posts,
     unwind::caught,
     Rejected,
 };
 use crate::{
-    handle_set::{Answer, Event, HandleSet, Reports},
+    handle_set::{Answer, Event, HandleSet, Ready, Reports},
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
-        Mutex, Timestamp,
+        Clock, Mutex, Timestamp,
     },
+    timer::{Purpose, Timers},
 };
 
-/// What one handle may use.
+/// What a handle may use, and the whole registry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes that one call of a handler may read.
     pub(crate) read_budget: usize,
     /// Bytes of output that are kept.
     pub(crate) output_limit: usize,
+    /// Posts that may wait, of the whole registry.
+    pub(crate) post_limit: usize,
 }
 
 /// Registrations are accepted.
@@ -60,23 +67,27 @@ pub(crate) struct Registry {
     set: Box<dyn HandleSet>,
     slots: SlotTable,
     returned: ReturnList,
+    timers: Timers,
+    posts: Arc<Posts>,
     limits: Limits,
     kinds: Kinds,
     hooks: Hooks,
     endings: Endings,
-    /// What was ended by force and not reported yet.
-    forced: Mutex<Vec<(HandleId, usize)>>,
+    /// What was lost at the end of the pool and not reported yet.
+    lost: Mutex<LeftUndone>,
     phase: AtomicU32,
     /// Registrations whose `closed` has not been told and finished.
     live: AtomicUsize,
     /// Of these, how many belong to handlers that wait for a shutdown themselves.
     excused: AtomicUsize,
+    excused_keys: Mutex<HashSet<Key>>,
     counters: Arc<Counters>,
 }
 
 impl Registry {
     pub(crate) fn new(
         set: Box<dyn HandleSet>,
+        clock: Clock,
         limits: Limits,
         hooks: Hooks,
         counters: Arc<Counters>,
@@ -86,14 +97,17 @@ impl Registry {
             set,
             slots: SlotTable::new(),
             returned: ReturnList::new(),
+            timers: Timers::new(clock),
+            posts: Posts::new(limits.post_limit),
             limits,
             kinds: Kinds::default(),
             hooks,
             endings: Endings::default(),
-            forced: Mutex::new(Vec::new()),
+            lost: Mutex::default(),
             phase: AtomicU32::new(ACCEPTING),
             live: AtomicUsize::new(0),
             excused: AtomicUsize::new(0),
+            excused_keys: Mutex::default(),
             counters,
         })
     }
@@ -109,25 +123,58 @@ impl Registry {
         S: AsRawFd + Send + 'static,
         H: EventHandler<S>,
     {
-        let descriptor = source.as_raw_fd();
-        // Counted before it is looked whether registrations are accepted: a drain waits for it, or is seen.
-        self.live.fetch_add(1, Ordering::AcqRel);
-        match self.begin(descriptor, interest) {
-            Err(error) => {
-                self.live.fetch_sub(1, Ordering::AcqRel);
-                self.set.wake();
-                Err(Rejected::new((source, handler), error))
-            }
-            Ok((mut owned, key)) => {
+        self.register_until(source, interest, handler, None)
+    }
+
+    /// The same; at `deadline` it ends, unless it is given another time before.
+    pub(crate) fn register_until<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+        deadline: Option<Timestamp>,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        // The user's code, which may panic, before anything begins.
+        let (descriptor, greets) = (source.as_raw_fd(), handler.speaks_first());
+        match self.admit(|| self.begin(descriptor, interest)) {
+            Err(error) => Err(Rejected::new((source, handler), error)),
+            Ok(owned) => {
                 let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
                 let entry = Registered::new(source, descriptor, handler, limit, kind);
-                owned.with_entry(|place| *place = Some(Box::new(entry)));
-                // A drain that passed this slot before `occupy` is seen here; a later one marks it.
-                if self.phase() != ACCEPTING {
-                    owned.readiness().drain();
+                let mut entry = Box::new(entry);
+                if greets {
+                    entry.greet();
+                    owned.readiness().notify_self();
                 }
-                self.let_go(owned);
-                Ok(self.handle(key))
+                Ok(match deadline {
+                    None => self.put_in_place(owned, entry),
+                    Some(at) => self.put_in_place_until(owned, entry, Purpose::Deadline, at),
+                })
+            }
+        }
+    }
+
+    /// Begins the registration of a handle that several threads may use at once.
+    pub(crate) fn register_concurrent<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + Sync + 'static,
+        H: ConcurrentHandler<S>,
+    {
+        let descriptor = source.as_raw_fd();
+        match self.admit(|| self.begin(descriptor, interest)) {
+            Err(error) => Err(Rejected::new((source, handler), error)),
+            Ok(owned) => {
+                let entry = Concurrent::new(source, descriptor, handler, self.kinds.of::<H>());
+                Ok(self.put_in_place(owned, Box::new(entry)))
             }
         }
     }
@@ -139,12 +186,35 @@ impl Registry {
 
     /// Lets the handler of a registration be called no more, or again.
     pub(super) fn set_suspended(&self, key: Key, suspended: bool) -> Result<(), Stale> {
+        if !suspended {
+            self.note_use(key);
+        }
         self.change(key, |word| word.set_suspended(key.generation, suspended))
     }
 
     /// Has the handler of a registration called.
     pub(super) fn notify(&self, key: Key) -> Result<(), Stale> {
         self.change(key, |word| word.notify(key.generation))
+    }
+
+    /// Who does not own a registration found nothing there, or is about to see.
+    pub(super) fn clear_ready(&self, key: Key, bits: Ready) {
+        // If it is over, there is nothing to clear.
+        let _ = self.change(key, |word| word.clear(key.generation, bits));
+    }
+
+    /// And found something: others may find more.
+    pub(super) fn restore_ready(&self, key: Key, bits: Ready) {
+        let _ = self.change(key, |word| word.set(key.generation, bits));
+    }
+
+    /// Has a registration closed by whoever visits it next.
+    pub(super) fn ask_to_close(&self, key: Key) {
+        let slot = self.slots.get(key.index);
+        // If it is over, there is nothing to do.
+        if slot.is_some_and(|slot| slot.readiness.request_close(key.generation).is_ok()) {
+            self.signal_from_outside(key.index);
+        }
     }
 
     /// Changes the readiness word of a registration, and asks for a visit if that is needed now.
@@ -227,9 +297,13 @@ impl Registry {
             .take_all(|index| self.link(index), |index| line.append(index));
     }
 
-    /// Announces the leader's sleep, unless something was put back.
-    pub(super) fn may_sleep(&self) -> bool {
-        self.returned.announce_sleep() == Sleep::Announced
+    /// Announces the leader's sleep, unless something was put back. Until when it may sleep that wants to until
+    /// `until`.
+    pub(super) fn may_sleep(&self, until: Option<Timestamp>) -> Option<Timestamp> {
+        match self.returned.announce_sleep() {
+            Sleep::Announced => self.timers.limit(until),
+            Sleep::NotYet => Some(Timestamp::PAST),
+        }
     }
 
     pub(super) fn wait(
@@ -242,31 +316,60 @@ impl Registry {
 
     // Below: how it is done.
 
+    /// Lets a registration begin, which is counted from here on.
+    fn admit<'r>(&'r self, begin: impl FnOnce() -> io::Result<Owned<'r>>) -> io::Result<Owned<'r>> {
+        // Counted before it is looked whether registrations are accepted: a drain waits for it, or is seen.
+        self.live.fetch_add(1, Ordering::AcqRel);
+        begin().inspect_err(|_| {
+            self.live.fetch_sub(1, Ordering::AcqRel);
+            self.set.wake();
+        })
+    }
+
+    /// The slot of a registration gets its contents, and is let go.
+    fn put_in_place(&self, mut owned: Owned<'_>, entry: Box<dyn Entry>) -> Handle {
+        let key = owned.key();
+        owned.with_entry(|place| *place = Some(entry));
+        // A drain that passed this slot before `occupy` is seen here; a later one marks it.
+        if self.phase() != ACCEPTING {
+            owned.readiness().drain();
+        }
+        self.let_go(owned);
+        self.handle(key)
+    }
+
     /// Finds a slot, and lets the set watch the source. The slot is owned, so that what the set tells
     /// waits until the entry is in place.
-    fn begin(&self, descriptor: RawFd, interest: Interest) -> io::Result<(Owned<'_>, Key)> {
-        // A change of the word, so that of this step and `drain` the second one sees the first.
-        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
-            let text = "register: the pool is shutting down";
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
-        }
-        let owned = self.slots.take_vacant().ok_or_else(|| {
-            let text = format!("register descriptor {descriptor}: every slot is taken");
-            io::Error::new(io::ErrorKind::QuotaExceeded, text)
-        })?;
-        let key = Key {
-            index: owned.index(),
-            generation: owned.readiness().occupy(interest, self.set.reports()),
-        };
-        match self.set.add(descriptor, key.to_bits()) {
-            Ok(()) => Ok((owned, key)),
+    fn begin(&self, descriptor: RawFd, interest: Interest) -> io::Result<Owned<'_>> {
+        let attempted = || format!("register descriptor {descriptor}");
+        let owned = self.occupy(interest, attempted)?;
+        match self.set.add(descriptor, owned.key().to_bits()) {
+            Ok(()) => Ok(owned),
             Err(error) => {
+                owned.readiness().retire();
                 self.slots.vacate(owned);
-                let reason = why_not_added(&error);
-                let text = format!("register descriptor {descriptor}: {reason}: {error}");
+                let (attempted, reason) = (attempted(), why_not_added(&error));
+                let text = format!("{attempted}: {reason}: {error}");
                 Err(io::Error::new(error.kind(), text))
             }
         }
+    }
+
+    /// Finds a slot for a registration; `attempted` says what for.
+    fn occupy(&self, interest: Interest, attempted: impl Fn() -> String) -> io::Result<Owned<'_>> {
+        let refusal = |kind, reason| io::Error::new(kind, format!("{}: {reason}", attempted()));
+        // A change of the word, so that of this step and `drain` the second one sees the first.
+        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
+            return Err(refusal(
+                io::ErrorKind::BrokenPipe,
+                "the pool is shutting down",
+            ));
+        }
+        let owned = self.slots.take_vacant();
+        let owned =
+            owned.ok_or_else(|| refusal(io::ErrorKind::QuotaExceeded, "every slot is taken"))?;
+        owned.readiness().occupy(interest, self.set.reports());
+        Ok(owned)
     }
 
     fn handle(&self, key: Key) -> Handle {
@@ -339,14 +442,15 @@ impl Registry {
         let directions = readiness.arm(state.unarmed());
         let failed = owned.with_entry(|entry| {
             let entry = entry.as_mut()?;
-            let armed = self.set.arm(entry.descriptor(), key.to_bits(), directions);
+            let descriptor = entry.descriptor()?;
+            let armed = self.set.arm(descriptor, key.to_bits(), directions);
             let error = armed.err()?;
             if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC)) {
                 // As if it had been reported: not armed any more.
                 let _ = readiness.report(key.generation, state.unarmed(), Reports::Once);
                 return None;
             }
-            let text = format!("arm descriptor {}: {error}", entry.descriptor());
+            let text = format!("arm descriptor {descriptor}: {error}");
             entry.fail(io::Error::new(error.kind(), text));
             Some(())
         });

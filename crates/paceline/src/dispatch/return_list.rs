@@ -7,6 +7,7 @@
 //!  EMPTY  --> SLEEPS      [announce_sleep]   the leader is about to wait; refused if there is a slot
 //!  EMPTY  --> slot        [push]             the leader will look before it sleeps
 //!  SLEEPS --> slot        [push]             the leader must be woken, by this one pusher
+//!  SLEEPS --> EMPTY       [nudge]            the leader must be woken, for another reason than a slot
 //!  any    --> EMPTY       [take_all]         the leader is awake and takes everything
 //! ```
 //!
@@ -83,6 +84,23 @@ impl ReturnList {
         }
     }
 
+    /// Ends an announced sleep without a slot. Where there is none the word is written as it was: an announcement
+    /// that comes later sees what was done before this.
+    pub(super) fn nudge(&self) -> Pushed {
+        let mut seen = self.head.load(Ordering::Relaxed);
+        loop {
+            let next = if seen == SLEEPS { EMPTY } else { seen };
+            match self
+                .head
+                .compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(SLEEPS) => return Pushed::WakeLeader,
+                Ok(_) => return Pushed::Quiet,
+                Err(newer) => seen = newer,
+            }
+        }
+    }
+
     /// Says that the leader is about to sleep, unless something was pushed.
     pub(super) fn announce_sleep(&self) -> Sleep {
         match self
@@ -145,6 +163,11 @@ mod tests {
         assert_eq!(push(2), Pushed::WakeLeader);
         assert_eq!(push(1), Pushed::Quiet);
         assert_eq!(taken(), [2, 1]);
+        assert_eq!(push(0), Pushed::Quiet);
+        assert_eq!(list.nudge(), Pushed::Quiet);
+        assert_eq!(taken(), [0]);
+        assert_eq!(list.announce_sleep(), Sleep::Announced);
+        assert_eq!(list.nudge(), Pushed::WakeLeader);
         assert_eq!(push(0), Pushed::Quiet);
     }
 }

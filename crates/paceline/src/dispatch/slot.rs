@@ -12,13 +12,22 @@ use super::{
     readiness::Readiness,
     return_list::Link,
 };
-use crate::sync::{lock, Mutex, UnsafeCell};
+use crate::{
+    sync::{lock, Moment, Mutex, Timestamp, UnsafeCell},
+    timer::Pin,
+};
 
 /// One place for a registration.
 pub(super) struct Slot {
     pub(super) readiness: Readiness,
     owner: Owner,
     pub(super) link: Link,
+    /// Its point in time, if it has one.
+    pub(super) pin: Pin,
+    /// How many threads use it without owning it: of a concurrent handle. It orders nothing.
+    users: std::sync::atomic::AtomicU32,
+    /// When it was last used; noted only while it has a point in time.
+    used: Moment,
     /// Source and handler; `None` while vacant. Only the owner touches it.
     entry: UnsafeCell<Option<Box<dyn Entry>>>,
 }
@@ -34,6 +43,9 @@ impl Slot {
             readiness: Readiness::new(),
             owner: Owner::busy(),
             link: Link::new(),
+            pin: Pin::new(),
+            users: std::sync::atomic::AtomicU32::new(0),
+            used: Moment::default(),
             entry: UnsafeCell::new(None),
         }
     }
@@ -41,6 +53,35 @@ impl Slot {
     /// There is a reason to visit: see [`Owner::signal`].
     pub(super) fn signal(&self) -> Signal {
         self.owner.signal()
+    }
+
+    /// Something happens there now.
+    pub(super) fn note_use(&self, now: Timestamp) {
+        self.used.raise(now);
+    }
+
+    /// A thread uses it without owning it, or does no more.
+    pub(super) fn note_user(&self, begins: bool) {
+        match begins {
+            true => self
+                .users
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            false => self
+                .users
+                .fetch_sub(1, std::sync::atomic::Ordering::Relaxed),
+        };
+    }
+
+    /// Whether it is with nobody, and waits for nobody.
+    pub(super) fn is_idle(&self) -> bool {
+        self.owner.is_idle()
+    }
+
+    /// Since when nothing has happened there; `None` while something does, or may not.
+    pub(super) fn idle_since(&self) -> Option<Timestamp> {
+        let in_use = self.users.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        let idle = self.is_idle() && !in_use && !self.readiness.look().is_suspended();
+        idle.then(|| self.used.get())
     }
 }
 
@@ -51,10 +92,6 @@ pub(super) struct Owned<'s> {
 }
 
 impl<'s> Owned<'s> {
-    pub(super) fn index(&self) -> u32 {
-        self.index
-    }
-
     /// Which registration this is.
     pub(super) fn key(&self) -> Key {
         Key {
@@ -65,6 +102,17 @@ impl<'s> Owned<'s> {
 
     pub(super) fn readiness(&self) -> &'s Readiness {
         &self.slot.readiness
+    }
+
+    pub(super) fn pin(&self) -> &'s Pin {
+        &self.slot.pin
+    }
+
+    /// It was used until now.
+    pub(super) fn note_use(&self, now: Timestamp) {
+        if self.slot.pin.is_set() {
+            self.slot.note_use(now);
+        }
     }
 
     pub(super) fn with_entry<R>(
@@ -144,15 +192,9 @@ impl SlotTable {
         Some(Owned { slot, index })
     }
 
-    /// Gives an emptied slot back to the free list, which owns it from now on.
+    /// Gives an emptied slot, whose key is stale, back to the free list, which owns it from now on.
     pub(super) fn vacate(&self, owned: Owned<'_>) {
-        owned.slot.readiness.retire();
         lock(&self.free).vacated.push(owned.index);
-    }
-
-    /// Empties a slot for good.
-    pub(super) fn abandon(&self, owned: Owned<'_>) {
-        owned.slot.readiness.retire();
     }
 
     /// Owns the slot at `index`, which was taken off a list; `None` if a sweep was there first.

@@ -165,6 +165,12 @@ impl Simulation {
         lock(&self.world.state).injected
     }
 
+    /// How often the pool has ended a wait of its own leader, to have it look at something else.
+    #[must_use]
+    pub fn wakes(&self) -> u64 {
+        lock(&self.world.state).wakes
+    }
+
     /// Makes the wait that goes on now, or else the next one, fail with an error of this kind, once.
     /// No event is lost by it.
     pub fn fail_next_wait(&self, kind: io::ErrorKind) {
@@ -407,6 +413,7 @@ struct State {
     /// The last edges that were told, as stock for stale ones.
     past: VecDeque<Event>,
     woken: bool,
+    wakes: u64,
     /// How the next wait fails.
     failure: Option<io::ErrorKind>,
     /// Somebody waits: only one may (L1).
@@ -476,6 +483,7 @@ impl State {
             pending: VecDeque::new(),
             past: VecDeque::new(),
             woken: false,
+            wakes: 0,
             failure: None,
             waited_in: false,
         }

@@ -3,6 +3,10 @@
 //! One seam: the pool tells an [`Observer`] about every change of role, if there is one. Counters are
 //! always on; they are plain additions that order nothing, so they use std's atomics in all forms.
 
+mod open_metrics;
+
+pub use self::open_metrics::open_metrics;
+
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -69,6 +73,16 @@ pub struct Snapshot {
     pub refused: u64,
     /// Connections that were gone before they could be accepted.
     pub aborted: u64,
+    /// Posts accepted.
+    pub posted: u64,
+    /// Times that a timer's time had come, periodic ones included.
+    pub timers: u64,
+    /// Of these, how many were found more than a millisecond late: nobody was free, or no core.
+    pub late_timers: u64,
+    /// Ticks of periodic timers that passed without a call.
+    pub missed_ticks: u64,
+    /// Handles that were closed because their time was over.
+    pub timed_out: u64,
 }
 
 /// The counters behind a [`Snapshot`].
@@ -88,6 +102,11 @@ pub(crate) struct Counters {
     pub(crate) accepted: Count,
     pub(crate) refused: Count,
     pub(crate) aborted: Count,
+    pub(crate) posted: Count,
+    pub(crate) timers: Count,
+    pub(crate) late_timers: Count,
+    pub(crate) missed_ticks: Count,
+    pub(crate) timed_out: Count,
 }
 
 impl Counters {
@@ -108,6 +127,11 @@ impl Counters {
             accepted: self.accepted.get(),
             refused: self.refused.get(),
             aborted: self.aborted.get(),
+            posted: self.posted.get(),
+            timers: self.timers.get(),
+            late_timers: self.late_timers.get(),
+            missed_ticks: self.missed_ticks.get(),
+            timed_out: self.timed_out.get(),
         }
     }
 }
@@ -118,7 +142,11 @@ pub(crate) struct Count(AtomicU64);
 
 impl Count {
     pub(crate) fn one_more(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add(1);
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {

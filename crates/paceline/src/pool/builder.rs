@@ -54,6 +54,7 @@ pub struct Builder {
 const THREADS: RangeInclusive<usize> = 0..=4096;
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
+const DEFAULT_POST_LIMIT: usize = 1024;
 /// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long one of the pool's own threads pauses after an error of the wait.
@@ -77,6 +78,7 @@ impl Default for Builder {
             limits: Limits {
                 read_budget: DEFAULT_READ_BUDGET,
                 output_limit: DEFAULT_OUTPUT_LIMIT,
+                post_limit: DEFAULT_POST_LIMIT,
             },
             hooks: Hooks::default(),
             observer: None,
@@ -182,6 +184,13 @@ impl Builder {
         self
     }
 
+    /// How many posts may wait to be done ([`Pool::post`]). Default: 1,024.
+    #[must_use]
+    pub fn post_limit(mut self, posts: usize) -> Self {
+        self.limits.post_limit = posts;
+        self
+    }
+
     /// Who is told about changes of role.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
@@ -255,7 +264,13 @@ impl Builder {
         Ok(Shared {
             watch: Watch::new(&lead, &clock, &self.name),
             lead,
-            registry: Registry::new(set, self.limits, self.hooks, Arc::clone(&counters)),
+            registry: Registry::new(
+                set,
+                clock.clone(),
+                self.limits,
+                self.hooks,
+                Arc::clone(&counters),
+            ),
             clock,
             counters,
             crew: Crew::default(),

@@ -1,12 +1,15 @@
 //! The pool: joins promotion, handle set and dispatch, and owns the threads.
 //!
 //! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
-//! is built in `builder.rs`, who is in it in `crew.rs`, how it ends in `shutdown.rs`.
+//! is built in `builder.rs`, who is in it in `crew.rs`, how it ends in `shutdown.rs`. What it can be given: any source
+//! (here), listeners (`listen.rs`), outgoing connections (`connect.rs`), posts and timers (`tasks.rs`).
 
 mod builder;
+mod connect;
 mod crew;
 mod listen;
 mod shutdown;
+mod tasks;
 mod watch;
 
 use std::{
@@ -22,9 +25,13 @@ pub use self::{
     builder::{Builder, SetKind},
     listen::Listener,
     shutdown::{ShutdownReport, Unfinished},
+    tasks::{Timer, TimerGuard},
 };
 use crate::{
-    dispatch::{abort_on_unwind, EventHandler, Handle, Interest, Line, Registry, Rejected},
+    dispatch::{
+        abort_on_unwind, ConcurrentHandler, EventHandler, Handle, Interest, Line, Registry,
+        Rejected,
+    },
     observe::{Counters, Observer, Role, Snapshot},
     promotion::Lead,
     sync::{thread, Clock, Mutex, Timestamp},
@@ -85,6 +92,28 @@ impl Pool {
         H: EventHandler<S>,
     {
         self.shared().registry.register(source, interest, handler)
+    }
+
+    /// As [`register`](Self::register), for a source that several threads may use at once without damage: one that takes
+    /// and gives whole records, as a UDP socket does.
+    ///
+    /// The handle is not kept from others while its handler runs: with ten datagrams waiting, several threads receive
+    /// them at once. There is no order among them.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_concurrent<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + Sync + 'static,
+        H: ConcurrentHandler<S>,
+    {
+        let registry = &self.shared().registry;
+        registry.register_concurrent(source, interest, handler)
     }
 
     /// Accepts connections at `address` and registers each with the handler that `make` gives for it;

@@ -19,6 +19,10 @@ pub struct ShutdownReport {
     pub stuck_threads: Vec<String>,
     /// Handles that were still with those threads. They close when their handlers return.
     pub busy_handles: usize,
+    /// Posted work that was not done, and timers that were due and not called.
+    pub posts: usize,
+    /// Timers that were to be called once, and were not due. They do not count as unfinished.
+    pub timers: usize,
     /// Errors of the wait itself on the pool's own threads (the first sixteen).
     pub errors: Vec<io::Error>,
 }
@@ -40,6 +44,7 @@ impl ShutdownReport {
         self.unfinished.is_empty()
             && self.stuck_threads.is_empty()
             && self.busy_handles == 0
+            && self.posts == 0
             && self.errors.is_empty()
     }
 }
@@ -64,6 +69,7 @@ impl fmt::Display for ShutdownReport {
             }),
             (self.busy_handles > 0)
                 .then(|| format!("{} still busy", counted(self.busy_handles, "handle"))),
+            (self.posts > 0).then(|| format!("{} not done", counted(self.posts, "post"))),
             (!self.stuck_threads.is_empty())
                 .then(|| format!("stuck: {}", self.stuck_threads.join(", "))),
             of_errors,
@@ -105,9 +111,12 @@ impl Shared {
         self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.
         let stuck_threads = self.part_from_threads(deadline);
-        let (forced, live) = self.registry.left_undone();
+        let (lost, live) = self.registry.left_undone();
         ShutdownReport {
-            unfinished: forced
+            posts: lost.posts,
+            timers: lost.timers,
+            unfinished: lost
+                .handles
                 .into_iter()
                 .map(|(handle, unsent)| Unfinished { handle, unsent })
                 .collect(),

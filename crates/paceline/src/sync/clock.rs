@@ -25,6 +25,11 @@ impl Timestamp {
         self.0
     }
 
+    /// The point so many nanoseconds after the clock was made.
+    pub(crate) fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
     /// The point `span` later; the far future if that is beyond the clock.
     pub(crate) fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(nanos(span)))
@@ -50,10 +55,19 @@ impl Moment {
         self.0.store(now.0, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// Sets it, unless it is later already.
+    pub(crate) fn raise(&self, now: Timestamp) {
+        self.0
+            .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Timestamp {
+        Timestamp(self.0.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
     /// How long before `now` it was; zero if it was later.
     pub(crate) fn nanos_before(&self, now: Timestamp) -> u64 {
-        let moment = Timestamp(self.0.load(std::sync::atomic::Ordering::Relaxed));
-        now.nanos_since(moment)
+        now.nanos_since(self.get())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        entry::Verdict,
+        entry::{Ending, Entry, Undone, Verdict},
         frames,
         handle::{HandleId, Key},
         handler::Closed,
-        readiness::Stale,
+        readiness::{Stale, State},
         slot::Owned,
     },
     Registry, ACCEPTING, DRAINING, SHUT,
@@ -40,8 +40,17 @@ impl Registry {
     /// Ends a registration: here and now if it is idle, else by the thread that has it.
     pub(in crate::dispatch) fn close(&self, key: Key) -> Result<(), Stale> {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
-        if slot.readiness.request_close(key.generation)?.is_closing() {
+        let before = slot.readiness.request_close(key.generation)?;
+        let is_shut = self.phase() == SHUT;
+        // After the end of the pool nobody takes it off its list any more.
+        if is_shut {
+            self.sweep(key.index);
+        }
+        if before.is_closing() {
             return Err(Stale);
+        }
+        if is_shut {
+            return Ok(());
         }
         // Between the two steps its owner may have ended it, and the slot may have a new one.
         match self.slots.try_own(key.index) {
@@ -95,7 +104,11 @@ impl Registry {
 
     /// A handler that runs on this thread waits for the drain: its own handle is not waited for.
     pub(crate) fn excuse_own_frames(&self) {
-        self.excused.fetch_add(self.own_handles(), Ordering::AcqRel);
+        let mut keys = lock(&self.excused_keys);
+        // Each registration once: several threads may be inside of a concurrent one.
+        keys.extend(frames::keys(self.address()));
+        self.excused.swap(keys.len(), Ordering::AcqRel);
+        drop(keys);
         self.set.wake();
     }
 
@@ -113,17 +126,21 @@ impl Registry {
         indices.into_iter().for_each(|index| self.sweep(index));
     }
 
-    /// What was ended by force since this was last asked, with the output that was kept; and how many
-    /// registrations have not ended. Of these two, each is in one.
-    pub(crate) fn left_undone(&self) -> (Vec<(HandleId, usize)>, usize) {
-        let mut forced = lock(&self.forced);
-        (std::mem::take(&mut *forced), self.live())
+    /// What was lost at the end of the pool since this was last asked, and how many registrations have not ended. Of
+    /// these two, each is in one.
+    pub(crate) fn left_undone(&self) -> (LeftUndone, usize) {
+        let mut lost = lock(&self.lost);
+        (std::mem::take(&mut *lost), self.live())
     }
 
     /// How a registration ends whose end was asked for.
-    pub(in crate::dispatch) fn verdict_on_request(&self) -> Verdict {
+    pub(in crate::dispatch) fn verdict_on_request(&self, seen: State) -> Verdict {
         match self.phase() {
             SHUT => Verdict::CloseByForce,
+            _ if seen.is_timed_out() => {
+                self.counters.timed_out.one_more();
+                Verdict::Close(Closed::TimedOut)
+            }
             _ => Verdict::Close(Closed::Requested),
         }
     }
@@ -141,42 +158,49 @@ impl Registry {
     }
 
     /// Ends a registration that was not done, and lists it.
-    pub(in crate::dispatch) fn end_by_force(&self, mut owned: Owned<'_>) {
-        let unsent = owned.with_entry(|entry| entry.as_ref().map_or(0, |entry| entry.unsent()));
-        let listed = (HandleId::new(owned.key()), unsent);
-        self.end_and_list(owned, Closed::Shutdown, Some(listed));
+    pub(in crate::dispatch) fn end_by_force(&self, owned: Owned<'_>) {
+        self.end_and_list(owned, Closed::Shutdown, true);
     }
 
     /// Ends a registration.
     pub(in crate::dispatch) fn end(&self, owned: Owned<'_>, why: Closed) {
-        self.end_and_list(owned, why, None);
+        self.end_and_list(owned, why, false);
     }
 
     /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
     /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
-    fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, listed: Option<(HandleId, usize)>) {
-        let key = owned.key();
+    fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, by_force: bool) {
+        let (key, is_due) = (owned.key(), owned.readiness().look().is_notified());
         let entry = owned.with_entry(Option::take);
         if let Some(entry) = &entry {
             self.endings.begin(key);
-            let _ = self.set.remove(entry.descriptor());
-        }
-        match self.phase() {
-            // It may still be in a list, so it is not used again.
-            SHUT => self.slots.abandon(owned),
-            _ => self.slots.vacate(owned),
-        }
-        if let Some(mut entry) = entry {
-            self.tell_closed(key, &why);
-            let told = self.in_frame(Some(key), || entry.closed(why));
-            told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
-            let dropped = frames::enter(self.address(), Some(key), || entry.dismantle());
-            for part in dropped {
-                part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            if let Some(descriptor) = entry.descriptor() {
+                let _ = self.set.remove(descriptor);
             }
-            self.count_out(listed);
-            self.endings.finish(key);
         }
+        self.empty(owned);
+        if let Some(entry) = entry {
+            let end = End {
+                key,
+                is_handle: entry.descriptor().is_some(),
+                loss: match why {
+                    Closed::Shutdown => Loss::of(entry.as_ref(), key, by_force, is_due),
+                    _ => None,
+                },
+                why,
+            };
+            if let Some((ending, end)) = entry.part(end) {
+                self.finish(ending, end);
+            }
+        }
+    }
+
+    /// Nobody uses it any more: tells the end, drops everything, and counts it out.
+    pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending>, end: End) {
+        let (key, loss) = (end.key, end.loss);
+        self.take_leave(ending, key, end.why, end.is_handle);
+        self.count_out(loss);
+        self.endings.finish(key);
         // A change of the word, so that of this step and `drain` the second one sees the first: else
         // this thread could miss the drain, and the leader that `live` is zero.
         if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
@@ -184,16 +208,91 @@ impl Registry {
         }
     }
 
-    /// One registration less; one more in the list, if it was ended by force. Both under the lock, so that
+    /// Makes the key stale, then forgets its point in time, and only then gives the slot to others.
+    fn empty(&self, owned: Owned<'_>) {
+        owned.readiness().retire();
+        self.timers.forget(owned.pin());
+        // After the end it may still be in a list, so it is not used again.
+        if self.phase() != SHUT {
+            self.slots.vacate(owned);
+        }
+    }
+
+    /// Tells the end, and drops everything.
+    fn take_leave(&self, mut ending: Box<dyn Ending>, key: Key, why: Closed, is_handle: bool) {
+        // Of tasks nobody has heard.
+        if is_handle {
+            self.tell_closed(key, &why);
+        }
+        let told = self.in_frame(Some(key), || ending.closed(why));
+        told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        let dropped = frames::enter(self.address(), Some(key), || ending.dismantle());
+        for part in dropped {
+            part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        }
+    }
+
+    /// One registration less; one more in the list, if something was lost with it. Both under the lock, so that
     /// `left_undone` finds it in exactly one of the two.
-    fn count_out(&self, listed: Option<(HandleId, usize)>) {
-        let forced = listed.map(|listed| {
-            let mut forced = lock(&self.forced);
-            forced.push(listed);
-            forced
+    fn count_out(&self, loss: Option<Loss>) {
+        let lost = loss.map(|loss| {
+            let mut lost = lock(&self.lost);
+            lost.note(loss);
+            lost
         });
         self.live.fetch_sub(1, Ordering::AcqRel);
-        drop(forced);
+        drop(lost);
+    }
+}
+
+/// What was lost at the end of the pool.
+#[derive(Debug, Default)]
+pub(crate) struct LeftUndone {
+    /// Handles that were ended by force, with the output that was kept.
+    pub(crate) handles: Vec<(HandleId, usize)>,
+    /// Posted work, and timers that were due, that was not done.
+    pub(crate) posts: usize,
+    /// Timers that were not due.
+    pub(crate) timers: usize,
+}
+
+/// The end of a registration that is out of its slot.
+pub(in crate::dispatch) struct End {
+    key: Key,
+    why: Closed,
+    /// Whether it is a handle, and no task.
+    is_handle: bool,
+    loss: Option<Loss>,
+}
+
+/// What was lost with one registration.
+enum Loss {
+    Handle(HandleId, usize),
+    Post,
+    Timer,
+}
+
+impl Loss {
+    /// A handle is lost if it was ended by force; what it kept would have been sent otherwise. Work is lost if it was
+    /// not done, however it ended.
+    fn of(entry: &dyn Entry, key: Key, by_force: bool, is_due: bool) -> Option<Self> {
+        match entry.undone() {
+            Undone::Output(unsent) => by_force.then(|| Self::Handle(HandleId::new(key), unsent)),
+            Undone::Post => Some(Self::Post),
+            Undone::Timer if is_due => Some(Self::Post),
+            Undone::Timer => Some(Self::Timer),
+            Undone::Nothing => None,
+        }
+    }
+}
+
+impl LeftUndone {
+    fn note(&mut self, loss: Loss) {
+        match loss {
+            Loss::Handle(id, unsent) => self.handles.push((id, unsent)),
+            Loss::Post => self.posts += 1,
+            Loss::Timer => self.timers += 1,
+        }
     }
 }
 
@@ -215,14 +314,16 @@ mod tests {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
+            post_limit: 1,
         };
         let set = world.set().unwrap();
-        let registry = Registry::new(set, limits, Hooks::default(), Arc::default());
+        let clock = world.clock_of_pool();
+        let registry = Registry::new(set, clock, limits, Hooks::default(), Arc::default());
         let (stream, _peer) = world.stream();
         let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
         registry.register(stream, Interest::READ, handler).unwrap();
         registry.shut();
         let next = registry.slots.take_vacant().unwrap();
-        assert_eq!(next.index(), 1, "the first one has had its time");
+        assert_eq!(next.key().index, 1, "the first one has had its time");
     }
 }

@@ -2,9 +2,11 @@
 
 use super::{
     super::{
+        claim::Duty,
+        concurrent::Share,
         context::Afterwards,
         handle::{HandleId, Key},
-        handler::{Closed, Panics},
+        handler::{Closed, Next, Panics},
     },
     Registry,
 };
@@ -48,6 +50,40 @@ impl Registry {
         }
     }
 
+    /// Calls the handler of a concurrent handle, as others may do at the same time, and leaves it.
+    fn use_share(&self, share: Share, duty: &dyn Duty) {
+        let (key, start) = (share.of, self.now());
+        let slot = self.slots.get(key.index);
+        slot.inspect(|slot| slot.note_user(true));
+        let begun = share.common.kind().begin();
+        let told = self.in_frame(Some(key), || share.common.call(&share, self, duty));
+        let end = self.now();
+        slot.inspect(|slot| {
+            slot.note_use(end);
+            slot.note_user(false);
+        });
+        share.common.kind().note(end.nanos_since(start), begun);
+        let why = match told {
+            Ok(Ok(Next::Again)) => self.notify(key).err().and(None),
+            Ok(Ok(_)) => None,
+            Ok(Err(why)) => Some(why),
+            Err(panic) => {
+                // What it was notified of it has not seen.
+                let _ = share.notified.then(|| self.notify(key));
+                self.judge_panic(key, panic)
+            }
+        };
+        if let Some(why) = why {
+            let second = share.common.wish(why);
+            let dropped = self.in_frame(None, || drop(second));
+            dropped.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            self.ask_to_close(key);
+        }
+        if let Some((ending, end)) = share.common.leave() {
+            self.finish(ending, end);
+        }
+    }
+
     /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with this thread.
     pub(in crate::dispatch) fn drop_afterwards(&self, afterwards: &mut Afterwards) {
         let key = afterwards.of;
@@ -57,8 +93,11 @@ impl Registry {
         }
     }
 
-    /// Does what a handler wanted to be done after its handle was given back.
-    pub(crate) fn run_afterwards(&self, afterwards: Afterwards) {
+    /// Does what a handler wanted to be done after its handle was given back; of a concurrent handle, calls it.
+    pub(crate) fn run_afterwards(&self, afterwards: Afterwards, duty: &dyn Duty) {
+        if let Some(share) = afterwards.share {
+            self.use_share(share, duty);
+        }
         for work in afterwards.work {
             let done = self.in_frame(None, work);
             done.unwrap_or_else(|panic| self.tell_panic_in(None, afterwards.of, &panic));

@@ -82,6 +82,7 @@ impl HandleSet for SimulatedSet {
     fn wake(&self) {
         let mut state = lock(&self.0.state);
         state.woken = true;
+        state.wakes += 1;
         self.0.wake_leader(state);
     }
 }

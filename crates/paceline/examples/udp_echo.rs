@@ -1,0 +1,128 @@
+//! A UDP echo server: one socket, several threads that receive from it at once.
+//!
+//! ```text
+//! cargo run --release --example udp_echo -- --listen 127.0.0.1:7000 --threads 4
+//! ```
+//!
+//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it in order, and it says how many datagrams each
+//! thread has answered.
+
+use std::{
+    collections::BTreeMap,
+    env, io,
+    net::UdpSocket,
+    process::ExitCode,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use paceline::{scratch, ConcurrentContext, ConcurrentHandler, Interest, Next, Pool};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+const HELP: &str = "\
+A UDP echo server on a Leader/Followers pool: several threads receive from one socket at once.
+
+usage: udp_echo [--listen ADDR] [--threads N]
+
+  --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
+  --threads N     how many threads take turns (default 4)
+  --help          this text
+
+It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it; it then says how many
+datagrams each thread has answered. Try it with `nc -u HOST PORT`.";
+
+fn main() -> ExitCode {
+    let told = match Options::parse(env::args().skip(1)) {
+        Ok(Some(options)) => serve(&options),
+        Ok(None) => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(mistake) => {
+            eprintln!("udp_echo: {mistake}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("udp_echo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Sends each datagram back to where it came from. Shared by all threads: `&self`.
+#[derive(Clone, Default)]
+struct Echo {
+    /// How many each thread has answered.
+    answered: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl ConcurrentHandler<UdpSocket> for Echo {
+    fn ready(&self, cx: &mut ConcurrentContext<'_, UdpSocket>) -> io::Result<Next> {
+        let mut buffer = scratch();
+        let (count, peer) = cx.try_read(|socket| socket.recv_from(&mut buffer))?;
+        // UDP promises nothing: an answer that does not fit now is lost.
+        let _ = cx.source().send_to(&buffer[..count], peer);
+        let name = thread::current().name().unwrap_or("?").to_owned();
+        *self.answered.lock().unwrap().entry(name).or_default() += 1;
+        Ok(Next::Continue)
+    }
+}
+
+/// Serves until a signal comes.
+fn serve(options: &Options) -> io::Result<()> {
+    // Before the first thread, so that none of them dies of a signal.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let pool = Pool::builder()
+        .name("udp")
+        .threads(options.threads)
+        .build()?;
+    let socket = UdpSocket::bind(&options.listen)?;
+    let address = socket.local_addr()?;
+    let echo = Echo::default();
+    pool.register_concurrent(socket, Interest::READ, echo.clone())?;
+    println!("listening on {address}");
+    signals.forever().next();
+    let report = pool.shutdown(Duration::from_secs(5));
+    for (thread, count) in &*echo.answered.lock().unwrap() {
+        eprintln!("{thread}: {count}");
+    }
+    eprintln!("{report}");
+    Ok(())
+}
+
+struct Options {
+    listen: String,
+    threads: usize,
+}
+
+impl Options {
+    /// `None`: help is wanted.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut options = Self {
+            listen: "127.0.0.1:7000".to_owned(),
+            threads: 4,
+        };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--help" | "-h" => return Ok(None),
+                "--listen" => options.listen = value()?,
+                "--threads" => {
+                    let text = value()?;
+                    let number = text.parse();
+                    options.threads =
+                        number.map_err(|_| format!("--threads {text}: not a number"))?;
+                }
+                other => return Err(format!("unknown argument {other}")),
+            }
+        }
+        Ok(Some(options))
+    }
+}

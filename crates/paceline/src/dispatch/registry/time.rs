@@ -1,0 +1,239 @@
+//! Tasks, and what happens to registrations when their time has come.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        entry::Entry,
+        handle::{Handle, Key},
+        handler::Interest,
+        line::Line,
+        owner::Signal,
+        readiness::{Stale, State},
+        return_list::Pushed,
+        slot::{Owned, Slot},
+        task::{judged, Every, Once, TaskContext, TickContext},
+        Rejected,
+    },
+    Registry,
+};
+use crate::{
+    handle_set::Batch,
+    sync::Timestamp,
+    timer::{Due, Purpose, Set},
+};
+
+/// Who is not idle is asked again after its time-out, but not more often than this.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// A timer that comes later than this, in milliseconds, is late. The system's waits count in milliseconds too.
+const ON_TIME: u64 = 1;
+
+impl Registry {
+    /// Has `work` done by some thread, as soon as one is free.
+    pub(crate) fn post<F>(&self, work: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
+    {
+        let admitted = self.posts.admit().and_then(|ticket| {
+            let owned = self.admit(|| self.occupy(Interest::NONE, || "post".to_owned()))?;
+            Ok((ticket, owned))
+        });
+        match admitted {
+            Err(error) => Err(Rejected::new(work, error)),
+            Ok((ticket, owned)) => {
+                owned.readiness().notify_self();
+                let task = Once::posted(work, ticket, self.kinds.of::<F>());
+                self.put_in_place(owned, Box::new(task));
+                self.counters.posted.one_more();
+                Ok(())
+            }
+        }
+    }
+
+    /// Has `work` done after `span`.
+    pub(crate) fn after<F>(&self, span: Duration, work: F) -> Result<Handle, Rejected<F>>
+    where
+        F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
+    {
+        match self.admit(|| self.occupy(Interest::NONE, || "after".to_owned())) {
+            Err(error) => Err(Rejected::new(work, error)),
+            Ok(owned) => {
+                let at = self.now().after(span);
+                let task = Once::timer(work, self.kinds.of::<F>());
+                Ok(self.put_in_place_until(owned, Box::new(task), Purpose::Call, at))
+            }
+        }
+    }
+
+    /// Has `work` done every `period`, for the first time after one.
+    pub(crate) fn every<F>(&self, period: Duration, work: F) -> Result<Handle, Rejected<F>>
+    where
+        F: FnMut(&mut TickContext<'_>) + Send + 'static,
+    {
+        let begin = || self.occupy(Interest::NONE, || "every".to_owned());
+        let admitted = judged(period).and_then(|period| Ok((period, self.admit(begin)?)));
+        match admitted {
+            Err(error) => Err(Rejected::new(work, error)),
+            Ok((period, owned)) => {
+                let at = self.now().after(period);
+                let task = Every::new(work, period, at, self.kinds.of::<F>());
+                Ok(self.put_in_place_until(owned, Box::new(task), Purpose::Call, at))
+            }
+        }
+    }
+
+    /// Sets the idle time-out of a registration, or takes it back.
+    pub(in crate::dispatch) fn set_timeout(
+        &self,
+        key: Key,
+        idle: Option<Duration>,
+    ) -> Result<(), Stale> {
+        let slot = self.slot_of(key)?;
+        let now = self.now();
+        match idle {
+            None => self.timers.clear(&slot.pin, |_| true, || is_of(slot, key)),
+            Some(span) => {
+                self.note_use(key);
+                self.set_time(key, Purpose::Idle(span), now.after(span))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A registration is to live on after its deadline. Another time that it was given meanwhile holds.
+    pub(in crate::dispatch) fn clear_deadline(&self, key: Key) -> Result<(), Stale> {
+        let slot = self.slot_of(key)?;
+        let is_deadline = |purpose| purpose == Purpose::Deadline;
+        self.timers
+            .clear(&slot.pin, is_deadline, || is_of(slot, key));
+        Ok(())
+    }
+
+    /// As `put_in_place`, with a point in time. It is set while this thread owns the slot: what comes of it waits until
+    /// the entry is in place.
+    pub(super) fn put_in_place_until(
+        &self,
+        owned: Owned<'_>,
+        entry: Box<dyn Entry>,
+        purpose: Purpose,
+        at: Timestamp,
+    ) -> Handle {
+        let set = self.set_time(owned.key(), purpose, at);
+        debug_assert!(set.is_ok(), "who owns a slot has its key");
+        self.put_in_place(owned, entry)
+    }
+
+    /// Sets the point in time of a registration; a leader that would sleep over it is woken.
+    pub(in crate::dispatch) fn set_time(
+        &self,
+        key: Key,
+        purpose: Purpose,
+        at: Timestamp,
+    ) -> Result<(), Stale> {
+        let slot = self.slot_of(key)?;
+        let due = Due {
+            key: key.to_bits(),
+            purpose,
+        };
+        match self.timers.set(&slot.pin, due, at, || is_of(slot, key)) {
+            Set::Over => Err(Stale),
+            Set::Later => Ok(()),
+            Set::Earliest => {
+                if let Pushed::WakeLeader = self.returned.nudge() {
+                    self.set.wake();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Something happens at a registration that may have a point in time. (If it is over, its slot's next one is put
+    /// off a little.)
+    pub(in crate::dispatch) fn note_use(&self, key: Key) {
+        if let Some(slot) = self.slots.get(key.index) {
+            slot.note_use(self.now());
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.timers.now()
+    }
+
+    /// A periodic timer could not be called so often.
+    pub(in crate::dispatch) fn note_missed(&self, ticks: u64) {
+        self.counters.missed_ticks.add(ticks);
+    }
+
+    /// Lines up everything whose time has come. This thread holds the lead, and has just asked the set: what that has
+    /// told comes first, and if it has not told everything (`batch`), nobody is taken for idle yet.
+    pub(in crate::dispatch) fn expire(&self, line: &mut Line, batch: Batch) {
+        self.timers.expire(|due, now, late| {
+            let key = Key::from_bits(due.key);
+            match due.purpose {
+                Purpose::Call => self.call(key, late, line),
+                _ if batch == Batch::Full => Some(now),
+                Purpose::Deadline => self.time_out(key, now, line, |slot| {
+                    slot.is_idle().then_some(now).ok_or(now)
+                }),
+                Purpose::Idle(span) => self.time_out(key, now, line, |slot| {
+                    let since = slot.idle_since();
+                    let later = now.after(span.max(SHORTEST));
+                    since.map(|since| since.after(span)).ok_or(later)
+                }),
+            }
+        });
+    }
+
+    /// The time of a task has come.
+    fn call(&self, key: Key, late: u64, line: &mut Line) -> Option<Timestamp> {
+        let slot = self.slots.get(key.index)?;
+        let state = slot.readiness.notify(key.generation).ok()?;
+        self.note_timer(late);
+        self.line_up(key, slot, state, line);
+        None
+    }
+
+    /// The time of a handle has come; or it is too early, then tells another. `end` tells when it ends; or when to ask
+    /// again, of one that is with a thread, or waits for one: what it is to be ended for may not be true any more.
+    fn time_out(
+        &self,
+        key: Key,
+        now: Timestamp,
+        line: &mut Line,
+        end: impl Fn(&Slot) -> Result<Timestamp, Timestamp>,
+    ) -> Option<Timestamp> {
+        let slot = self.slots.get(key.index)?;
+        match end(slot) {
+            Err(later) => return Some(later),
+            Ok(end) if end > now => return Some(end),
+            Ok(_) => {}
+        }
+        let state = slot.readiness.time_out(key.generation).ok()?;
+        self.line_up(key, slot, state, line);
+        None
+    }
+
+    fn line_up(&self, key: Key, slot: &Slot, state: State, line: &mut Line) {
+        if state.needs_visit() && slot.signal() == Signal::Enlist {
+            line.append(key.index);
+        }
+    }
+
+    fn note_timer(&self, late: u64) {
+        self.counters.timers.one_more();
+        if late > ON_TIME {
+            self.counters.late_timers.one_more();
+        }
+    }
+
+    fn slot_of(&self, key: Key) -> Result<&Slot, Stale> {
+        let slot = self.slots.get(key.index).ok_or(Stale)?;
+        is_of(slot, key).then_some(slot).ok_or(Stale)
+    }
+}
+
+/// Whether the slot still belongs to this registration.
+fn is_of(slot: &Slot, key: Key) -> bool {
+    slot.readiness.look().generation() == key.generation
+}

@@ -1,0 +1,164 @@
+//! Snapshots as text that monitoring systems read (OpenMetrics 1.0).
+
+use std::fmt::Write;
+
+use super::Snapshot;
+
+/// What a family of numbers is called, what it is, and how to find it in a snapshot.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    value: Value,
+}
+
+enum Value {
+    /// It only grows.
+    Counter(fn(&Snapshot) -> u64),
+    /// It only grows, in seconds.
+    Seconds(fn(&Snapshot) -> f64),
+    /// The largest so far, in seconds.
+    Longest(fn(&Snapshot) -> f64),
+}
+
+use Value::{Counter, Longest, Seconds};
+
+/// All of them, in the order of the snapshot.
+const FAMILIES: [Family; 20] = [
+    family(
+        "promotions",
+        "Leads given away with an event",
+        Counter(|it| it.promotions),
+    ),
+    family("wakes", "Followers woken", Counter(|it| it.wakes)),
+    family(
+        "wasted_wakes",
+        "Followers woken for nothing",
+        Counter(|it| it.wasted_wakes),
+    ),
+    family("ticks", "Looks of the standby", Counter(|it| it.ticks)),
+    family(
+        "rings",
+        "Leads taken because the watcher rang",
+        Counter(|it| it.rings),
+    ),
+    family(
+        "leads_taken_back",
+        "Leads taken right after an event",
+        Counter(|it| it.leads_taken_back),
+    ),
+    family(
+        "without_leader_seconds",
+        "Time in which nobody led",
+        Seconds(|it| it.without_leader.as_secs_f64()),
+    ),
+    family(
+        "longest_without_leader_seconds",
+        "Longest time in which nobody led",
+        Longest(|it| it.longest_without_leader.as_secs_f64()),
+    ),
+    family(
+        "longest_blind_seconds",
+        "Longest time in which nobody led although a follower slept",
+        Longest(|it| it.longest_blind.as_secs_f64()),
+    ),
+    family(
+        "stale_events",
+        "Events for registrations that were over",
+        Counter(|it| it.stale_events),
+    ),
+    family("panics", "Panics of user code", Counter(|it| it.panics)),
+    family(
+        "failed",
+        "Handles closed because of an error",
+        Counter(|it| it.failed),
+    ),
+    family(
+        "accepted",
+        "Connections accepted",
+        Counter(|it| it.accepted),
+    ),
+    family("refused", "Connections refused", Counter(|it| it.refused)),
+    family(
+        "aborted",
+        "Connections gone before they were accepted",
+        Counter(|it| it.aborted),
+    ),
+    family("posted", "Posts accepted", Counter(|it| it.posted)),
+    family(
+        "timers",
+        "Timers whose time had come",
+        Counter(|it| it.timers),
+    ),
+    family(
+        "late_timers",
+        "Timers found more than a millisecond late",
+        Counter(|it| it.late_timers),
+    ),
+    family(
+        "missed_ticks",
+        "Ticks without a call",
+        Counter(|it| it.missed_ticks),
+    ),
+    family(
+        "timed_out",
+        "Handles closed because their time was over",
+        Counter(|it| it.timed_out),
+    ),
+];
+
+const fn family(name: &'static str, help: &'static str, value: Value) -> Family {
+    Family { name, help, value }
+}
+
+/// The counters of some pools, each with its name, as OpenMetrics text: what a monitoring system reads from a page of
+/// yours.
+///
+/// ```
+/// let pool = paceline::Pool::new()?;
+/// let text = paceline::observe::open_metrics(&[("orders", pool.snapshot())]);
+/// assert!(text.contains("paceline_promotions_total{pool=\"orders\"} "));
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use]
+pub fn open_metrics(pools: &[(&str, Snapshot)]) -> String {
+    let mut text = String::new();
+    for family in &FAMILIES {
+        family.write(pools, &mut text);
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+impl Family {
+    fn write(&self, pools: &[(&str, Snapshot)], text: &mut String) {
+        let Self { name, help, .. } = self;
+        let (kind, suffix) = match self.value {
+            Counter(_) | Seconds(_) => ("counter", "_total"),
+            Longest(_) => ("gauge", ""),
+        };
+        // To write into a string can't fail.
+        let _ = writeln!(text, "# TYPE paceline_{name} {kind}");
+        if name.ends_with("_seconds") {
+            let _ = writeln!(text, "# UNIT paceline_{name} seconds");
+        }
+        let _ = writeln!(text, "# HELP paceline_{name} {help}.");
+        for (pool, snapshot) in pools {
+            let (pool, value) = (escaped(pool), self.value_of(snapshot));
+            let _ = writeln!(text, "paceline_{name}{suffix}{{pool=\"{pool}\"}} {value}");
+        }
+    }
+
+    fn value_of(&self, snapshot: &Snapshot) -> String {
+        match self.value {
+            Counter(of) => of(snapshot).to_string(),
+            Seconds(of) | Longest(of) => of(snapshot).to_string(),
+        }
+    }
+}
+
+/// As it may stand between quotes.
+fn escaped(label: &str) -> String {
+    let escapes = [("\\", "\\\\"), ("\"", "\\\""), ("\n", "\\n")];
+    let escape = |text: String, (from, to): (&str, &str)| text.replace(from, to);
+    escapes.into_iter().fold(label.to_owned(), escape)
+}

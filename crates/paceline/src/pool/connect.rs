@@ -1,0 +1,116 @@
+//! Outgoing connections, made without waiting.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use socket2::{Domain, Socket, Type};
+
+use super::Pool;
+use crate::dispatch::{Closed, Context, EventHandler, Handle, Interest, Next, Rejected};
+
+impl Pool {
+    /// Connects to `address`, without blocking, and registers the connection with `handler`.
+    ///
+    /// When it stands, [`EventHandler::connected`] is called, and from then on [`EventHandler::ready`] for its input.
+    /// If it fails, or does not stand within `within`, the handler is told [`EventHandler::closed`], with the reason:
+    /// [`Closed::Failed`] or [`Closed::TimedOut`]. Until then the handle can be closed like any other. An idle time-out
+    /// ([`Handle::set_timeout`]) that it is given before it stands takes the place of `within`, and stays.
+    ///
+    /// # Errors
+    /// Gives `handler` back if there is no socket to be had, if the connection is refused at once, or if the pool is
+    /// shutting down.
+    pub fn connect<H>(
+        &self,
+        address: SocketAddr,
+        within: Duration,
+        handler: H,
+    ) -> Result<Handle, Rejected<H>>
+    where
+        H: EventHandler<TcpStream>,
+    {
+        let stream = match begin(address) {
+            Ok(stream) => stream,
+            Err(error) => return Err(Rejected::new(handler, attempted(address, &error))),
+        };
+        let registry = &self.shared().registry;
+        let connecting = Connecting {
+            handler,
+            address,
+            stands: false,
+            notified: false,
+        };
+        let deadline = registry.now().after(within);
+        let registered =
+            registry.register_until(stream, Interest::WRITE, connecting, Some(deadline));
+        registered.map_err(|Rejected { value, error }| {
+            let (_, connecting) = value;
+            Rejected::new(connecting.handler, error)
+        })
+    }
+}
+
+/// A socket that is being connected.
+fn begin(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+/// The error, with what was attempted.
+fn attempted(address: SocketAddr, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("connect to {address}: {error}"))
+}
+
+/// The handler of an outgoing connection: finds out that it stands, then leaves everything to the user's.
+struct Connecting<H> {
+    handler: H,
+    address: SocketAddr,
+    stands: bool,
+    /// It was notified before it stood: the user's handler is called for it.
+    notified: bool,
+}
+
+impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        if self.stands {
+            return self.handler.ready(cx);
+        }
+        self.notified |= cx.is_notified();
+        cx.try_write(outcome).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => error,
+            _ => attempted(self.address, &error),
+        })?;
+        self.stands = true;
+        let handle = cx.handle();
+        // From its own handler: it is not over.
+        let _ = handle.set_interest(Interest::READ);
+        let _ = handle.clear_deadline();
+        if self.notified {
+            let _ = handle.notify();
+        }
+        self.handler.connected(cx)
+    }
+
+    fn closed(&mut self, why: Closed) {
+        self.handler.closed(why);
+    }
+}
+
+/// Whether a connection stands; "would block" if that is not known yet.
+fn outcome(stream: &TcpStream) -> io::Result<()> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        known => known.map(drop),
+    }
+}

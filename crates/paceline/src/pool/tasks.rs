@@ -1,0 +1,104 @@
+//! Work without a descriptor: posts and timers.
+
+use std::{fmt, io, time::Duration};
+
+use super::Pool;
+use crate::dispatch::{Handle, HandleId, Rejected, TaskContext, TickContext};
+
+impl Pool {
+    /// Has `work` done by one of the pool's threads, as soon as one is free, between its other events.
+    ///
+    /// How many posts may wait is bounded ([`Builder::post_limit`](super::Builder::post_limit)). A drain does what was
+    /// posted before it; what is left at its deadline stands in the shutdown report. A panic of `work` is told to the
+    /// hook.
+    ///
+    /// # Errors
+    /// Gives `work` back if as many wait as may (`QuotaExceeded`), or if the pool is shutting down.
+    pub fn post<F>(&self, work: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
+    {
+        self.shared().registry.post(work)
+    }
+
+    /// Has `work` done after `span`, by whichever thread leads then. Time is measured in milliseconds, rounded up; late
+    /// ones are counted. A timer that was not due when the pool was shut down is dropped, and counted in the report.
+    ///
+    /// # Errors
+    /// Gives `work` back if the pool is shutting down.
+    pub fn after<F>(&self, span: Duration, work: F) -> Result<Timer, Rejected<F>>
+    where
+        F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
+    {
+        self.shared().registry.after(span, work).map(Timer)
+    }
+
+    /// Has `work` done every `period`, for the first time after one, until it stops itself
+    /// ([`TickContext::stop`]) or is cancelled.
+    ///
+    /// It is called by one thread at a time. Ticks that pass while it runs, or while no thread is free, are not made
+    /// up for: they are counted, and told to the next call ([`TickContext::missed`]). The row of ticks does not drift.
+    ///
+    /// # Errors
+    /// Gives `work` back if `period` is zero, or if the pool is shutting down.
+    pub fn every<F>(&self, period: Duration, work: F) -> Result<Timer, Rejected<F>>
+    where
+        F: FnMut(&mut TickContext<'_>) + Send + 'static,
+    {
+        self.shared().registry.every(period, work).map(Timer)
+    }
+}
+
+/// A timer in a pool. Dropping it changes nothing; see [`cancel_on_drop`](Self::cancel_on_drop).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Timer(Handle);
+
+impl Timer {
+    /// Ends the timer: it is not called after this returns (a call that is being made right now is made). What it
+    /// would have called is dropped: here, or by the thread that has it.
+    ///
+    /// # Errors
+    /// `NotFound` if it is over already: it was called for the last time, or cancelled.
+    pub fn cancel(&self) -> io::Result<()> {
+        self.0.close()
+    }
+
+    /// As [`cancel`](Self::cancel), and returns when a call that is being made is over. A timer whose time has come is
+    /// ended by a thread that leads: so inside a handler on the only thread of a pool this may wait for ever, as
+    /// [`Handle::close_and_wait`] may.
+    ///
+    /// # Errors
+    /// As [`cancel`](Self::cancel); `Deadlock` from the timer's own call.
+    pub fn cancel_and_wait(&self) -> io::Result<()> {
+        self.0.close_and_wait()
+    }
+
+    /// A guard that cancels the timer when it is dropped.
+    #[must_use = "dropping it cancels the timer"]
+    pub fn cancel_on_drop(self) -> TimerGuard {
+        TimerGuard(self)
+    }
+
+    /// The name of this timer in reports.
+    #[must_use]
+    pub fn id(&self) -> HandleId {
+        self.0.id()
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Timer").field(&self.id()).finish()
+    }
+}
+
+/// Cancels its timer when it is dropped.
+#[derive(Debug)]
+pub struct TimerGuard(Timer);
+
+impl Drop for TimerGuard {
+    fn drop(&mut self) {
+        // If it is over, it need not be cancelled.
+        let _ = self.0.cancel();
+    }
+}

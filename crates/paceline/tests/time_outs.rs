@@ -1,0 +1,184 @@
+//! Time-outs: handles at which nothing happens are closed, and no others. Most of it on a clock that stands still until the
+//! test moves it.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+mod support;
+
+use std::{
+    io,
+    io::Write,
+    os::unix::net::UnixStream,
+    sync::{mpsc, Arc, Mutex},
+    time::Duration,
+};
+
+use by_hand::{pause, serve_all, Scene};
+use paceline::{simulated::Simulation, Closed, Context, Interest, Next, Pool, SetKind};
+use support::{bounded, told, wait_until, LONG};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn advance(scene: &Scene, span: Duration) {
+    scene.world.clock().advance(span);
+}
+
+/// A pool whose threads sleep in a world of its own.
+fn asleep(world: &Simulation, threads: usize) -> Pool {
+    let set = SetKind::Simulated(world.clone());
+    let pool = Pool::builder().threads(threads).handle_set(set);
+    let pool = pool.build().unwrap();
+    wait_until(|| world.clock().asleep() == threads);
+    pool
+}
+
+/// The idle time-out: a handle that nothing happens at is closed; whatever happens puts it off.
+#[test]
+fn idle_handles_are_closed() {
+    let scene = Scene::unobserved();
+    let (handler, end) = told(by_hand::echo);
+    let (stream, peer) = scene.world.stream();
+    let handle = scene
+        .pool
+        .register(stream, Interest::READ, handler)
+        .unwrap();
+    handle.set_timeout(Some(100 * MS)).unwrap();
+    for _ in 0..5 {
+        advance(&scene, 99 * MS);
+        peer.send(b"x");
+        assert_eq!(serve_all(&scene.pool), 1);
+    }
+    advance(&scene, 99 * MS);
+    assert_eq!(serve_all(&scene.pool), 0);
+    assert!(end.try_recv().is_err());
+    advance(&scene, MS);
+    serve_all(&scene.pool);
+    assert!(matches!(end.try_recv(), Ok(Closed::TimedOut)));
+    assert!(peer.is_closed_by_pool());
+    assert_eq!(scene.pool.snapshot().timed_out, 1);
+    assert_eq!(
+        handle.set_timeout(None).unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+}
+
+/// Taken back, it is over; set again, it begins anew.
+#[test]
+fn a_timeout_can_be_taken_back() {
+    let scene = Scene::unobserved();
+    let (handler, end) = told(by_hand::echo);
+    let (stream, _peer) = scene.world.stream();
+    let handle = scene
+        .pool
+        .register(stream, Interest::READ, handler)
+        .unwrap();
+    handle.set_timeout(Some(10 * MS)).unwrap();
+    handle.set_timeout(None).unwrap();
+    advance(&scene, 100 * MS);
+    serve_all(&scene.pool);
+    handle.set_timeout(Some(10 * MS)).unwrap();
+    advance(&scene, 5 * MS);
+    handle.set_timeout(Some(10 * MS)).unwrap();
+    advance(&scene, 9 * MS);
+    serve_all(&scene.pool);
+    assert!(end.try_recv().is_err());
+    advance(&scene, MS);
+    serve_all(&scene.pool);
+    assert!(matches!(end.try_recv(), Ok(Closed::TimedOut)));
+}
+
+/// A handler that takes longer than the time-out is not idle, and neither is a handle that was suspended.
+#[test]
+fn busy_or_suspended_is_not_idle() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = asleep(&world, 2);
+        let (inside, entered) = mpsc::channel();
+        let (go, gate) = mpsc::channel::<()>();
+        let (handler, end) = told(move |cx: &mut Context<'_, _>| {
+            inside.send(()).unwrap();
+            gate.recv().unwrap();
+            by_hand::echo(cx)
+        });
+        let (stream, peer) = world.stream();
+        let handle = pool.register(stream, Interest::READ, handler).unwrap();
+        handle.set_timeout(Some(50 * MS)).unwrap();
+        peer.send(b"x");
+        entered.recv_timeout(LONG).unwrap();
+        for _ in 0..10 {
+            wait_until(|| world.clock().asleep() >= 1);
+            world.clock().advance(20 * MS);
+        }
+        handle.suspend().unwrap();
+        go.send(()).unwrap();
+        assert_eq!(peer.wait_for(1), b"x");
+        for _ in 0..10 {
+            wait_until(|| world.clock().asleep() == 2);
+            world.clock().advance(20 * MS);
+        }
+        assert!(end.try_recv().is_err());
+        handle.resume().unwrap();
+        for _ in 0..6 {
+            wait_until(|| world.clock().asleep() == 2);
+            world.clock().advance(20 * MS);
+        }
+        assert!(matches!(end.recv_timeout(LONG), Ok(Closed::TimedOut)));
+    });
+}
+
+/// The time of a suspended handle does not pass: whatever its time-out, it is whole again when it is resumed.
+#[test]
+fn suspended_time_does_not_count() {
+    for (idle, expected) in [(100 * MS, 0), (Duration::ZERO, 1)] {
+        let scene = Scene::unobserved();
+        let (handler, end) = told(by_hand::echo);
+        let (stream, _peer) = scene.world.stream();
+        let handle = scene
+            .pool
+            .register(stream, Interest::READ, handler)
+            .unwrap();
+        handle.suspend().unwrap();
+        handle.set_timeout(Some(idle)).unwrap();
+        advance(&scene, 99 * MS);
+        serve_all(&scene.pool);
+        assert!(end.try_recv().is_err(), "suspended, and closed");
+        handle.resume().unwrap();
+        serve_all(&scene.pool);
+        advance(&scene, 11 * MS);
+        serve_all(&scene.pool);
+        assert_eq!(end.try_iter().count(), expected, "{idle:?}");
+    }
+}
+
+/// Nobody was free for longer than the time-out, and more handles have input than one look into the set brings. Those
+/// that it does not bring are not idle.
+#[test]
+fn input_that_waits_is_not_idle() {
+    const HANDLES: usize = 300;
+    let pool = Pool::builder().threads(0).build().unwrap();
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let mut peers = Vec::new();
+    for _ in 0..HANDLES {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (handler, end) = told(|cx: &mut Context<'_, UnixStream>| {
+            cx.read(&mut [0; 8])?;
+            Ok(Next::Continue)
+        });
+        let handle = pool.register(near, Interest::READ, handler).unwrap();
+        handle.set_timeout(Some(20 * MS)).unwrap();
+        ends.lock().unwrap().push(end);
+        peers.push(far);
+    }
+    peers
+        .iter()
+        .for_each(|mut peer| peer.write_all(b"x").unwrap());
+    pause(40 * MS);
+    serve_all(&pool);
+    let closed = ends
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|end| end.try_recv().is_ok())
+        .count();
+    assert_eq!(closed, 0, "with their input unread");
+}
