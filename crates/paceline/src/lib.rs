@@ -130,7 +130,7 @@ pub use dispatch::{
     Rejected, Scratch,
 };
 pub use handle_set::simulated;
-pub use pool::{Builder, Listener, Pool, SetKind, ShutdownReport, Unfinished, WeakPool};
+pub use pool::{Builder, Listener, Pool, SetKind, ShutdownReport, Threads, Unfinished, WeakPool};
 pub use promotion::{Order, Wake};
 pub use turn::Left;
 

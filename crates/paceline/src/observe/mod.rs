@@ -69,6 +69,14 @@ pub struct Snapshot {
     pub refused: u64,
     /// Connections that were gone before they could be accepted.
     pub aborted: u64,
+    /// Threads in the pool now: its own, also one that was called and does not run yet, and those that joined.
+    pub threads: usize,
+    /// Threads that an elastic pool has called since it was built.
+    pub grown: u64,
+    /// Threads that an elastic pool has let go because they were idle.
+    pub retired: u64,
+    /// Threads that an elastic pool has called in vain: the system had none.
+    pub spawns_failed: u64,
 }
 
 /// The counters behind a [`Snapshot`].
@@ -88,9 +96,13 @@ pub(crate) struct Counters {
     pub(crate) accepted: Count,
     pub(crate) refused: Count,
     pub(crate) aborted: Count,
+    pub(crate) grown: Count,
+    pub(crate) retired: Count,
+    pub(crate) spawns_failed: Count,
 }
 
 impl Counters {
+    /// The crew knows how many threads there are.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             promotions: self.promotions.get(),
@@ -108,6 +120,10 @@ impl Counters {
             accepted: self.accepted.get(),
             refused: self.refused.get(),
             aborted: self.aborted.get(),
+            threads: 0,
+            grown: self.grown.get(),
+            retired: self.retired.get(),
+            spawns_failed: self.spawns_failed.get(),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The pool: joins promotion, handle set and dispatch, and owns the threads.
 //!
 //! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
-//! is built in `builder.rs`, who is in it in `crew.rs`, how it ends in `shutdown.rs`.
+//! is built in `builder.rs`, who is in it in `crew.rs`, its own threads in `threads.rs`, how it ends in `shutdown.rs`.
 
 mod builder;
 mod crew;
 mod listen;
+#[cfg(all(test, loom))]
+mod models;
 mod shutdown;
+mod threads;
 mod watch;
 
 use std::{
@@ -22,6 +25,7 @@ pub use self::{
     builder::{Builder, SetKind},
     listen::Listener,
     shutdown::{ShutdownReport, Unfinished},
+    threads::Threads,
 };
 use crate::{
     dispatch::{abort_on_unwind, EventHandler, Handle, Interest, Line, Registry, Rejected},
@@ -32,6 +36,7 @@ use crate::{
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
+use threads::Outfit;
 use watch::Watch;
 
 /// A pool of threads that take turns at the front of one handle set.
@@ -201,7 +206,11 @@ impl Pool {
     /// How often what happened so far.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.shared().counters.snapshot()
+        let shared = self.shared();
+        Snapshot {
+            threads: shared.crew.len(),
+            ..shared.counters.snapshot()
+        }
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -230,7 +239,7 @@ impl WeakPool {
     }
 }
 
-/// Is told about errors of the wait on the pool's own threads.
+/// Is told about errors of the wait on the pool's own threads, and about threads that could not be had.
 type ErrorHook = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 /// What the user's handles to a pool share; the pool's threads do not have it.
@@ -260,7 +269,9 @@ pub(crate) struct Shared {
     observer: Option<Box<dyn Observer>>,
     /// The threads that the pool spawned, by their index in the crew.
     threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,
-    /// Errors of the wait on the pool's own threads.
+    /// What the pool's own threads begin with.
+    outfit: Outfit,
+    /// Errors of the wait on the pool's own threads, and of spawning them.
     errors: Mutex<Vec<io::Error>>,
     on_error: Option<ErrorHook>,
 }

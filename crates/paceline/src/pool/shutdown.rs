@@ -19,7 +19,8 @@ pub struct ShutdownReport {
     pub stuck_threads: Vec<String>,
     /// Handles that were still with those threads. They close when their handlers return.
     pub busy_handles: usize,
-    /// Errors of the wait itself on the pool's own threads (the first sixteen).
+    /// Errors of the wait itself on the pool's own threads, and of spawning them and setting them up (the first
+    /// sixteen).
     pub errors: Vec<io::Error>,
 }
 
@@ -89,8 +90,9 @@ impl Shared {
         // The last tenth is for going home.
         let drained_by = start.after(within / 10 * 9);
 
-        // 1. Nothing new; what exists ends when it has nothing left to do. A handler that calls this
+        // 1. Nothing and nobody new; what exists ends when it has nothing left to do. A handler that calls this
         //    is not waited for, and since its thread blocks now, somebody else is called to lead.
+        self.crew.stop_hiring();
         self.registry.excuse_own_frames();
         self.registry.drain();
         self.lead.elect_anyone();
