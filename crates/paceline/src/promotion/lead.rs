@@ -82,11 +82,12 @@ pub(crate) enum Arrival<'a, T> {
 pub(crate) enum Promotion {
     /// A follower was elected and woken; its index, unless the system picks.
     Elected(Option<usize>),
-    /// The lead was left open. A standby watches it, or a wake is on its way.
+    /// The lead was left open. A standby watches it, or a wake is on its way, or no follower is asleep.
     LeftOpen,
     /// The same, and a standby was woken to watch it.
     Watched,
-    /// The lead was left open, and no follower is asleep: nobody takes it but who comes.
+    /// The lead was left open, and no follower is asleep: an elastic pool can call somebody. (In another one this
+    /// is no news.)
     Alone,
     /// The pool is closed: the lead is open, and no one will take it.
     Closing,
@@ -389,12 +390,20 @@ impl<T> Lead<T> {
             match word.is_parked() {
                 true => (word, (next, None)),
                 false if word.is_closed() => (next, (next, Some(Promotion::Closing))),
-                false => (next, (next, Some(Promotion::Alone))),
+                false => (next, (next, Some(self.left_alone()))),
             }
         });
         match opened {
             (opening, Some(promotion)) => (opening, promotion),
             (opening, None) => (opening, self.elect(|_| true, |word| change(word.opened()))),
+        }
+    }
+
+    /// What a promotion tells that found nobody asleep.
+    fn left_alone(&self) -> Promotion {
+        match self.staff.is_some() {
+            true => Promotion::Alone,
+            false => Promotion::LeftOpen,
         }
     }
 
@@ -407,7 +416,7 @@ impl<T> Lead<T> {
             _ if was.is_closed() => Promotion::Closing,
             // A wake is on its way.
             _ if was.is_elected() => Promotion::LeftOpen,
-            _ if was.has_nobody() => Promotion::Alone,
+            _ if was.has_nobody() => self.left_alone(),
             _ if needed => self.elect(|word| word.sequence() == is.sequence(), |word| word),
             Standby::Deep => self.rouse_standby(),
             Standby::None if unwatched => self.appoint_standby(),
