@@ -10,9 +10,10 @@ mod stage;
 mod support;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read, Write},
     ops::RangeInclusive,
-    sync::{mpsc, Arc},
+    sync::{mpsc, Arc, Barrier},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -25,7 +26,7 @@ use paceline::{
     Builder, Context, Interest, Left, Next, Order, Pool, SetKind, ShutdownReport, Wake,
 };
 use stage::{Stage, Stuck, Telling, TICK};
-use support::{bounded, wait_until, LONG};
+use support::{bounded, tcp_pair, wait_until, LONG};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -243,6 +244,40 @@ fn one_stays_in_reserve() {
         stage.rest_of(2, 0);
         assert!(!stage.somebody_watches_the_clock());
         assert_eq!(stage.pool.snapshot().retired, 3);
+    });
+}
+
+/// The same over TCP, by the system's clock: eight handlers that all wait for one another need eight threads. They come,
+/// and when they have nothing to do they go.
+#[test]
+fn grows_and_shrinks_over_tcp() {
+    bounded(|| {
+        const CLIENTS: usize = 8;
+        let pool = Pool::builder()
+            .threads(1..=CLIENTS)
+            .keep_alive(Duration::from_millis(20))
+            .build()
+            .unwrap();
+        let all = Arc::new(Barrier::new(CLIENTS));
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let ((near, mut far), all) = (tcp_pair(), Arc::clone(&all));
+                pool.register(near, Interest::READ, move |cx: &mut Context<'_, _>| {
+                    let count = cx.read(&mut [0; 8])?;
+                    all.wait();
+                    cx.write_all(&[b'x'; 8][..count]).map(|()| Next::Continue)
+                })
+                .unwrap();
+                far.write_all(b"x").unwrap();
+                far
+            })
+            .collect();
+        for mut client in &clients {
+            client.read_exact(&mut [0]).unwrap();
+        }
+        assert_eq!(pool.snapshot().grown, 7);
+        wait_until(|| pool.snapshot().threads == 2);
+        assert!(pool.shutdown(LONG).is_clean());
     });
 }
 
