@@ -24,7 +24,7 @@ use crate::{
     dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line, Look, Pace},
     observe::Role,
     pool::{Membership, Shared},
-    promotion::{Arrival, HeldLead, Marks, Rejoined, Running, Seat},
+    promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat},
     sync::{Clock, Timestamp},
 };
 
@@ -91,7 +91,7 @@ impl<'p> Follower<'p> {
                 shared,
                 seat,
                 deadline,
-                _membership: membership,
+                membership,
                 not_send: PhantomData,
             },
         }
@@ -249,10 +249,11 @@ impl<'p> Claimed<'p> {
         };
         let start = held.now(&shared.clock);
         let (running, promotion) = held.promote(marks, start);
-        // A wake is not the handler's time.
-        let start = match promotion.woke() {
-            true => shared.clock.now(),
-            false => start,
+        // Neither a wake nor the call for another thread is the handler's time.
+        let start = match promotion {
+            Promotion::LeftOpen | Promotion::Closing => start,
+            Promotion::Alone if !shared.call_one_more(start) => start,
+            _ => shared.clock.now(),
         };
         Processing {
             claim,
@@ -389,7 +390,8 @@ struct Place<'p> {
     seat: Arc<Seat>,
     /// When its time in the pool is over.
     deadline: Option<Timestamp>,
-    _membership: Option<Membership<'p>>,
+    /// Of a guest. The pool's own threads keep theirs for life.
+    membership: Option<Membership<'p>>,
     /// A role belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
@@ -421,5 +423,9 @@ impl<'p> Place<'p> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.tell(Role::Gone);
+        // A guest may have been the last one who could lead.
+        if self.membership.is_some() {
+            self.shared.call_one_more(self.shared.clock.now());
+        }
     }
 }

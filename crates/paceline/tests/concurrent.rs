@@ -454,7 +454,7 @@ fn excused_once() {
             receive(cx)?;
             inside.lock().unwrap().send(()).unwrap();
             cx.blocking(|| gate.wait());
-            let report = weak.upgrade().unwrap().shutdown(Duration::from_secs(2));
+            let report = weak.upgrade().unwrap().shutdown(LONG / 2);
             tell.lock().unwrap().send(report).unwrap();
             Ok(Next::Continue)
         };

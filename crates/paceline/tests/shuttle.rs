@@ -10,6 +10,8 @@
 
 #[path = "shuttle/by_steps.rs"]
 mod by_steps;
+#[path = "shuttle/elastic.rs"]
+mod elastic;
 #[path = "shuttle/one_shot.rs"]
 mod one_shot;
 

@@ -83,6 +83,14 @@ pub struct Snapshot {
     pub missed_ticks: u64,
     /// Handles that were closed because their time was over.
     pub timed_out: u64,
+    /// Threads in the pool now: its own, also one that was called and does not run yet, and those that joined.
+    pub threads: usize,
+    /// Threads that an elastic pool has called since it was built.
+    pub grown: u64,
+    /// Threads that an elastic pool has let go because they were idle.
+    pub retired: u64,
+    /// Threads that an elastic pool has called in vain: the system had none.
+    pub spawns_failed: u64,
 }
 
 /// The counters behind a [`Snapshot`].
@@ -107,9 +115,13 @@ pub(crate) struct Counters {
     pub(crate) late_timers: Count,
     pub(crate) missed_ticks: Count,
     pub(crate) timed_out: Count,
+    pub(crate) grown: Count,
+    pub(crate) retired: Count,
+    pub(crate) spawns_failed: Count,
 }
 
 impl Counters {
+    /// The crew knows how many threads there are.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             promotions: self.promotions.get(),
@@ -132,6 +144,10 @@ impl Counters {
             late_timers: self.late_timers.get(),
             missed_ticks: self.missed_ticks.get(),
             timed_out: self.timed_out.get(),
+            threads: 0,
+            grown: self.grown.get(),
+            retired: self.retired.get(),
+            spawns_failed: self.spawns_failed.get(),
         }
     }
 }

@@ -14,16 +14,18 @@ struct Family {
 enum Value {
     /// It only grows.
     Counter(fn(&Snapshot) -> u64),
+    /// It goes up and down.
+    Gauge(fn(&Snapshot) -> u64),
     /// It only grows, in seconds.
     Seconds(fn(&Snapshot) -> f64),
     /// The largest so far, in seconds.
     Longest(fn(&Snapshot) -> f64),
 }
 
-use Value::{Counter, Longest, Seconds};
+use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 20] = [
+const FAMILIES: [Family; 24] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -104,6 +106,22 @@ const FAMILIES: [Family; 20] = [
         "Handles closed because their time was over",
         Counter(|it| it.timed_out),
     ),
+    family(
+        "threads",
+        "Threads in the pool",
+        Gauge(|it| it.threads as u64),
+    ),
+    family("grown", "Threads called", Counter(|it| it.grown)),
+    family(
+        "retired",
+        "Threads let go because they were idle",
+        Counter(|it| it.retired),
+    ),
+    family(
+        "spawns_failed",
+        "Threads called in vain",
+        Counter(|it| it.spawns_failed),
+    ),
 ];
 
 const fn family(name: &'static str, help: &'static str, value: Value) -> Family {
@@ -134,7 +152,7 @@ impl Family {
         let Self { name, help, .. } = self;
         let (kind, suffix) = match self.value {
             Counter(_) | Seconds(_) => ("counter", "_total"),
-            Longest(_) => ("gauge", ""),
+            Gauge(_) | Longest(_) => ("gauge", ""),
         };
         // To write into a string can't fail.
         let _ = writeln!(text, "# TYPE paceline_{name} {kind}");
@@ -150,7 +168,7 @@ impl Family {
 
     fn value_of(&self, snapshot: &Snapshot) -> String {
         match self.value {
-            Counter(of) => of(snapshot).to_string(),
+            Counter(of) | Gauge(of) => of(snapshot).to_string(),
             Seconds(of) | Longest(of) => of(snapshot).to_string(),
         }
     }

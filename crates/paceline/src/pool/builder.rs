@@ -1,13 +1,18 @@
 //! The settings of a pool, and how it is built from them.
 
-use std::{fmt, io, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
-use super::{crew::Crew, watch::Watch, ErrorHook, Pool, Shared, Strong};
+use super::{
+    crew::Crew,
+    threads::{self, Outfit, Threads},
+    watch::Watch,
+    ErrorHook, Pool, Shared, Strong,
+};
 use crate::{
     dispatch::{Closed, HandleId, Hooks, Limits, Line, Panics, Registry},
     handle_set::{simulated::Simulation, HandleSet, PollSet, Reports},
     observe::{Counters, Observer},
-    promotion::{Lead, Order, Policy, Seat, Wake, MOST_THREADS},
+    promotion::{Lead, Order, Policy, Seat, Staff, Wake, MOST_THREADS},
     sync::{lock, thread, Clock, Mutex, Parker},
     turn::{self, Follower},
 };
@@ -29,20 +34,17 @@ pub enum SetKind {
     Simulated(Simulation),
 }
 
-/// The priority of one of the pool's own threads, by its index.
-type PriorityOf = Box<dyn Fn(usize) -> u8 + Send + Sync>;
-
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
 pub struct Builder {
-    threads: Option<usize>,
-    name: String,
+    threads: Option<Threads>,
+    keep_alive: Option<Duration>,
+    outfit: Outfit,
     order: Order,
     wake: Wake,
     parallelism: Option<usize>,
     tick: Duration,
     leader_spin: Duration,
     watcher: bool,
-    priority: Option<PriorityOf>,
     set: SetKind,
     limits: Limits,
     hooks: Hooks,
@@ -50,13 +52,13 @@ pub struct Builder {
     on_error: Option<ErrorHook>,
 }
 
-/// How many threads a pool may have; zero leaves it to threads that join.
-const THREADS: RangeInclusive<usize> = 0..=4096;
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
 const DEFAULT_POST_LIMIT: usize = 1024;
 /// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
+/// How long a thread of an elastic pool may be idle before it goes, if it is not needed.
+const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long one of the pool's own threads pauses after an error of the wait.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 /// How many errors of the wait are kept for the report.
@@ -66,14 +68,17 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             threads: None,
-            name: "paceline".to_owned(),
+            keep_alive: None,
+            outfit: Outfit {
+                name: "paceline".to_owned(),
+                ..Outfit::default()
+            },
             order: Order::default(),
             wake: Wake::default(),
             parallelism: None,
             tick: DEFAULT_TICK,
             leader_spin: Duration::ZERO,
             watcher: true,
-            priority: None,
             set: SetKind::default(),
             limits: Limits {
                 read_budget: DEFAULT_READ_BUDGET,
@@ -90,16 +95,61 @@ impl Default for Builder {
 impl Builder {
     /// How many threads the pool spawns. Default: four per core, at least four. Zero is legal: then
     /// it lives on threads that [`join`](Pool::join).
+    ///
+    /// A range such as `4..=64` makes the pool elastic. It begins with the lower bound. Whoever goes to handle an event
+    /// and leaves nobody behind who could lead calls one more thread, up to the upper bound and one at a time: so the
+    /// pool does not go blind while all are in handlers. A thread that was idle for
+    /// [`keep_alive`](Self::keep_alive) goes, down to the lower bound; but a leader and one in reserve stay once they are
+    /// there. Threads that join count neither way.
+    ///
+    /// If the system has no thread to give, the pool goes on with those it has, tells
+    /// [`on_error`](Self::on_error), and asks again after a tenth of a second, when there is need.
     #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = Some(threads.into());
         self
     }
 
-    /// What its threads are called. Default: `paceline`.
+    /// How long a thread of an elastic pool may be idle before it goes, if more are there than must stay. Default: ten
+    /// seconds. Oldest first everyone has its turn, so that nobody is idle for long while there is work.
+    #[must_use]
+    pub fn keep_alive(mut self, time: Duration) -> Self {
+        self.keep_alive = Some(time);
+        self
+    }
+
+    /// What its threads are called, each with its index. Default: `paceline`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.outfit.name = name.into();
+        self
+    }
+
+    /// The size of the stacks of the pool's own threads, in bytes. Default: that of std's threads.
+    #[must_use]
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.outfit.stack_size = Some(bytes);
+        self
+    }
+
+    /// The cores that each of the pool's own threads is confined to, by its index; cores are counted from zero. No core
+    /// at all: it runs where the system likes, as without this. It is asked on the thread itself, before that is of use
+    /// to the pool, so it must be quick. Linux only. If it can't be, [`on_error`](Self::on_error) is told, and the thread
+    /// does without.
+    #[must_use]
+    pub fn thread_affinity(
+        mut self,
+        of: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static,
+    ) -> Self {
+        self.outfit.cores = Some(Box::new(of));
+        self
+    }
+
+    /// The nice value of each of the pool's own threads, by its index; as [`thread_affinity`](Self::thread_affinity). A
+    /// lower value than the process has needs a privilege.
+    #[must_use]
+    pub fn thread_nice(mut self, of: impl Fn(usize) -> i32 + Send + Sync + 'static) -> Self {
+        self.outfit.nice = Some(Box::new(of));
         self
     }
 
@@ -158,7 +208,7 @@ impl Builder {
     /// zero. Threads that join choose their own: see [`Pool::enter_with`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
-        self.priority = Some(Box::new(of));
+        self.outfit.priority = Some(Box::new(of));
         self
     }
 
@@ -198,8 +248,9 @@ impl Builder {
         self
     }
 
-    /// Is called with an error of the wait itself on one of the pool's own threads. The error also
-    /// stands in the shutdown report.
+    /// Is called with an error of the wait itself on one of the pool's own threads; and with that of a thread that could
+    /// not be spawned, or not be set up as it should be, in a pool that is built. The error also stands in the
+    /// shutdown report.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&io::Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Box::new(hook));
@@ -237,18 +288,15 @@ impl Builder {
     /// handle set or the threads.
     pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
-        let threads = self.threads.unwrap_or_else(default_threads);
-        let name = self.name.clone();
-        let priority = self.priority.take();
+        let threads = *self.threads.get_or_insert_with(default_threads);
+        let shared = Arc::new(self.into_shared()?);
+        let _ = shared.outfit.pool.set(Arc::downgrade(&shared));
         let pool = Pool {
-            inner: Arc::new(Strong {
-                shared: Arc::new(self.into_shared()?),
-            }),
+            inner: Arc::new(Strong { shared }),
         };
         // If a spawn fails, dropping the pool sends those home that were spawned already.
-        for index in 0..threads {
-            let priority = priority.as_ref().map_or(0, |of| of(index));
-            spawn(&pool.inner.shared, &name, priority)?;
+        for _ in 0..threads.least {
+            spawn(&pool.inner.shared)?;
         }
         Ok(pool)
     }
@@ -260,9 +308,10 @@ impl Builder {
         let watched =
             self.watcher && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
         let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
-        let lead = Arc::new(lead.watched(watched));
+        let lead = lead.watched(watched).staffed(self.staff());
+        let lead = Arc::new(lead);
         Ok(Shared {
-            watch: Watch::new(&lead, &clock, &self.name),
+            watch: Watch::new(&lead, &clock, &self.outfit.name),
             lead,
             registry: Registry::new(
                 set,
@@ -277,9 +326,16 @@ impl Builder {
             leader_spin: self.leader_spin,
             observer: self.observer,
             threads: Mutex::new(Vec::new()),
+            outfit: self.outfit,
             errors: Mutex::new(Vec::new()),
             on_error: self.on_error,
         })
+    }
+
+    /// Of an elastic pool.
+    fn staff(&self) -> Option<Staff> {
+        let keep_alive = self.keep_alive.unwrap_or(DEFAULT_KEEP_ALIVE);
+        self.threads?.staff(keep_alive)
     }
 
     fn policy(&self) -> Policy {
@@ -294,13 +350,14 @@ impl Builder {
     /// Names everything that is wrong, not only the first.
     fn judge(&self) -> io::Result<()> {
         let mut wrong = Vec::new();
-        let threads = self.threads.unwrap_or(0);
-        if !THREADS.contains(&threads) {
-            let most = THREADS.end();
-            wrong.push(format!("threads({threads}): at most {most} are possible"));
+        let threads = self.threads.unwrap_or_else(default_threads);
+        wrong.extend(threads.fault());
+        if self.keep_alive.is_some() && !threads.is_elastic() {
+            wrong.push(format!("keep_alive: threads({threads}) is no range"));
         }
-        if self.name.contains('\0') {
-            wrong.push(format!("name({:?}): it contains a NUL", self.name));
+        let name = &self.outfit.name;
+        if name.contains('\0') {
+            wrong.push(format!("name({name:?}): it contains a NUL"));
         }
         if self.parallelism == Some(0) {
             wrong.push("parallelism(0): no thread could run".to_owned());
@@ -308,7 +365,7 @@ impl Builder {
         if self.tick.is_zero() {
             wrong.push("tick(0): the standby would never sleep".to_owned());
         }
-        if self.priority.is_some() && self.order != Order::Priority {
+        if self.outfit.priority.is_some() && self.order != Order::Priority {
             let order = self.order;
             wrong.push(format!(
                 "thread_priority: order({order:?}) ignores priorities"
@@ -329,7 +386,9 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("threads", &self.threads)
-            .field("name", &self.name)
+            .field("keep_alive", &self.keep_alive)
+            .field("name", &self.outfit.name)
+            .field("stack_size", &self.outfit.stack_size)
             .field("order", &self.order)
             .field("wake", &self.wake)
             .field("parallelism", &self.parallelism)
@@ -343,7 +402,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-const _: () = assert!(*THREADS.end() < MOST_THREADS);
+const _: () = assert!(threads::MOST < MOST_THREADS);
 
 fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
     match kind {
@@ -371,8 +430,8 @@ fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
     }
 }
 
-fn default_threads() -> usize {
-    (4 * cores()).clamp(4, *THREADS.end())
+fn default_threads() -> Threads {
+    (4 * cores()).clamp(4, threads::MOST).into()
 }
 
 /// The cores that this process may use.
@@ -381,31 +440,45 @@ fn cores() -> usize {
 }
 
 /// Spawns one thread of the pool's own. Its place is taken before it runs, so that a shutdown right
-/// after the build knows about it.
-fn spawn(shared: &Arc<Shared>, name: &str, priority: u8) -> io::Result<()> {
-    let seat = shared.crew.enlist(priority)?;
-    let index = seat.index();
-    let of_thread = Arc::clone(shared);
-    let spawned = thread::Builder::new()
-        .name(format!("{name}-{index}"))
-        .spawn(move || work(&of_thread, seat));
-    match spawned {
+/// after knows about it.
+pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
+    let index = shared.crew.hire()?;
+    match spawn_with(shared, index) {
         Ok(handle) => {
             lock(&shared.threads).push((index, handle));
             Ok(())
         }
         Err(error) => {
             shared.crew.leave(index);
-            let text = format!("spawn thread {name}-{index}: {error}");
+            let text = format!("spawn thread {}-{index}: {error}", shared.outfit.name);
             Err(io::Error::new(error.kind(), text))
         }
     }
 }
 
-/// The life of a thread of the pool's own: it joins until the pool is shut down, and again after an
+/// Spawns the thread that has this place.
+fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHandle<()>> {
+    let Outfit {
+        name, stack_size, ..
+    } = &shared.outfit;
+    let seat = Seat::of_pool(index, shared.outfit.priority_of(index)?);
+    if let Some(staff) = shared.lead.staff() {
+        staff.called(index);
+    }
+    let mut builder = thread::Builder::new().name(format!("{name}-{index}"));
+    if let Some(bytes) = *stack_size {
+        builder = builder.stack_size(bytes);
+    }
+    let of_thread = Arc::clone(shared);
+    builder.spawn(move || work(&of_thread, seat))
+}
+
+/// The life of a thread of the pool's own: it joins until the pool is shut down or lets it go, and again after an
 /// error of the wait.
 fn work(shared: &Shared, seat: Arc<Seat>) {
     let _for_life = shared.crew.arrived(seat.index());
+    let tell = |error| shared.tell_error(error);
+    shared.outfit.put_on(seat.index(), tell);
     let follower = || Follower::new(shared, Arc::clone(&seat), None, None);
     while let Err(error) = turn::join(follower()) {
         shared.report(error);
@@ -415,6 +488,13 @@ fn work(shared: &Shared, seat: Arc<Seat>) {
 impl Shared {
     /// Tells an error of the wait, and pauses, so that a lasting one does not burn a core.
     fn report(&self, error: io::Error) {
+        self.tell_error(error);
+        let deadline = self.clock.now().after(PAUSE_AFTER_ERROR);
+        self.clock.sleep(&Arc::new(Parker::new()), Some(deadline));
+    }
+
+    /// Tells an error of one of the pool's own threads. The caller neither leads nor has a lock.
+    pub(super) fn tell_error(&self, error: io::Error) {
         if let Some(hook) = &self.on_error {
             let _ = crate::dispatch::caught(|| hook(&error));
         }
@@ -422,8 +502,5 @@ impl Shared {
         if errors.len() < KEPT_ERRORS {
             errors.push(error);
         }
-        drop(errors);
-        let deadline = self.clock.now().after(PAUSE_AFTER_ERROR);
-        self.clock.sleep(&Arc::new(Parker::new()), Some(deadline));
     }
 }

@@ -22,6 +22,8 @@ struct List {
     members: Vec<Member>,
     /// The index of the next to enter.
     next: usize,
+    /// The pool ends: it spawns no more threads.
+    is_closing: bool,
     /// Who waits for others to leave.
     waiting: Vec<Arc<Parker>>,
 }
@@ -50,22 +52,43 @@ impl Drop for Membership<'_> {
 }
 
 impl Crew {
-    /// A place for one more thread, which need not run yet.
+    /// A place for a guest.
     pub(super) fn enlist(&self, priority: u8) -> io::Result<Arc<Seat>> {
-        let mut list = lock(&self.list);
-        if list.members.len() >= MOST_THREADS {
-            let text = format!("enter: the pool has {MOST_THREADS} threads already");
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
-        }
-        let index = list.next;
-        list.next += 1;
-        list.members.push(Member {
-            index,
-            thread: None,
-            name: format!("thread {index}, not running yet"),
-            waits: false,
-        });
+        let index = lock(&self.list).add()?;
         Ok(Seat::new(index, priority))
+    }
+
+    /// A place for one of the pool's own threads, which does not run yet. There is none once the pool ends: whoever
+    /// finds out who is left finds everyone who will ever come.
+    pub(super) fn hire(&self) -> io::Result<usize> {
+        let mut list = lock(&self.list);
+        match list.is_closing {
+            false => list.add(),
+            true => {
+                let text = "enter: the pool is shut down";
+                Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
+            }
+        }
+    }
+
+    /// The pool ends: nobody is hired any more.
+    pub(super) fn stop_hiring(&self) {
+        lock(&self.list).is_closing = true;
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        lock(&self.list).is_closing
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.list).members.len()
+    }
+
+    /// Whether the thread with this index is in the pool.
+    pub(super) fn has(&self, index: usize) -> bool {
+        let list = lock(&self.list);
+        list.members.iter().any(|member| member.index == index)
     }
 
     /// The calling thread has the place with this index.
@@ -133,6 +156,23 @@ impl Crew {
 }
 
 impl List {
+    /// One more, who need not run yet. Its index.
+    fn add(&mut self) -> io::Result<usize> {
+        if self.members.len() >= MOST_THREADS {
+            let text = format!("enter: the pool has {MOST_THREADS} threads already");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        let index = self.next;
+        self.next += 1;
+        self.members.push(Member {
+            index,
+            thread: None,
+            name: format!("thread {index}, not running yet"),
+            waits: false,
+        });
+        Ok(index)
+    }
+
     /// The calling thread, if it is a member, waits for the others or does no more.
     fn set_waits(&mut self, waits: bool) {
         let me = thread::current().id();

@@ -1,15 +1,19 @@
 //! The pool: joins promotion, handle set and dispatch, and owns the threads.
 //!
 //! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
-//! is built in `builder.rs`, who is in it in `crew.rs`, how it ends in `shutdown.rs`. What it can be given: any source
-//! (here), listeners (`listen.rs`), outgoing connections (`connect.rs`), posts and timers (`tasks.rs`).
+//! is built in `builder.rs`, who is in it in `crew.rs`, its own threads in `threads.rs`, how it ends in `shutdown.rs`. What
+//! it can be given: any source (here), listeners (`listen.rs`), outgoing connections (`connect.rs`), posts and timers
+//! (`tasks.rs`).
 
 mod builder;
 mod connect;
 mod crew;
 mod listen;
+#[cfg(all(test, loom))]
+mod models;
 mod shutdown;
 mod tasks;
+mod threads;
 mod watch;
 
 use std::{
@@ -26,6 +30,7 @@ pub use self::{
     listen::Listener,
     shutdown::{ShutdownReport, Unfinished},
     tasks::{Timer, TimerGuard},
+    threads::Threads,
 };
 use crate::{
     dispatch::{
@@ -39,6 +44,7 @@ use crate::{
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
+use threads::Outfit;
 use watch::Watch;
 
 /// A pool of threads that take turns at the front of one handle set.
@@ -230,7 +236,11 @@ impl Pool {
     /// How often what happened so far.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.shared().counters.snapshot()
+        let shared = self.shared();
+        Snapshot {
+            threads: shared.crew.len(),
+            ..shared.counters.snapshot()
+        }
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -259,7 +269,7 @@ impl WeakPool {
     }
 }
 
-/// Is told about errors of the wait on the pool's own threads.
+/// Is told about errors of the wait on the pool's own threads, and about threads that could not be had.
 type ErrorHook = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 /// What the user's handles to a pool share; the pool's threads do not have it.
@@ -289,7 +299,9 @@ pub(crate) struct Shared {
     observer: Option<Box<dyn Observer>>,
     /// The threads that the pool spawned, by their index in the crew.
     threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,
-    /// Errors of the wait on the pool's own threads.
+    /// What the pool's own threads begin with.
+    outfit: Outfit,
+    /// Errors of the wait on the pool's own threads, and of spawning them.
     errors: Mutex<Vec<io::Error>>,
     on_error: Option<ErrorHook>,
 }

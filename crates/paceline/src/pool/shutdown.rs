@@ -23,7 +23,8 @@ pub struct ShutdownReport {
     pub posts: usize,
     /// Timers that were to be called once, and were not due. They do not count as unfinished.
     pub timers: usize,
-    /// Errors of the wait itself on the pool's own threads (the first sixteen).
+    /// Errors of the wait itself on the pool's own threads, and of spawning them and setting them up (the first
+    /// sixteen).
     pub errors: Vec<io::Error>,
 }
 
@@ -95,8 +96,9 @@ impl Shared {
         // The last tenth is for going home.
         let drained_by = start.after(within / 10 * 9);
 
-        // 1. Nothing new; what exists ends when it has nothing left to do. A handler that calls this
+        // 1. Nothing and nobody new; what exists ends when it has nothing left to do. A handler that calls this
         //    is not waited for, and since its thread blocks now, somebody else is called to lead.
+        self.crew.stop_hiring();
         self.registry.excuse_own_frames();
         self.registry.drain();
         self.lead.elect_anyone();
@@ -133,8 +135,8 @@ impl Shared {
         let me = thread::current().id();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (index, thread) in threads {
-            let has_left = inside.iter().all(|(other, _)| *other != index);
-            if !has_left || thread.thread().id() == me {
+            // Another one may be in a shutdown of its own, and wait for this one.
+            if self.crew.has(index) || thread.thread().id() == me {
                 continue;
             }
             // It has only its thread-local variables to drop, but these are user code too.

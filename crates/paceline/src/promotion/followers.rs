@@ -34,14 +34,27 @@ const MESSAGES: [Message; 4] = [
 pub(crate) struct Seat {
     index: usize,
     priority: u8,
+    /// It was spawned by the pool; else it is a guest.
+    is_own: bool,
     parker: Arc<Parker>,
 }
 
 impl Seat {
+    /// Of a guest.
     pub(crate) fn new(index: usize, priority: u8) -> Arc<Self> {
+        Self::of(index, priority, false)
+    }
+
+    /// Of one of the pool's own threads.
+    pub(crate) fn of_pool(index: usize, priority: u8) -> Arc<Self> {
+        Self::of(index, priority, true)
+    }
+
+    fn of(index: usize, priority: u8, is_own: bool) -> Arc<Self> {
         Arc::new(Self {
             index,
             priority,
+            is_own,
             parker: Arc::new(Parker::new()),
         })
     }
@@ -49,6 +62,10 @@ impl Seat {
     /// The number that observers know this thread by.
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     pub(super) fn parker(&self) -> &Arc<Parker> {

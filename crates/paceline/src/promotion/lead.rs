@@ -8,6 +8,7 @@
 //!  arriving ----> leader        [Lead::elect_or_take]  by priority: nobody who waits is higher
 //!  follower ----> standby       [Lead::appoint_standby] it was appointed and woken
 //!  follower ----> out           [Lead::leave]          its deadline passed
+//!  follower ----> out           [Lead::lets_go]        it was idle for long, and is not needed
 //!  elected  ----> out           [Lead::take_or_pass_on] likewise; the next one is elected
 //!  standby  ----> out           [Lead::leave_standby]  likewise
 //!  standby  ----> leader        [Lead::look_after]     the lead was open for a while
@@ -29,6 +30,8 @@ use super::{
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
     policy::{Judgement, Policy, Taker},
+    staff::Staff,
+    standby::earlier,
     watcher::Watcher,
     word::{LeadWord, Snapshot, Standby},
 };
@@ -51,6 +54,8 @@ pub(crate) struct Lead<T> {
     pub(super) counters: Arc<Counters>,
     /// What is shared with the watcher, if there may be one.
     pub(super) watcher: Option<Watcher>,
+    /// Who is called and let go, if the pool is elastic.
+    pub(super) staff: Option<Staff>,
     /// Only the holder of the lead touches it; the word publishes it from one to the next.
     pub(super) owned: UnsafeCell<Inside<T>>,
 }
@@ -65,7 +70,7 @@ unsafe impl<T: Send> Sync for Lead<T> {}
 pub(crate) enum Arrival<'a, T> {
     /// This thread leads.
     Leads(HeldLead<'a, T>),
-    /// The deadline passed first; the thread is on no list and was elected by nobody.
+    /// The deadline passed first, or the pool lets it go; the thread is on no list and was elected by nobody.
     TimedOut,
     /// The pool is closed.
     Closed,
@@ -77,19 +82,15 @@ pub(crate) enum Arrival<'a, T> {
 pub(crate) enum Promotion {
     /// A follower was elected and woken; its index, unless the system picks.
     Elected(Option<usize>),
-    /// The lead was left open. A standby watches it, or no follower is asleep.
+    /// The lead was left open. A standby watches it, or a wake is on its way, or no follower is asleep.
     LeftOpen,
     /// The same, and a standby was woken to watch it.
     Watched,
+    /// The lead was left open, and no follower is asleep: an elastic pool can call somebody. (In another one this
+    /// is no news.)
+    Alone,
     /// The pool is closed: the lead is open, and no one will take it.
     Closing,
-}
-
-impl Promotion {
-    /// Whether a thread was woken, which takes time.
-    pub(crate) fn woke(self) -> bool {
-        matches!(self, Self::Elected(_) | Self::Watched)
-    }
 }
 
 /// What came of one attempt to take the lead.
@@ -105,6 +106,10 @@ pub(super) enum Attempt {
     /// Elected, but another thread leads: arrive again.
     Overtaken,
     TimedOut,
+    /// Parked for long, and off the list; somebody else sleeps.
+    Idle,
+    /// The same, but nobody else sleeps: a promotion may have relied on this thread. Arrive again.
+    Needed,
     Closed,
 }
 
@@ -121,6 +126,7 @@ impl<T> Lead<T> {
             opened: Moment::default(),
             counters,
             watcher: None,
+            staff: None,
             owned: UnsafeCell::new(Inside::new(data)),
         }
     }
@@ -151,8 +157,12 @@ impl<T> Lead<T> {
         deadline: Option<Timestamp>,
     ) -> Arrival<'_, T> {
         while !clock.has_passed(deadline) {
-            let attempt = match self.take_or_enlist(seat) {
-                Attempt::Parked => self.follow(seat, clock, deadline),
+            let attempt = self.take_or_enlist(seat);
+            // After the attempt: a thread that was called is on its way until it leads or is on the list.
+            let staff = self.staff.as_ref();
+            let idle = staff.and_then(|staff| staff.arrived(seat, clock));
+            let attempt = match attempt {
+                Attempt::Parked => self.follow(seat, clock, deadline, idle),
                 Attempt::StandsBy => self.stand_by(seat, clock, deadline),
                 at_once => at_once,
             };
@@ -160,8 +170,9 @@ impl<T> Lead<T> {
                 Attempt::Took => return self.leads(clock),
                 Attempt::Closed => return Arrival::Closed,
                 Attempt::TimedOut => return Arrival::TimedOut,
+                Attempt::Idle if self.lets_go() => return Arrival::TimedOut,
                 Attempt::Elect if self.elect_or_take(seat) => return self.leads(clock),
-                // Somebody was elected, or was faster: again.
+                // Somebody was elected, or was faster: again. Or this one must stay.
                 _ => {}
             }
         }
@@ -232,17 +243,26 @@ impl<T> Lead<T> {
         attempt
     }
 
-    /// Sleeps in the list until there is a message, or until `deadline`.
-    fn follow(&self, seat: &Arc<Seat>, clock: &Clock, deadline: Option<Timestamp>) -> Attempt {
+    /// Sleeps in the list until there is a message, or until `deadline`, or until it was `idle` for long.
+    fn follow(
+        &self,
+        seat: &Arc<Seat>,
+        clock: &Clock,
+        deadline: Option<Timestamp>,
+        idle: Option<Timestamp>,
+    ) -> Attempt {
+        let until = earlier(deadline, idle);
         let message = match &self.bench {
-            Some(bench) => doze(clock, bench.parker(), || bench.take(), deadline),
-            None => doze(clock, seat.parker(), || seat.take_message(), deadline),
+            Some(bench) => doze(clock, bench.parker(), || bench.take(), until),
+            None => doze(clock, seat.parker(), || seat.take_message(), until),
         };
-        match message.or_else(|| self.leave(seat)) {
-            None => Attempt::TimedOut,
-            Some(Message::Close) => Attempt::Closed,
-            Some(Message::Lead) => self.take_or_pass_on(clock, deadline),
-            Some(Message::StandBy | Message::Tick) => self.stand_by(seat, clock, deadline),
+        match message.map_or_else(|| self.leave(seat), Err) {
+            Ok(_) if clock.has_passed(deadline) => Attempt::TimedOut,
+            Ok(word) if word.has_nobody() => Attempt::Needed,
+            Ok(_) => Attempt::Idle,
+            Err(Message::Close) => Attempt::Closed,
+            Err(Message::Lead) => self.take_or_pass_on(clock, deadline),
+            Err(Message::StandBy | Message::Tick) => self.stand_by(seat, clock, deadline),
         }
     }
 
@@ -257,18 +277,16 @@ impl<T> Lead<T> {
         Attempt::TimedOut
     }
 
-    /// The section of a parked follower whose deadline passed. A message that came first must be
-    /// obeyed.
-    fn leave(&self, seat: &Arc<Seat>) -> Option<Message> {
+    /// The section of a parked follower whose deadline passed, or that was idle for long. Tells the word without it. `Err`:
+    /// a message came first, and must be obeyed.
+    fn leave(&self, seat: &Arc<Seat>) -> Result<Snapshot, Message> {
         let mut followers = lock(&self.followers);
-        match followers.withdraw(seat) {
-            Withdrawal::TooLate(message) => Some(message),
-            Withdrawal::Done => {
-                let parked = !followers.is_empty();
-                self.word.update(|word| (word.with_parked(parked), ()));
-                None
-            }
+        if let Withdrawal::TooLate(message) = followers.withdraw(seat) {
+            return Err(message);
         }
+        let parked = !followers.is_empty();
+        let without = |word: Snapshot| word.with_parked(parked);
+        Ok(self.word.update(|word| (without(word), without(word))))
     }
 
     /// The elected thread takes what was offered to it.
@@ -372,12 +390,20 @@ impl<T> Lead<T> {
             match word.is_parked() {
                 true => (word, (next, None)),
                 false if word.is_closed() => (next, (next, Some(Promotion::Closing))),
-                false => (next, (next, Some(Promotion::LeftOpen))),
+                false => (next, (next, Some(self.left_alone()))),
             }
         });
         match opened {
             (opening, Some(promotion)) => (opening, promotion),
             (opening, None) => (opening, self.elect(|_| true, |word| change(word.opened()))),
+        }
+    }
+
+    /// What a promotion tells that found nobody asleep.
+    fn left_alone(&self) -> Promotion {
+        match self.staff.is_some() {
+            true => Promotion::Alone,
+            false => Promotion::LeftOpen,
         }
     }
 
@@ -388,8 +414,9 @@ impl<T> Lead<T> {
         let needed = needed || (unwatched && self.bench.is_some());
         match was.standby() {
             _ if was.is_closed() => Promotion::Closing,
-            // A wake is on its way, or there is nobody to wake.
-            _ if was.is_elected() || was.has_nobody() => Promotion::LeftOpen,
+            // A wake is on its way.
+            _ if was.is_elected() => Promotion::LeftOpen,
+            _ if was.has_nobody() => self.left_alone(),
             _ if needed => self.elect(|word| word.sequence() == is.sequence(), |word| word),
             Standby::Deep => self.rouse_standby(),
             Standby::None if unwatched => self.appoint_standby(),

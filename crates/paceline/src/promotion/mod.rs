@@ -7,14 +7,16 @@ mod lead;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
+mod staff;
 mod standby;
 mod watcher;
 mod word;
 
 pub(crate) use followers::Seat;
 pub(crate) use held::{HeldLead, Rejoined, Running};
-pub(crate) use lead::{Arrival, Lead};
+pub(crate) use lead::{Arrival, Lead, Promotion};
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
+pub(crate) use staff::Staff;
 pub(crate) use watcher::Surprise;
 pub(crate) use word::{Marks, MOST_THREADS};

@@ -31,7 +31,7 @@ mod bed;
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
 pub(crate) use parker::Parker;
-pub(crate) use system::voluntary_switches;
+pub(crate) use system::{confine, set_nice, voluntary_switches};
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -1,6 +1,9 @@
-//! What a thread asks the system for: the time, and how often it slept.
+//! What a thread asks the system for: the time, how often it slept, its cores, its nice value.
 //!
-//! Unsafe, because std does not tell a thread's switches, and its `Instant` takes twice the instructions at every event.
+//! Unsafe, because std does not tell a thread's switches, its `Instant` takes twice the instructions at every event, and it
+//! knows nothing of cores and nice values.
+
+use std::io;
 
 /// So often the calling thread gave its core away itself: who sleeps does, who computes does not. `None`: the system
 /// does not tell, or a checker schedules.
@@ -45,4 +48,56 @@ pub(super) fn monotonic_nanos() -> u64 {
     static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     let origin = ORIGIN.get_or_init(std::time::Instant::now);
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// One more than the highest number of a core that can be asked for: far more than the kernel can have.
+#[cfg(target_os = "linux")]
+const CORES: usize = 1 << 16;
+
+/// Confines the calling thread to these cores, counted from zero. Those that do not exist are left out, unless that
+/// leaves none.
+#[cfg(target_os = "linux")]
+pub(crate) fn confine(cores: &[usize]) -> io::Result<()> {
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    let highest = cores.iter().copied().max().unwrap_or(0);
+    if highest >= CORES {
+        let text = format!("there is no core {highest}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut mask: Vec<libc::c_ulong> = vec![0; highest / BITS + 1];
+    for core in cores {
+        mask[core / BITS] |= 1 << (core % BITS);
+    }
+    // SAFETY: zero is the calling thread. The kernel reads the mask, so many bytes of it, and it lives until the call
+    // returns; it does not look at it as a `cpu_set_t` of a certain size.
+    let told = unsafe { libc::sched_setaffinity(0, size_of_val(&*mask), mask.as_ptr().cast()) };
+    told_error(told)
+}
+
+/// Sets the nice value of the calling thread, and of no other: on Linux it is the thread's.
+#[cfg(target_os = "linux")]
+pub(crate) fn set_nice(nice: i32) -> io::Result<()> {
+    // SAFETY: it takes numbers and no pointer; zero is the calling thread.
+    let told = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    told_error(told)
+}
+
+#[cfg(target_os = "linux")]
+fn told_error(told: libc::c_int) -> io::Result<()> {
+    match told {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Not to be had here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn confine(_cores: &[usize]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not to be had here: elsewhere it is the whole process that has a nice value.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn set_nice(_nice: i32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -142,8 +142,13 @@ impl Stage {
     /// nothing more happens by itself. (A leader that was woken does not sleep, though it still leads:
     /// it is about to take an event, such as that of a handle whose panic was kept.)
     pub fn rest(&self, busy: usize) {
+        self.rest_of(self.threads, busy);
+    }
+
+    /// The same if there are so many threads now.
+    pub fn rest_of(&self, threads: usize, busy: usize) {
         wait_until(|| {
-            self.world.clock().asleep() == self.threads - busy
+            self.world.clock().asleep() == threads - busy
                 && self.witness.count(Role::Processing) == busy
                 && self.witness.count(Role::Leader) == 1
         });

@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod closing;
+mod staff;
 mod standby;
 mod succession;
 

@@ -1,0 +1,187 @@
+//! The pool's own threads: how many there are, what each begins with, and how an elastic pool calls one more.
+//!
+//! When one is called and who may go is told in `promotion/staff.rs`. A thread that is called takes its place in the crew
+//! before it is spawned, as those do that are spawned when the pool is built. So a shutdown that comes meanwhile waits
+//! for it, or names it; and once a shutdown has begun there are no places any more.
+
+use std::{
+    fmt, io,
+    ops::RangeInclusive,
+    sync::{OnceLock, Weak},
+    time::Duration,
+};
+
+use super::{builder::spawn, Shared};
+use crate::{
+    dispatch::caught,
+    promotion::Staff,
+    sync::{confine, is_finished, lock, set_nice, Timestamp},
+};
+
+/// So many threads of its own a pool can have.
+pub(super) const MOST: usize = 4096;
+
+/// How many threads of its own a pool has: a number, or a range, which makes the pool elastic.
+///
+/// ```
+/// use paceline::{Pool, Threads};
+///
+/// let fixed = Pool::builder().threads(8);
+/// let elastic = Pool::builder().threads(4..=64);
+/// assert_eq!(Threads::from(8).to_string(), "8");
+/// assert_eq!(Threads::from(4..=64).to_string(), "4..=64");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    pub(super) least: usize,
+    pub(super) most: usize,
+}
+
+impl From<usize> for Threads {
+    fn from(number: usize) -> Self {
+        Self::from(number..=number)
+    }
+}
+
+impl From<RangeInclusive<usize>> for Threads {
+    fn from(range: RangeInclusive<usize>) -> Self {
+        let (least, most) = range.into_inner();
+        Self { least, most }
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_elastic() {
+            true => write!(f, "{}..={}", self.least, self.most),
+            false => write!(f, "{}", self.least),
+        }
+    }
+}
+
+impl Threads {
+    pub(super) fn is_elastic(self) -> bool {
+        self.least != self.most
+    }
+
+    /// What is wrong with it.
+    pub(super) fn fault(self) -> Option<String> {
+        match self {
+            _ if self.least > self.most => Some(format!("threads({self}): the range is empty")),
+            _ if self.most > MOST => Some(format!("threads({self}): at most {MOST} are possible")),
+            _ => None,
+        }
+    }
+
+    /// What an elastic pool needs to grow and to shrink.
+    pub(super) fn staff(self, keep_alive: Duration) -> Option<Staff> {
+        let staff = || Staff::new(self.least, self.most, keep_alive);
+        self.is_elastic().then(staff)
+    }
+}
+
+/// Something that each of the pool's own threads has, by its index.
+type ByIndex<T> = Option<Box<dyn Fn(usize) -> T + Send + Sync>>;
+
+/// What each of the pool's own threads begins with.
+#[derive(Default)]
+pub(super) struct Outfit {
+    pub(super) name: String,
+    pub(super) stack_size: Option<usize>,
+    pub(super) priority: ByIndex<u8>,
+    pub(super) cores: ByIndex<Vec<usize>>,
+    pub(super) nice: ByIndex<i32>,
+    /// Whom they belong to, for those that are called later. It is set when the pool is built.
+    pub(super) pool: OnceLock<Weak<Shared>>,
+}
+
+impl Outfit {
+    /// The rank of the thread with this index.
+    pub(super) fn priority_of(&self, index: usize) -> io::Result<u8> {
+        let priority = ask("thread_priority", &self.priority, index)?;
+        Ok(priority.unwrap_or(0))
+    }
+
+    /// Puts the calling thread on its cores and sets its nice value. What can't be is told, and it does without.
+    pub(super) fn put_on(&self, index: usize, tell: impl Fn(io::Error)) {
+        let cores = apply("thread_affinity", &self.cores, index, |cores| {
+            // No core at all: as the system likes.
+            match cores.is_empty() {
+                true => Ok(()),
+                false => confine(&cores),
+            }
+        });
+        let nice = apply("thread_nice", &self.nice, index, set_nice);
+        [cores, nice]
+            .into_iter()
+            .filter_map(Result::err)
+            .for_each(tell);
+    }
+}
+
+/// What the user wants for this thread.
+fn ask<T>(setting: &str, of: &ByIndex<T>, index: usize) -> io::Result<Option<T>> {
+    let Some(of) = of else {
+        return Ok(None);
+    };
+    let wanted = caught(|| of(index));
+    let panicked = |message| io::Error::other(format!("{setting}({index}) panicked: {message}"));
+    wanted.map(Some).map_err(panicked)
+}
+
+/// Does what the user wants for this thread.
+fn apply<T>(
+    setting: &str,
+    of: &ByIndex<T>,
+    index: usize,
+    act: impl FnOnce(T) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(wanted) = ask(setting, of, index)? else {
+        return Ok(());
+    };
+    act(wanted).map_err(|error| {
+        let text = format!("{setting} of thread {index}: {error}");
+        io::Error::new(error.kind(), text)
+    })
+}
+
+impl Shared {
+    /// Nobody sleeps who could lead: an elastic pool calls one more thread. Tells whether it tried to, which takes time.
+    /// The caller does not hold the lead, nor any lock.
+    #[cold]
+    pub(crate) fn call_one_more(&self, now: Timestamp) -> bool {
+        let Some(staff) = self.lead.claim_one_more(now) else {
+            return false;
+        };
+        self.part_from_retired();
+        let pool = self.outfit.pool.get().and_then(Weak::upgrade);
+        let pool = pool.expect("it was built, and the caller is in it");
+        match spawn(&pool) {
+            Ok(()) => self.counters.grown.one_more(),
+            // The pool needs no more threads.
+            Err(_) if self.crew.is_closing() => staff.give_up(),
+            Err(error) => {
+                staff.fail(self.clock.now());
+                self.counters.spawns_failed.one_more();
+                self.tell_error(error);
+            }
+        }
+        true
+    }
+
+    /// Joins the threads that have retired since the last call. They have left, so nobody waits for them.
+    fn part_from_retired(&self) {
+        let mut retired = Vec::new();
+        let mut threads = lock(&self.threads);
+        for place in (0..threads.len()).rev() {
+            let (index, thread) = &threads[place];
+            if is_finished(thread) && !self.crew.has(*index) {
+                retired.push(threads.swap_remove(place));
+            }
+        }
+        drop(threads);
+        for (_, thread) in retired {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The staff of an elastic pool: how many threads of its own it has, when one more is called, and who may go.
+//!
+//! ```text
+//!  nobody --> called    [Lead::claim_one_more]  a promotion left nobody behind
+//!  called --> here      [Staff::arrived]        it has taken the lead, or is on the list
+//!  called --> nobody    [Staff::give_up]        there is no need after all, or no thread
+//!  here   --> gone      [Lead::lets_go]         it was parked for long, and more are left than must be
+//! ```
+//!
+//! **No storm.** While a thread was called and is not here yet, nobody else is called; so a pool grows by one at a time,
+//! however many find nobody behind them. **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so
+//! a promotion that has seen somebody asleep can rely on it. A pool of fixed size has no staff, and nothing here costs it
+//! anything.
+
+use std::time::Duration;
+
+use super::{followers::Seat, lead::Lead};
+use crate::sync::{lock, Clock, Mutex, Timestamp};
+
+/// If no thread was to be had, nobody asks again for so long.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// One leads, and one is in reserve: so many threads stay, where the bound is lower.
+const LEADER_AND_RESERVE: usize = 2;
+
+/// How many threads of its own a pool has, and may have.
+#[derive(Debug)]
+pub(crate) struct Staff {
+    /// So many stay.
+    stay: usize,
+    most: usize,
+    /// How long a thread beyond those that stay may be idle.
+    keep_alive: Duration,
+    count: Mutex<Count>,
+}
+
+#[derive(Debug)]
+struct Count {
+    /// Threads of the pool's own, with the one that was called.
+    own: usize,
+    call: Call,
+    /// Nobody is called before this.
+    not_before: Timestamp,
+}
+
+/// Whether somebody was called who is not here yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Nobody,
+    /// Somebody, who has no index yet.
+    Somebody,
+    Thread(usize),
+}
+
+impl Staff {
+    /// Begins with `least` threads, which the caller spawns.
+    pub(crate) fn new(least: usize, most: usize, keep_alive: Duration) -> Self {
+        Self {
+            stay: least.max(LEADER_AND_RESERVE),
+            most,
+            keep_alive,
+            count: Mutex::new(Count {
+                own: least,
+                call: Call::Nobody,
+                not_before: Timestamp::PAST,
+            }),
+        }
+    }
+
+    /// Counts one more, who must then be called.
+    fn claim(&self, now: Timestamp) -> bool {
+        let mut count = lock(&self.count);
+        let may = count.own < self.most && count.call == Call::Nobody && now >= count.not_before;
+        if may {
+            count.own += 1;
+            count.call = Call::Somebody;
+        }
+        may
+    }
+
+    /// Whoever was called has this index.
+    pub(crate) fn called(&self, index: usize) {
+        let mut count = lock(&self.count);
+        if count.call == Call::Somebody {
+            count.call = Call::Thread(index);
+        }
+    }
+
+    /// Nobody was called.
+    pub(crate) fn give_up(&self) {
+        let mut count = lock(&self.count);
+        count.own -= 1;
+        count.call = Call::Nobody;
+    }
+
+    /// No thread was to be had.
+    pub(crate) fn fail(&self, now: Timestamp) {
+        self.give_up();
+        lock(&self.count).not_before = now.after(PAUSE_AFTER_FAILURE);
+    }
+
+    /// A thread is here: it leads, or is on the list. Tells until when it stays if it is idle; `None`: for ever.
+    pub(super) fn arrived(&self, seat: &Seat, clock: &Clock) -> Option<Timestamp> {
+        let mut count = lock(&self.count);
+        if count.call == Call::Thread(seat.index()) {
+            count.call = Call::Nobody;
+        }
+        let may_go = seat.is_own() && count.own > self.stay;
+        drop(count);
+        may_go.then(|| clock.now().after(self.keep_alive))
+    }
+
+    /// Lets one go, unless so many must stay. Of two that ask at once, the second finds the first gone.
+    fn dismiss(&self) -> bool {
+        let mut count = lock(&self.count);
+        let may = count.own > self.stay;
+        count.own -= usize::from(may);
+        may
+    }
+}
+
+impl<T> Lead<T> {
+    /// A lead whose threads are called and let go.
+    pub(crate) fn staffed(mut self, staff: Option<Staff>) -> Self {
+        self.staff = staff;
+        self
+    }
+
+    pub(crate) fn staff(&self) -> Option<&Staff> {
+        self.staff.as_ref()
+    }
+
+    /// For a thread that left nobody behind: whether it shall call one more. If so it must tell the staff what came
+    /// of it.
+    pub(crate) fn claim_one_more(&self, now: Timestamp) -> Option<&Staff> {
+        let staff = self.staff.as_ref().filter(|staff| staff.claim(now))?;
+        // Once more, after the claim. Both the claim and `arrived` take the staff's lock: whoever is on the list and
+        // was there before the claim is seen here; and whoever comes after it counts one thread more, and so knows
+        // that it need not stay for ever.
+        if self.word.look().has_nobody() {
+            return Some(staff);
+        }
+        staff.give_up();
+        None
+    }
+
+    /// For a thread that was parked for long, is off the list, and leaves somebody behind: whether it may go.
+    pub(super) fn lets_go(&self) -> bool {
+        let may = self.staff.as_ref().is_some_and(Staff::dismiss);
+        if may {
+            self.counters.retired.one_more();
+        }
+        may
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+impl Staff {
+    /// With so many threads that are here already.
+    pub(super) fn of(own: usize, most: usize, keep_alive: Duration) -> Self {
+        let staff = Self::new(0, most, keep_alive);
+        lock(&staff.count).own = own;
+        staff
+    }
+
+    pub(super) fn own(&self) -> usize {
+        lock(&self.count).own
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    const KEEP_ALIVE: Duration = Duration::from_secs(1);
+
+    fn now() -> Timestamp {
+        Clock::monotonic().now()
+    }
+
+    /// One at a time, until there are as many as may be.
+    #[test]
+    fn one_is_called_at_a_time() {
+        let (staff, clock) = (Staff::new(2, 4, KEEP_ALIVE), Clock::monotonic());
+        for index in 2..4 {
+            assert!(staff.claim(now()));
+            assert!(!staff.claim(now()), "somebody is called");
+            staff.called(index);
+            let _ = staff.arrived(&Seat::of_pool(0, 0), &clock);
+            assert!(!staff.claim(now()), "somebody else came");
+            let _ = staff.arrived(&Seat::of_pool(index, 0), &clock);
+        }
+        assert!(!staff.claim(now()), "these are all");
+    }
+
+    /// No thread is to be had: nobody asks again for a while. Then somebody does.
+    #[test]
+    fn a_failure_is_followed_by_a_pause() {
+        let (staff, start) = (Staff::of(1, 2, KEEP_ALIVE), now());
+        assert!(staff.claim(start));
+        staff.fail(start);
+        assert!(!staff.claim(start));
+        assert!(staff.claim(start.after(PAUSE_AFTER_FAILURE)));
+        assert_eq!(staff.own(), 2);
+    }
+
+    /// So many stay; and a leader and one in reserve in any case. Guests stay as long as they like.
+    #[test]
+    fn who_may_go() {
+        let clock = Clock::monotonic();
+        for (least, stay) in [(0, 2), (1, 2), (2, 2), (3, 3)] {
+            let staff = Staff::new(least, 8, KEEP_ALIVE);
+            let (guest, own) = (Seat::new(7, 0), Seat::of_pool(8, 0));
+            lock(&staff.count).own = stay;
+            assert!(staff.arrived(&own, &clock).is_none());
+            assert!(!staff.dismiss());
+            lock(&staff.count).own = stay + 1;
+            assert!(staff.arrived(&guest, &clock).is_none());
+            assert!(staff.arrived(&own, &clock).is_some());
+            assert!(staff.dismiss());
+            assert!(!staff.dismiss());
+        }
+    }
+}

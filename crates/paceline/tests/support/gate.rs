@@ -1,0 +1,78 @@
+//! A gate where threads of a pool wait until the test lets them through.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use crate::support::{wait_until, LONG};
+
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many have come so far.
+    entered: usize,
+    /// How many wait.
+    inside: usize,
+    /// The most that waited at the same time.
+    most: usize,
+    /// So many more may pass.
+    permits: usize,
+}
+
+impl Gate {
+    pub fn shut() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Waits until it is let through.
+    pub fn pass(&self) {
+        let mut state = self.state();
+        state.entered += 1;
+        state.inside += 1;
+        state.most = state.most.max(state.inside);
+        let wait = self
+            .moved
+            .wait_timeout_while(state, LONG, |state| state.permits == 0);
+        let (mut state, waited) = wait.unwrap();
+        assert!(!waited.timed_out(), "permission comes");
+        state.permits -= 1;
+        state.inside -= 1;
+    }
+
+    /// So many of those who wait, or will come.
+    pub fn let_through(&self, count: usize) {
+        self.state().permits += count;
+        self.moved.notify_all();
+    }
+
+    /// Waits until so many wait here.
+    pub fn wait_for(&self, count: usize) {
+        wait_until(|| self.inside() == count);
+    }
+
+    /// Waits until so many have come so far.
+    pub fn wait_for_all(&self, count: usize) {
+        wait_until(|| self.state().entered == count);
+    }
+
+    pub fn inside(&self) -> usize {
+        self.state().inside
+    }
+
+    pub fn most(&self) -> usize {
+        self.state().most
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
