@@ -78,7 +78,7 @@ struct Person {
     idle: Option<Duration>,
     /// Known since the connection stands.
     me: Option<HandleId>,
-    /// An unfinished line.
+    /// Input that was not obeyed yet: an unfinished line, or more if the client does not read.
     rest: Vec<u8>,
     /// Letters that were written, and may not be sent yet.
     on_their_way: Vec<Letter>,
@@ -103,20 +103,27 @@ impl EventHandler<TcpStream> for Person {
         if let Sent::NotYet = self.send_mail(cx)? {
             return Ok(Next::Again); // When all is sent.
         }
-        let mut buffer = scratch();
-        let count = cx.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(Next::Close);
+        if !self.rest.contains(&b'\n') {
+            let mut buffer = scratch();
+            match cx.read(&mut buffer)? {
+                0 => return Ok(Next::Close),
+                count => self.rest.extend_from_slice(&buffer[..count]),
+            }
         }
-        self.rest.extend_from_slice(&buffer[..count]);
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            if end > LONGEST_LINE {
+                return Err(too_long());
+            }
             let line: Vec<u8> = self.rest.drain(..=end).collect();
             if let Next::Close = self.obey(&String::from_utf8_lossy(&line), cx)? {
                 return Ok(Next::Close);
             }
+            if cx.unsent() != 0 {
+                return Ok(Next::Again); // Whoever does not read its answers gets no more of them now.
+            }
         }
         match self.rest.len() > LONGEST_LINE {
-            true => Err(io::Error::other("too long a line")),
+            true => Err(too_long()),
             false => Ok(Next::Continue),
         }
     }
@@ -126,6 +133,10 @@ impl EventHandler<TcpStream> for Person {
             self.room.leave(me);
         }
     }
+}
+
+fn too_long() -> io::Error {
+    io::Error::other(format!("a line of more than {LONGEST_LINE} bytes"))
 }
 
 /// Whether everything has been handed to the system.
@@ -237,11 +248,7 @@ impl Room {
             reached: AtomicUsize::new(0),
         });
         for (handle, mailbox) in others {
-            let letter = Letter {
-                text: Arc::clone(&text),
-                receipt: Some(Arc::clone(&receipt)),
-            };
-            mailbox.put_in(letter, &handle);
+            mailbox.put_in(Letter::new(&text, Some(&receipt)), &handle);
         }
     }
 
@@ -249,11 +256,9 @@ impl Room {
     fn tell_all(&self, text: &str) {
         let text: Arc<str> = text.into();
         for member in self.people().values() {
-            let letter = Letter {
-                text: Arc::clone(&text),
-                receipt: None,
-            };
-            member.mailbox.put_in(letter, &member.handle);
+            member
+                .mailbox
+                .put_in(Letter::new(&text, None), &member.handle);
         }
     }
 
@@ -270,6 +275,13 @@ struct Letter {
 }
 
 impl Letter {
+    fn new(text: &Arc<str>, receipt: Option<&Arc<Receipt>>) -> Self {
+        Self {
+            text: Arc::clone(text),
+            receipt: receipt.map(Arc::clone),
+        }
+    }
+
     /// The system has taken all of it.
     fn arrived(self) {
         if let Some(receipt) = &self.receipt {
@@ -291,8 +303,7 @@ impl Drop for Receipt {
         let reached = self.reached.load(Ordering::Relaxed);
         let missed = self.letters - reached;
         let text = format!("* reached {reached}, missed by {missed}\n").into();
-        let receipt = None;
-        self.mailbox.put_in(Letter { text, receipt }, &self.speaker);
+        self.mailbox.put_in(Letter::new(&text, None), &self.speaker);
     }
 }
 
@@ -339,10 +350,10 @@ impl Mailbox {
         }
         match mem::take(&mut letters.missed) {
             0 => None,
-            missed => Some(Letter {
-                text: format!("* you have missed {missed}\n").into(),
-                receipt: None,
-            }),
+            missed => {
+                let text = format!("* you have missed {missed}\n").into();
+                Some(Letter::new(&text, None))
+            }
         }
     }
 
@@ -361,6 +372,11 @@ fn serve(options: &Options) -> io::Result<()> {
     }
     let pool = builder
         .on_panic(|handle, message| eprintln!("chat: handler of {handle} panicked: {message}"))
+        .on_closed(|handle, why| {
+            if let Closed::Failed(error) = why {
+                eprintln!("chat: connection {handle}: {error}");
+            }
+        })
         .build()?;
     let (room, idle) = (Arc::new(Room::default()), options.idle);
     let listener = pool.listen(&*options.listen, move |stream, _peer| {

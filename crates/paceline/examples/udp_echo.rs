@@ -26,10 +26,12 @@ use signal_hook::{
 const HELP: &str = "\
 A UDP echo server on a Leader/Followers pool: several threads receive from one socket at once.
 
-usage: udp_echo [--listen ADDR] [--threads N]
+usage: udp_echo [--listen ADDR] [--threads N] [--sleep MICROSECONDS]
 
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default 4)
+  --sleep N       sleep for N microseconds before each answer (default 0). Answers that take no time stay on one
+                  thread, whose caches are warm; with `--sleep 1000` you see several at work
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it; it then says how many
@@ -59,6 +61,8 @@ fn main() -> ExitCode {
 /// Sends each datagram back to where it came from. Shared by all threads: `&self`.
 #[derive(Clone, Default)]
 struct Echo {
+    /// What an answer takes.
+    sleep: Duration,
     /// How many each thread has answered.
     answered: Arc<Mutex<BTreeMap<String, u64>>>,
 }
@@ -67,6 +71,9 @@ impl ConcurrentHandler<UdpSocket> for Echo {
     fn ready(&self, cx: &mut ConcurrentContext<'_, UdpSocket>) -> io::Result<Next> {
         let mut buffer = scratch();
         let (count, peer) = cx.try_read(|socket| socket.recv_from(&mut buffer))?;
+        if !self.sleep.is_zero() {
+            cx.blocking(|| thread::sleep(self.sleep));
+        }
         // UDP promises nothing: an answer that does not fit now is lost.
         let _ = cx.source().send_to(&buffer[..count], peer);
         let name = thread::current().name().unwrap_or("?").to_owned();
@@ -85,7 +92,10 @@ fn serve(options: &Options) -> io::Result<()> {
         .build()?;
     let socket = UdpSocket::bind(&options.listen)?;
     let address = socket.local_addr()?;
-    let echo = Echo::default();
+    let echo = Echo {
+        sleep: options.sleep,
+        ..Echo::default()
+    };
     pool.register_concurrent(socket, Interest::READ, echo.clone())?;
     println!("listening on {address}");
     signals.forever().next();
@@ -100,6 +110,7 @@ fn serve(options: &Options) -> io::Result<()> {
 struct Options {
     listen: String,
     threads: usize,
+    sleep: Duration,
 }
 
 impl Options {
@@ -108,6 +119,7 @@ impl Options {
         let mut options = Self {
             listen: "127.0.0.1:7000".to_owned(),
             threads: 4,
+            sleep: Duration::ZERO,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -116,11 +128,18 @@ impl Options {
                 "--listen" => options.listen = value()?,
                 "--threads" => {
                     let text = value()?;
-                    let number = text.parse();
-                    options.threads =
-                        number.map_err(|_| format!("--threads {text}: not a number"))?;
+                    let number = text.parse().ok().filter(|number| *number > 0);
+                    let mistake = format!("--threads {text}: a number above zero is needed");
+                    options.threads = number.ok_or(mistake)?;
                 }
-                other => return Err(format!("unknown argument {other}")),
+                "--sleep" => {
+                    let text = value()?;
+                    let number = text
+                        .parse()
+                        .map_err(|_| format!("--sleep {text}: not a number"))?;
+                    options.sleep = Duration::from_micros(number);
+                }
+                other => return Err(format!("unknown option {other}")),
             }
         }
         Ok(Some(options))

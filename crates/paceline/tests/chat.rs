@@ -10,11 +10,12 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
+    time::Instant,
 };
 
 use example::{signal, Server};
 use socket2::{Domain, Socket, Type};
-use support::{bounded, LONG};
+use support::{bounded, pause, LONG};
 
 fn chat() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -142,19 +143,19 @@ fn a_slow_reader_is_bounded() {
         }
         // The slow one reads now; until then the receipts of what is in its mailbox are missing.
         let mut heard = 0;
-        loop {
+        while heard + missed < LINES {
             let line = slow.hear();
             match line.strip_prefix("* you have missed ") {
-                Some(number) => {
-                    let number: usize = number.parse().unwrap();
-                    missed += number;
-                    break;
-                }
+                Some(number) => missed += number.parse::<usize>().unwrap(),
                 None => heard += usize::from(line.contains(&words)),
             }
         }
         assert!(heard > 0 && missed > 0);
-        assert_eq!(heard + missed, LINES, "each line is heard or missed");
+        assert_eq!(
+            heard + missed,
+            LINES,
+            "each line is heard or missed, and none both"
+        );
         for _ in 0..LINES {
             let receipt = ann.hear();
             reached += usize::from(receipt == "* reached 2, missed by 0");
@@ -171,21 +172,37 @@ fn the_idle_are_sent_away() {
     bounded(|| {
         let server = start(&["--idle", "1"]);
         let mut idle = Guest::new(&server);
+        let mut busy = Guest::new(&server);
+        // What the idle one hears of the busy one's coming is the last that happens there.
+        assert_eq!(idle.hear(), format!("* {} has come", busy.name));
+        let start = Instant::now();
+        loop {
+            busy.say("/who");
+            let answer = busy.hear();
+            if answer.ends_with("has gone") {
+                break;
+            }
+            assert!(start.elapsed() < LONG, "{answer}");
+            pause();
+        }
         assert_eq!(idle.hear(), "", "it is closed");
         assert!(end(server).contains("1 of them sent away"));
     });
 }
 
-/// A line that never ends is refused.
+/// A line that never ends is refused, and one that ends too late.
 #[test]
 fn too_long_a_line_ends_it() {
     bounded(|| {
         let server = start(&[]);
-        let mut guest = Guest::new(&server);
-        guest.stream.write_all(&[b'x'; 5000]).unwrap();
-        let mut line = String::new();
-        let told = guest.lines.read_line(&mut line);
-        assert!(matches!(told, Ok(0)) || told.is_err(), "{line}");
+        for end_of_line in ["", "\n"] {
+            let mut guest = Guest::new(&server);
+            let text = "x".repeat(5000) + end_of_line;
+            guest.stream.write_all(text.as_bytes()).unwrap();
+            let mut line = String::new();
+            let told = guest.lines.read_line(&mut line);
+            assert!(matches!(told, Ok(0)) || told.is_err(), "{line}");
+        }
         end(server);
     });
 }

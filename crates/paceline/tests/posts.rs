@@ -5,6 +5,7 @@ mod by_hand;
 mod support;
 
 use std::{
+    collections::HashSet,
     io,
     sync::{
         atomic::{AtomicUsize, Ordering},
@@ -148,8 +149,7 @@ fn done_by_several_threads_at_once() {
             };
             pool.post(work).unwrap();
         }
-        let mut threads: Vec<_> = (0..3).map(|_| wait.recv_timeout(LONG).unwrap()).collect();
-        threads.dedup();
+        let threads: HashSet<_> = (0..3).map(|_| wait.recv_timeout(LONG).unwrap()).collect();
         assert_eq!(threads.len(), 3);
     });
 }
@@ -217,9 +217,9 @@ fn what_was_not_done_is_in_the_report() {
         pool.post(move |_| drop(held)).unwrap();
     }
     let report = pool.shutdown(Duration::ZERO);
-    assert_eq!(report.posts, 7);
+    assert_eq!(report.undone_tasks, 7);
     assert!(!report.is_clean());
-    assert_eq!(report.to_string(), "7 posts not done");
+    assert_eq!(report.to_string(), "7 tasks not done");
     assert_eq!(Arc::strong_count(&held), 1);
 }
 
@@ -252,9 +252,9 @@ fn every_post_is_accounted_for() {
             };
             let accepted: usize = posters.into_iter().map(|it| it.join().unwrap()).sum();
             // One that got in at the last moment may end on its own thread, after the report.
-            let mut lost = report.posts;
+            let mut lost = report.undone_tasks;
             wait_until(|| {
-                lost += pool.shutdown(Duration::ZERO).posts;
+                lost += pool.shutdown(Duration::ZERO).undone_tasks;
                 done.load(Ordering::SeqCst) + lost == accepted
             });
         }

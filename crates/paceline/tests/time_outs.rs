@@ -5,13 +5,7 @@
 mod by_hand;
 mod support;
 
-use std::{
-    io,
-    io::Write,
-    os::unix::net::UnixStream,
-    sync::{mpsc, Arc, Mutex},
-    time::Duration,
-};
+use std::{io, io::Write, os::unix::net::UnixStream, sync::mpsc, time::Duration};
 
 use by_hand::{pause, serve_all, Scene};
 use paceline::{simulated::Simulation, Closed, Context, Interest, Next, Pool, SetKind};
@@ -156,7 +150,7 @@ fn suspended_time_does_not_count() {
 fn input_that_waits_is_not_idle() {
     const HANDLES: usize = 300;
     let pool = Pool::builder().threads(0).build().unwrap();
-    let ends = Arc::new(Mutex::new(Vec::new()));
+    let mut ends = Vec::new();
     let mut peers = Vec::new();
     for _ in 0..HANDLES {
         let (near, far) = UnixStream::pair().unwrap();
@@ -166,7 +160,7 @@ fn input_that_waits_is_not_idle() {
         });
         let handle = pool.register(near, Interest::READ, handler).unwrap();
         handle.set_timeout(Some(20 * MS)).unwrap();
-        ends.lock().unwrap().push(end);
+        ends.push(end);
         peers.push(far);
     }
     peers
@@ -174,11 +168,6 @@ fn input_that_waits_is_not_idle() {
         .for_each(|mut peer| peer.write_all(b"x").unwrap());
     pause(40 * MS);
     serve_all(&pool);
-    let closed = ends
-        .lock()
-        .unwrap()
-        .iter()
-        .filter(|end| end.try_recv().is_ok())
-        .count();
+    let closed = ends.iter().filter(|end| end.try_recv().is_ok()).count();
     assert_eq!(closed, 0, "with their input unread");
 }

@@ -36,7 +36,7 @@ impl End {
         let first = said.split([',', ';']).next().unwrap_or_default();
         match self {
             End::Clean => first.ends_with(FINISHED),
-            End::WaitsFailed => first.contains(" of the wait"),
+            End::WaitsFailed => first.contains(" of its threads"),
         }
     }
 }
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn what_it_tells_at_its_end_is_understood() {
         let clean = "echo: everything was finished; 16 connections, 300 events\n";
-        let failed = "echo: 16 errors of the wait, the first: no memory; 16 connections\n";
-        let undone = "echo: 1 handle closed unfinished; an error of the wait: no memory\n";
+        let failed = "echo: 16 errors of its threads, the first: no memory; 16 connections\n";
+        let undone = "echo: 1 handle closed unfinished; an error of its threads: no memory\n";
         assert!(End::Clean.is_told(clean) && !End::WaitsFailed.is_told(clean));
         assert!(End::WaitsFailed.is_told(failed) && !End::Clean.is_told(failed));
         assert!(!End::WaitsFailed.is_told(undone) && !End::Clean.is_told(undone));

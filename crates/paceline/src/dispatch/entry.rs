@@ -11,8 +11,8 @@ use super::{
 };
 use crate::handle_set::Ready;
 
-/// What the registry knows of a registration, whatever its types. What most of it has in common with one that has no
-/// descriptor (`task.rs`) is what is said here already.
+/// What the registry knows of a registration, whatever its types. The methods that have a body are right for one without a
+/// descriptor (`task.rs`).
 pub(super) trait Entry: Send {
     /// What the set watches, if anything.
     fn descriptor(&self) -> Option<RawFd> {
@@ -65,7 +65,7 @@ pub(super) enum Undone {
     Output(usize),
     /// Posted work that was not done.
     Post,
-    /// A timer that was not due.
+    /// A timer that was not called.
     Timer,
     /// Nothing that anybody waits for.
     Nothing,

@@ -282,12 +282,7 @@ impl Registry {
         let reports = self.set.reports();
         match slot.readiness.report(key.generation, event.ready, reports) {
             Err(Stale) => self.counters.stale_events.one_more(),
-            Ok(state) if state.needs_visit() => {
-                if let Signal::Enlist = slot.signal() {
-                    line.append(key.index);
-                }
-            }
-            Ok(_) => {}
+            Ok(state) => self.line_up(key, slot, state, line),
         }
     }
 

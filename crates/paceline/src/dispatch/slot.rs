@@ -24,8 +24,7 @@ pub(super) struct Slot {
     pub(super) link: Link,
     /// Its point in time, if it has one.
     pub(super) pin: Pin,
-    /// How many threads use it without owning it: of a concurrent handle. It orders nothing.
-    users: std::sync::atomic::AtomicU32,
+    users: Users,
     /// When it was last used; noted only while it has a point in time.
     used: Moment,
     /// Source and handler; `None` while vacant. Only the owner touches it.
@@ -44,7 +43,7 @@ impl Slot {
             owner: Owner::busy(),
             link: Link::new(),
             pin: Pin::new(),
-            users: std::sync::atomic::AtomicU32::new(0),
+            users: Users::default(),
             used: Moment::default(),
             entry: UnsafeCell::new(None),
         }
@@ -60,16 +59,13 @@ impl Slot {
         self.used.raise(now);
     }
 
-    /// A thread uses it without owning it, or does no more.
-    pub(super) fn note_user(&self, begins: bool) {
-        match begins {
-            true => self
-                .users
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-            false => self
-                .users
-                .fetch_sub(1, std::sync::atomic::Ordering::Relaxed),
-        };
+    /// A thread uses this registration without owning it, until what is told is dropped.
+    pub(super) fn user(&self, generation: u32) -> User<'_> {
+        self.users.change(generation, |count| count + 1);
+        User {
+            users: &self.users,
+            generation,
+        }
     }
 
     /// Whether it is with nobody, and waits for nobody.
@@ -79,9 +75,50 @@ impl Slot {
 
     /// Since when nothing has happened there; `None` while something does, or may not.
     pub(super) fn idle_since(&self) -> Option<Timestamp> {
-        let in_use = self.users.load(std::sync::atomic::Ordering::Relaxed) > 0;
-        let idle = self.is_idle() && !in_use && !self.readiness.look().is_suspended();
+        let state = self.readiness.look();
+        let in_use = self.users.of(state.generation()) > 0;
+        let idle = self.is_idle() && !in_use && !state.is_suspended();
         idle.then(|| self.used.get())
+    }
+}
+
+/// How many threads use a registration without owning it: of a concurrent handle. The low half counts, the high half is of
+/// the generation: who still uses what is over does not count for the slot's next one. It orders nothing.
+#[derive(Debug, Default)]
+struct Users(std::sync::atomic::AtomicU32);
+
+impl Users {
+    fn of(&self, generation: u32) -> u32 {
+        let word = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        match word >> 16 == generation & 0xFFFF {
+            true => word & 0xFFFF,
+            false => 0,
+        }
+    }
+
+    fn change(&self, generation: u32, change: impl Fn(u32) -> u32) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let next = |word: u32| {
+            let current = word >> 16 == generation & 0xFFFF;
+            let count = change(if current { word & 0xFFFF } else { 0 });
+            Some(generation << 16 | count & 0xFFFF)
+        };
+        let _ = self.0.fetch_update(Relaxed, Relaxed, next);
+    }
+}
+
+/// A thread that uses a registration.
+pub(super) struct User<'s> {
+    users: &'s Users,
+    generation: u32,
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        if self.users.of(self.generation) > 0 {
+            self.users
+                .change(self.generation, |count| count.saturating_sub(1));
+        }
     }
 }
 
@@ -257,6 +294,19 @@ mod tests {
         let table = SlotTable::new();
         lock(&table.free).fresh = MOST_SLOTS;
         assert!(table.take_vacant().is_none());
+    }
+
+    /// Who uses a registration counts for that one, and not for the next one in its slot; nor does it when it leaves.
+    #[test]
+    fn users_are_of_a_registration() {
+        let slot = Slot::vacant();
+        let first = slot.user(7);
+        assert_eq!((slot.users.of(7), slot.users.of(8)), (1, 0));
+        let (second, third) = (slot.user(8), slot.user(8));
+        drop(first);
+        assert_eq!(slot.users.of(8), 2);
+        drop((second, third));
+        assert_eq!(slot.users.of(8), 0);
     }
 
     /// Indices fill each chunk from its start to its end, then the next.

@@ -44,12 +44,12 @@ pub struct TickContext<'c> {
     task: TaskContext<'c>,
     missed: u64,
     period: Duration,
-    next: Next,
+    next: NextTick,
 }
 
 /// When a periodic timer is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextTick {
     /// At the next point of its row.
     AsBefore,
     /// A new row begins now.
@@ -76,15 +76,15 @@ impl TickContext<'_> {
     /// `InvalidInput` if it is zero.
     pub fn set_period(&mut self, period: Duration) -> io::Result<()> {
         self.period = judged(period)?;
-        if self.next == Next::AsBefore {
-            self.next = Next::Anew;
+        if self.next == NextTick::AsBefore {
+            self.next = NextTick::Anew;
         }
         Ok(())
     }
 
     /// This was the last tick.
     pub fn stop(&mut self) {
-        self.next = Next::Never;
+        self.next = NextTick::Never;
     }
 
     /// As [`TaskContext::blocking`].
@@ -255,9 +255,9 @@ impl<F> Every<F> {
     }
 
     /// When it is called next, after a call that ended now.
-    fn schedule(&mut self, next: Next, now: Timestamp) {
+    fn schedule(&mut self, next: NextTick, now: Timestamp) {
         match next {
-            Next::Anew => {
+            NextTick::Anew => {
                 self.missed = 0;
                 self.next = now;
             }
@@ -285,27 +285,27 @@ where
             task: TaskContext { duty: origin.duty },
             missed,
             period: self.period,
-            next: Next::AsBefore,
+            next: NextTick::AsBefore,
         };
         let work = &mut self.work;
         let told = caught(|| work(&mut cx));
         // Who panicked does not decide.
         let next = match told {
             Ok(()) => cx.next,
-            Err(_) => Next::AsBefore,
+            Err(_) => NextTick::AsBefore,
         };
         if told.is_ok() {
             self.period = cx.period;
         }
         lent.settle();
-        if next != Next::Never {
+        if next != NextTick::Never {
             self.schedule(next, registry.now());
             // If the timer was cancelled meanwhile there is no other time.
             let _ = registry.set_time(origin.key, Purpose::Call, self.next);
         }
         let verdict = match told {
             Err(panic) => Verdict::Panicked(panic),
-            Ok(()) if next == Next::Never => Verdict::Close(Closed::Finished),
+            Ok(()) if next == NextTick::Never => Verdict::Close(Closed::Finished),
             Ok(()) => Verdict::Keep,
         };
         Done {

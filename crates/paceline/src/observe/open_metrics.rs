@@ -129,7 +129,8 @@ const fn family(name: &'static str, help: &'static str, value: Value) -> Family 
 }
 
 /// The counters of some pools, each with its name, as OpenMetrics text: what a monitoring system reads from a page of
-/// yours.
+/// yours, of type `application/openmetrics-text; version=1.0.0`. It ends with the line `# EOF`: what you add of your own goes
+/// before that.
 ///
 /// ```
 /// let pool = paceline::Pool::new()?;

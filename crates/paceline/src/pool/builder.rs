@@ -257,7 +257,7 @@ impl Builder {
         self
     }
 
-    /// What becomes of a handle whose handler panicked. Default: it is closed.
+    /// What becomes of a handle whose handler panicked, and of a periodic timer. Default: it is closed.
     #[must_use]
     pub fn panics(mut self, panics: Panics) -> Self {
         self.hooks.panics = panics;
@@ -265,16 +265,16 @@ impl Builder {
     }
 
     /// Is called with the message of every panic of user code: of a handler, whatever becomes of its handle,
-    /// of a source, in `closed`, in drops, in work for afterwards, in `on_closed`, and in a listener's maker of
-    /// handlers. A panic of this hook itself is dropped.
+    /// of a source, in `closed`, in drops, in work for afterwards, in posts and timers, in `on_closed`, and in a listener's
+    /// maker of handlers. A panic of this hook itself is dropped.
     #[must_use]
     pub fn on_panic(mut self, hook: impl Fn(HandleId, &str) + Send + Sync + 'static) -> Self {
         self.hooks.on_panic = Some(Box::new(hook));
         self
     }
 
-    /// Is called at the end of every registration, before its handler is told: where errors of handlers
-    /// can be logged in one place.
+    /// Is called at the end of every handle, listeners too, before its handler is told: where errors of handlers
+    /// can be logged in one place. (Posts and timers have no end that is told.)
     #[must_use]
     pub fn on_closed(mut self, hook: impl Fn(HandleId, &Closed) + Send + Sync + 'static) -> Self {
         self.hooks.on_closed = Some(Box::new(hook));

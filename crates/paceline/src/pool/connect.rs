@@ -20,8 +20,8 @@ impl Pool {
     /// ([`Handle::set_timeout`]) that it is given before it stands takes the place of `within`, and stays.
     ///
     /// # Errors
-    /// Gives `handler` back if there is no socket to be had, if the connection is refused at once, or if the pool is
-    /// shutting down.
+    /// Gives `handler` back: what the system said if there is no socket to be had or the connection is refused at once;
+    /// `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is taken.
     pub fn connect<H>(
         &self,
         address: SocketAddr,
@@ -47,7 +47,7 @@ impl Pool {
             registry.register_until(stream, Interest::WRITE, connecting, Some(deadline));
         registered.map_err(|Rejected { value, error }| {
             let (_, connecting) = value;
-            Rejected::new(connecting.handler, error)
+            Rejected::new(connecting.handler, attempted(address, &error))
         })
     }
 }

@@ -65,7 +65,7 @@ impl Crew {
         match list.is_closing {
             false => list.add(),
             true => {
-                let text = "enter: the pool is shut down";
+                let text = "spawn a thread: the pool is shutting down";
                 Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
             }
         }

@@ -20,9 +20,9 @@ pub struct ShutdownReport {
     /// Handles that were still with those threads. They close when their handlers return.
     pub busy_handles: usize,
     /// Posted work that was not done, and timers that were due and not called.
-    pub posts: usize,
+    pub undone_tasks: usize,
     /// Timers that were to be called once, and were not due. They do not count as unfinished.
-    pub timers: usize,
+    pub timers_not_due: usize,
     /// Errors of the wait itself on the pool's own threads, and of spawning them and setting them up (the first
     /// sixteen).
     pub errors: Vec<io::Error>,
@@ -45,7 +45,7 @@ impl ShutdownReport {
         self.unfinished.is_empty()
             && self.stuck_threads.is_empty()
             && self.busy_handles == 0
-            && self.posts == 0
+            && self.undone_tasks == 0
             && self.errors.is_empty()
     }
 }
@@ -57,8 +57,8 @@ impl fmt::Display for ShutdownReport {
         }
         let unsent: usize = self.unfinished.iter().map(|handle| handle.unsent).sum();
         let of_errors = self.errors.first().map(|first| match self.errors.len() {
-            1 => format!("an error of the wait: {first}"),
-            count => format!("{count} errors of the wait, the first: {first}"),
+            1 => format!("an error of its threads: {first}"),
+            count => format!("{count} errors of its threads, the first: {first}"),
         });
         let parts = [
             (!self.unfinished.is_empty()).then(|| {
@@ -70,7 +70,8 @@ impl fmt::Display for ShutdownReport {
             }),
             (self.busy_handles > 0)
                 .then(|| format!("{} still busy", counted(self.busy_handles, "handle"))),
-            (self.posts > 0).then(|| format!("{} not done", counted(self.posts, "post"))),
+            (self.undone_tasks > 0)
+                .then(|| format!("{} not done", counted(self.undone_tasks, "task"))),
             (!self.stuck_threads.is_empty())
                 .then(|| format!("stuck: {}", self.stuck_threads.join(", "))),
             of_errors,
@@ -115,8 +116,8 @@ impl Shared {
         let stuck_threads = self.part_from_threads(deadline);
         let (lost, live) = self.registry.left_undone();
         ShutdownReport {
-            posts: lost.posts,
-            timers: lost.timers,
+            undone_tasks: lost.posts,
+            timers_not_due: lost.timers,
             unfinished: lost
                 .handles
                 .into_iter()

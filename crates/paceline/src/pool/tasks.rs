@@ -13,7 +13,19 @@ impl Pool {
     /// hook.
     ///
     /// # Errors
-    /// Gives `work` back if as many wait as may (`QuotaExceeded`), or if the pool is shutting down.
+    /// Gives `work` back: `QuotaExceeded` if as many wait as may, or if every slot is taken; `BrokenPipe` if the pool is
+    /// shutting down.
+    ///
+    /// ```
+    /// # use paceline::Pool;
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// if let Err(rejected) = pool.post(move |_cx| tell.send("done").unwrap()) {
+    ///     drop(rejected.value); // too many wait: the work is ours again
+    /// }
+    /// assert_eq!(told.recv().unwrap(), "done");
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn post<F>(&self, work: F) -> Result<(), Rejected<F>>
     where
         F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
@@ -25,7 +37,17 @@ impl Pool {
     /// ones are counted. A timer that was not due when the pool was shut down is dropped, and counted in the report.
     ///
     /// # Errors
-    /// Gives `work` back if the pool is shutting down.
+    /// Gives `work` back: `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is taken.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use paceline::Pool;
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// pool.after(Duration::from_millis(5), move |_cx| tell.send("now").unwrap())?;
+    /// assert_eq!(told.recv().unwrap(), "now");
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn after<F>(&self, span: Duration, work: F) -> Result<Timer, Rejected<F>>
     where
         F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
@@ -39,8 +61,27 @@ impl Pool {
     /// It is called by one thread at a time. Ticks that pass while it runs, or while no thread is free, are not made
     /// up for: they are counted, and told to the next call ([`TickContext::missed`]). The row of ticks does not drift.
     ///
+    /// A panic ends it, or not: [`Builder::panics`](super::Builder::panics). It is told to the hook either way.
+    ///
     /// # Errors
-    /// Gives `work` back if `period` is zero, or if the pool is shutting down.
+    /// Gives `work` back: `InvalidInput` if `period` is zero, otherwise as [`after`](Self::after).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use paceline::Pool;
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let mut ticks = 0;
+    /// pool.every(Duration::from_millis(2), move |cx| {
+    ///     ticks += 1;
+    ///     if ticks == 3 {
+    ///         cx.stop();
+    ///     }
+    ///     tell.send(ticks).unwrap();
+    /// })?;
+    /// assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn every<F>(&self, period: Duration, work: F) -> Result<Timer, Rejected<F>>
     where
         F: FnMut(&mut TickContext<'_>) + Send + 'static,

@@ -43,6 +43,14 @@ struct Count {
     not_before: Timestamp,
 }
 
+impl Count {
+    /// Nobody was called.
+    fn give_up(&mut self) {
+        self.own -= 1;
+        self.call = Call::Nobody;
+    }
+}
+
 /// Whether somebody was called who is not here yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -88,15 +96,14 @@ impl Staff {
 
     /// Nobody was called.
     pub(crate) fn give_up(&self) {
-        let mut count = lock(&self.count);
-        count.own -= 1;
-        count.call = Call::Nobody;
+        lock(&self.count).give_up();
     }
 
-    /// No thread was to be had.
+    /// No thread was to be had: nobody asks again for a while.
     pub(crate) fn fail(&self, now: Timestamp) {
-        self.give_up();
-        lock(&self.count).not_before = now.after(PAUSE_AFTER_FAILURE);
+        let mut count = lock(&self.count);
+        count.give_up();
+        count.not_before = now.after(PAUSE_AFTER_FAILURE);
     }
 
     /// A thread is here: it leads, or is on the list. Tells until when it stays if it is idle; `None`: for ever.

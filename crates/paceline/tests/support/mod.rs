@@ -29,21 +29,29 @@ use paceline::{
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// How long a test may take: `PACELINE_PATIENCE` seconds where that is set, for tests that shall hang.
-fn patience() -> Duration {
+fn patience(usual: Duration) -> Duration {
     let seconds = env::var("PACELINE_PATIENCE").ok();
     let seconds = seconds.map(|text| text.parse().expect("a number of seconds"));
-    seconds.map_or(LONG, Duration::from_secs)
+    seconds.map_or(usual, Duration::from_secs)
 }
 
 /// Runs a test's body and fails if it hangs.
 pub fn bounded<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    bounded_by(LONG, body)
+}
+
+/// The same for a test that has much to do.
+pub fn bounded_by<R: Send + 'static>(
+    limit: Duration,
+    body: impl FnOnce() -> R + Send + 'static,
+) -> R {
     let (done, wait) = mpsc::channel();
     let thread = thread::spawn(move || {
         let told = body();
         let _ = done.send(());
         told
     });
-    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(patience()) {
+    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(patience(limit)) {
         panic!("the test hangs");
     }
     thread

@@ -56,7 +56,7 @@ pub fn run(set: SetKind, wake: Wake, operations: u64) {
     wait_until(|| tally.done.load(Ordering::SeqCst) == posted);
     let report = pool.shutdown(LONG);
     assert!(report.is_clean(), "{report}");
-    assert_eq!(report.timers, 0);
+    assert_eq!(report.timers_not_due, 0);
     assert_eq!(
         tally.done.load(Ordering::SeqCst),
         posted,

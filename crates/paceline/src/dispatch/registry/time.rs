@@ -173,14 +173,10 @@ impl Registry {
             match due.purpose {
                 Purpose::Call => self.call(key, late, line),
                 _ if batch == Batch::Full => Some(now),
-                Purpose::Deadline => self.time_out(key, now, line, |slot| {
-                    slot.is_idle().then_some(now).ok_or(now)
-                }),
-                Purpose::Idle(span) => self.time_out(key, now, line, |slot| {
-                    let since = slot.idle_since();
-                    let later = now.after(span.max(SHORTEST));
-                    since.map(|since| since.after(span)).ok_or(later)
-                }),
+                Purpose::Deadline => self.time_out(key, now, line, |slot| deadline_of(slot, now)),
+                Purpose::Idle(span) => {
+                    self.time_out(key, now, line, |slot| idle_end_of(slot, span, now))
+                }
             }
         });
     }
@@ -194,27 +190,27 @@ impl Registry {
         None
     }
 
-    /// The time of a handle has come; or it is too early, then tells another. `end` tells when it ends; or when to ask
-    /// again, of one that is with a thread, or waits for one: what it is to be ended for may not be true any more.
+    /// The time of a handle has come; or it is too early, then tells another.
     fn time_out(
         &self,
         key: Key,
         now: Timestamp,
         line: &mut Line,
-        end: impl Fn(&Slot) -> Result<Timestamp, Timestamp>,
+        end: impl Fn(&Slot) -> End,
     ) -> Option<Timestamp> {
         let slot = self.slots.get(key.index)?;
         match end(slot) {
-            Err(later) => return Some(later),
-            Ok(end) if end > now => return Some(end),
-            Ok(_) => {}
+            End::AskAgain(later) => return Some(later),
+            End::At(end) if end > now => return Some(end),
+            End::At(_) => {}
         }
         let state = slot.readiness.time_out(key.generation).ok()?;
         self.line_up(key, slot, state, line);
         None
     }
 
-    fn line_up(&self, key: Key, slot: &Slot, state: State, line: &mut Line) {
+    /// Puts a handle in the line if it must be visited, and is in no list.
+    pub(super) fn line_up(&self, key: Key, slot: &Slot, state: State, line: &mut Line) {
         if state.needs_visit() && slot.signal() == Signal::Enlist {
             line.append(key.index);
         }
@@ -230,6 +226,29 @@ impl Registry {
     fn slot_of(&self, key: Key) -> Result<&Slot, Stale> {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
         is_of(slot, key).then_some(slot).ok_or(Stale)
+    }
+}
+
+/// When the time of a handle is over.
+enum End {
+    At(Timestamp),
+    /// It is with a thread, or waits for one: what it is to be ended for may not be true any more.
+    AskAgain(Timestamp),
+}
+
+/// A deadline that has come ends the handle now.
+fn deadline_of(slot: &Slot, now: Timestamp) -> End {
+    match slot.is_idle() {
+        true => End::At(now),
+        false => End::AskAgain(now),
+    }
+}
+
+/// An idle handle ends so long after it was last used.
+fn idle_end_of(slot: &Slot, span: Duration, now: Timestamp) -> End {
+    match slot.idle_since() {
+        Some(since) => End::At(since.after(span)),
+        None => End::AskAgain(now.after(span.max(SHORTEST))),
     }
 }
 

@@ -52,36 +52,55 @@ impl Registry {
 
     /// Calls the handler of a concurrent handle, as others may do at the same time, and leaves it.
     fn use_share(&self, share: Share, duty: &dyn Duty) {
-        let (key, start) = (share.of, self.now());
-        let slot = self.slots.get(key.index);
-        slot.inspect(|slot| slot.note_user(true));
-        let begun = share.common.kind().begin();
-        let told = self.in_frame(Some(key), || share.common.call(&share, self, duty));
-        let end = self.now();
-        slot.inspect(|slot| {
-            slot.note_use(end);
-            slot.note_user(false);
-        });
-        share.common.kind().note(end.nanos_since(start), begun);
-        let why = match told {
-            Ok(Ok(Next::Again)) => self.notify(key).err().and(None),
-            Ok(Ok(_)) => None,
-            Ok(Err(why)) => Some(why),
-            Err(panic) => {
-                // What it was notified of it has not seen.
-                let _ = share.notified.then(|| self.notify(key));
-                self.judge_panic(key, panic)
-            }
-        };
-        if let Some(why) = why {
+        let told = self.call_shared(&share, duty);
+        if let Some(why) = self.judge_call(&share, told) {
             let second = share.common.wish(why);
             let dropped = self.in_frame(None, || drop(second));
-            dropped.unwrap_or_else(|panic| self.tell_panic(key, &panic));
-            self.ask_to_close(key);
+            dropped.unwrap_or_else(|panic| self.tell_panic(share.of, &panic));
+            self.ask_to_close(share.of);
         }
         if let Some((ending, end)) = share.common.leave() {
             self.finish(ending, end);
         }
+    }
+
+    /// Calls it, and notes how long that took.
+    fn call_shared(&self, share: &Share, duty: &dyn Duty) -> Result<Result<Next, Closed>, String> {
+        let (key, start) = (share.of, self.now());
+        let slot = self.slots.get(key.index);
+        let user = slot.map(|slot| slot.user(key.generation));
+        let begun = share.common.kind().begin();
+        let told = self.in_frame(Some(key), || share.common.call(share, self, duty));
+        self.note_use(key);
+        drop(user);
+        let took = self.now().nanos_since(start);
+        share.common.kind().note(took, begun);
+        told
+    }
+
+    /// Why its handle is to be closed after such a call, if it is.
+    fn judge_call(
+        &self,
+        share: &Share,
+        told: Result<Result<Next, Closed>, String>,
+    ) -> Option<Closed> {
+        // If it is over, it is called no more.
+        let again = || {
+            let _ = self.notify(share.of);
+        };
+        match told {
+            Ok(Ok(Next::Again)) => again(),
+            Ok(Ok(_)) => {}
+            Ok(Err(why)) => return Some(why),
+            Err(panic) => {
+                // What it was notified of it has not seen.
+                if share.notified {
+                    again();
+                }
+                return self.judge_panic(share.of, panic);
+            }
+        }
+        None
     }
 
     /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with this thread.
