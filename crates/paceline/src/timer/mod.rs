@@ -113,18 +113,21 @@ impl Timers {
     /// is meant is still the slot's.
     pub(crate) fn set(&self, pin: &Pin, due: Due, at: Timestamp, exists: impl Fn() -> bool) -> Set {
         let mut wheel = lock(&self.wheel);
-        let node = match pin.0.load(Ordering::Relaxed) {
+        let (node, is_new) = match pin.0.load(Ordering::Relaxed) {
             LOOSE => {
                 let node = wheel.take_node(due);
                 // Its pair is in `forget`. Of the two, the second sees the first: if this is the second, it also
                 // sees that the registration is over.
                 pin.0.swap(node, Ordering::AcqRel);
-                node
+                (node, true)
             }
-            node => node,
+            node => (node, false),
         };
         if !exists() {
-            unpin(&mut wheel, pin, node);
+            // One that was there before is the next registration's, or `forget` is about to take it.
+            if is_new {
+                unpin(&mut wheel, pin, node);
+            }
             return Set::Over;
         }
         wheel.set(node, due, ticks_up_to(at), whole_ticks(self.now()));
@@ -280,6 +283,17 @@ mod tests {
         clock.advance(SOON);
         assert_eq!(expired(&timers), 0);
         assert_eq!(timers.limit(None), Some(timers.now().after(SOON)));
+    }
+
+    /// Who is late, and means a registration that is over, takes nothing from the slot's next one.
+    #[test]
+    fn late_comers_leave_the_next_ones_time() {
+        let (timers, clock) = timers();
+        let pin = Pin::new();
+        assert_eq!(set(&timers, &pin, SOON, true), Set::Earliest);
+        assert_eq!(set(&timers, &pin, SOON, false), Set::Over);
+        clock.advance(SOON);
+        assert_eq!(expired(&timers), 1);
     }
 
     /// Who means another registration takes nothing back.

@@ -156,6 +156,27 @@ fn loom_timeout_against_close() {
     });
 }
 
+/// H3: likewise, and the next one has a time-out of its own: a late comer takes nothing from it.
+#[test]
+fn loom_late_timeout_against_the_next_ones() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let first = world.register(&registry, Interest::READ);
+        let setter = {
+            let handle = first.clone();
+            thread::spawn(move || drop(handle.set_timeout(Some(SOON))))
+        };
+        let _ = first.close();
+        let second = world.register(&registry, Interest::READ);
+        second.set_timeout(Some(SOON)).unwrap();
+        setter.join().unwrap();
+        world.0.clock.advance(LATE);
+        work(&registry, &lead(), true);
+        assert_eq!(world.closed(), 2, "the second by its own time");
+    });
+}
+
 /// A timer is cancelled while its time comes: it is called once at most, and it is over.
 #[test]
 fn loom_cancel_against_its_time() {
