@@ -7,35 +7,28 @@ mod support;
 
 use std::{io, io::Write, os::unix::net::UnixStream, sync::mpsc, time::Duration};
 
-use by_hand::{pause, serve_all, Scene};
-use paceline::{simulated::Simulation, Closed, Context, Interest, Next, Pool, SetKind};
+use by_hand::{advance, asleep, pause, serve_all, Scene};
+use paceline::{
+    simulated::{SimPeer, Simulation},
+    Closed, Context, Handle, Interest, Next, Pool,
+};
 use support::{bounded, told, wait_until, LONG};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn advance(scene: &Scene, span: Duration) {
-    scene.world.clock().advance(span);
-}
-
-/// A pool whose threads sleep in a world of its own.
-fn asleep(world: &Simulation, threads: usize) -> Pool {
-    let set = SetKind::Simulated(world.clone());
-    let pool = Pool::builder().threads(threads).handle_set(set);
-    let pool = pool.build().unwrap();
-    wait_until(|| world.clock().asleep() == threads);
-    pool
+/// A connection that is sent back, and how it ends.
+fn told_echo(scene: &Scene) -> (Handle, SimPeer, mpsc::Receiver<Closed>) {
+    let (handler, end) = told(by_hand::echo);
+    let (stream, peer) = scene.world.stream();
+    let handle = scene.pool.register(stream, Interest::READ, handler);
+    (handle.unwrap(), peer, end)
 }
 
 /// The idle time-out: a handle that nothing happens at is closed; whatever happens puts it off.
 #[test]
 fn idle_handles_are_closed() {
     let scene = Scene::unobserved();
-    let (handler, end) = told(by_hand::echo);
-    let (stream, peer) = scene.world.stream();
-    let handle = scene
-        .pool
-        .register(stream, Interest::READ, handler)
-        .unwrap();
+    let (handle, peer, end) = told_echo(&scene);
     handle.set_timeout(Some(100 * MS)).unwrap();
     for _ in 0..5 {
         advance(&scene, 99 * MS);
@@ -60,12 +53,7 @@ fn idle_handles_are_closed() {
 #[test]
 fn a_timeout_can_be_taken_back() {
     let scene = Scene::unobserved();
-    let (handler, end) = told(by_hand::echo);
-    let (stream, _peer) = scene.world.stream();
-    let handle = scene
-        .pool
-        .register(stream, Interest::READ, handler)
-        .unwrap();
+    let (handle, _peer, end) = told_echo(&scene);
     handle.set_timeout(Some(10 * MS)).unwrap();
     handle.set_timeout(None).unwrap();
     advance(&scene, 100 * MS);
@@ -125,12 +113,7 @@ fn busy_or_suspended_is_not_idle() {
 fn suspended_time_does_not_count() {
     for (idle, expected) in [(100 * MS, 0), (Duration::ZERO, 1)] {
         let scene = Scene::unobserved();
-        let (handler, end) = told(by_hand::echo);
-        let (stream, _peer) = scene.world.stream();
-        let handle = scene
-            .pool
-            .register(stream, Interest::READ, handler)
-            .unwrap();
+        let (handle, _peer, end) = told_echo(&scene);
         handle.suspend().unwrap();
         handle.set_timeout(Some(idle)).unwrap();
         advance(&scene, 99 * MS);

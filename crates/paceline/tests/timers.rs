@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use by_hand::{claim, lead, serve_all, turn, Scene};
+use by_hand::{advance, asleep, claim, lead, serve_all, turn, Scene};
 use paceline::{
     simulated::Simulation, turn::Waited, Context, Interest, Next, Panics, Pool, SetKind,
     TaskContext, TickContext,
@@ -46,19 +46,6 @@ impl Calls {
         let calls = self.clone();
         move |_| calls.one_more()
     }
-}
-
-fn advance(scene: &Scene, span: Duration) {
-    scene.world.clock().advance(span);
-}
-
-/// A pool whose threads sleep in a world of its own.
-fn asleep(world: &Simulation, threads: usize) -> Pool {
-    let set = SetKind::Simulated(world.clone());
-    let pool = Pool::builder().threads(threads).handle_set(set);
-    let pool = pool.build().unwrap();
-    wait_until(|| world.clock().asleep() == threads);
-    pool
 }
 
 /// Not a millisecond early, and called once.

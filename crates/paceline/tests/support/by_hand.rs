@@ -175,6 +175,24 @@ pub fn wait_asleep(pool: &Pool, count: usize) {
     }
 }
 
+/// A pool whose threads sleep in a world of its own.
+pub fn asleep(world: &Simulation, threads: usize) -> Pool {
+    let set = SetKind::Simulated(world.clone());
+    let pool = Pool::builder().threads(threads).handle_set(set);
+    let pool = pool.build().unwrap();
+    let start = Instant::now();
+    while world.clock().asleep() != threads {
+        assert!(start.elapsed() < BOUND, "{threads} do not sleep: {pool:?}");
+        pause(Duration::from_micros(10));
+    }
+    pool
+}
+
+/// Moves the clock.
+pub fn advance(scene: &Scene, span: Duration) {
+    scene.world.clock().advance(span);
+}
+
 /// Whether the pool's `Debug` form says so.
 fn says(pool: &Pool, what: &str) -> bool {
     format!("{pool:?}").contains(what)
