@@ -129,8 +129,9 @@ pub mod observe;
 mod sync;
 
 pub use dispatch::{
-    scratch, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Handle, HandleId,
-    Interest, Next, OutputLimit, Panics, Rejected, Scratch, TaskContext, TickContext,
+    scratch, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Group,
+    GroupHandler, Handle, HandleId, Interest, Members, Moved, Next, OutputLimit, Panics, Rejected,
+    Scratch, TaskContext, TickContext,
 };
 pub use handle_set::simulated;
 pub use pool::{

@@ -3,6 +3,7 @@
 use super::{
     context::{Afterwards, Lent, Origin},
     entry::{Done, Entry, Verdict},
+    handle::Key,
     handler::Closed,
     kind::Pace,
     line::Line,
@@ -165,8 +166,13 @@ fn visit(
         };
         let afterwards = &mut dispatched.afterwards;
         let begun = entry.kind().begin();
-        let done = do_what_is_due(registry, entry.as_mut(), lent, origin, afterwards);
-        publish_sending(entry.as_ref(), readiness, seen);
+        let work = |lent: Lent<'_>| entry.work(lent, origin, afterwards);
+        let done = match do_what_is_due(registry, origin.key, lent, work) {
+            Due::Done(done) => done,
+            Due::Drained if entry.may_end() => Done::without_call(Verdict::Close(Closed::Shutdown)),
+            Due::Drained => Done::without_call(Verdict::Keep),
+        };
+        publish_sending(entry.sending(), readiness, seen);
         dispatched.end = clock.now();
         if done.called {
             entry.kind().note(dispatched.end.nanos_since(start), begun);
@@ -177,36 +183,45 @@ fn visit(
     verdict
 }
 
-/// Sends and calls if something is wanted; ends what is drained.
-fn do_what_is_due(
+/// What was due at a visit.
+#[must_use]
+pub(super) enum Due {
+    /// That was done.
+    Done(Done),
+    /// Nothing, and a drain may end it.
+    Drained,
+}
+
+/// Does the `work` if something is wanted.
+pub(super) fn do_what_is_due(
     registry: &Registry,
-    entry: &mut dyn Entry,
+    key: Key,
     lent: Lent<'_>,
-    origin: Origin<'_>,
-    afterwards: &mut Afterwards,
-) -> Done {
+    work: impl FnOnce(Lent<'_>) -> Done,
+) -> Due {
     let seen = lent.seen;
     if lent.notified || !seen.wanted().is_empty() {
-        let work = || entry.work(lent, origin, afterwards);
         // The handler's own panics are caught there; this one is of its source.
-        return registry
-            .in_frame(Some(origin.key), work)
-            .unwrap_or_else(|panic| {
-                registry.tell_panic(origin.key, &panic);
-                Done::without_call(Verdict::Close(Closed::Panicked(panic)))
-            });
+        let done = registry.in_frame(Some(key), || work(lent));
+        return Due::Done(done.unwrap_or_else(|panic| {
+            registry.tell_panic(key, &panic);
+            Done::without_call(Verdict::Close(Closed::Panicked(panic)))
+        }));
     }
     if seen.is_drained() && !seen.is_notified() {
-        return Done::without_call(Verdict::Close(Closed::Shutdown));
+        return Due::Drained;
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.
     lent.settle();
-    Done::without_call(Verdict::Keep)
+    Due::Done(Done::without_call(Verdict::Keep))
 }
 
 /// Notes in the word whether output is kept, if that has changed or may have.
-fn publish_sending(entry: &dyn Entry, readiness: &Readiness, seen: State) {
-    let (sending, read_meanwhile) = entry.sending();
+pub(super) fn publish_sending(
+    (sending, read_meanwhile): (bool, bool),
+    readiness: &Readiness,
+    seen: State,
+) {
     if sending || seen.is_sending() {
         readiness.set_sending(sending, read_meanwhile);
     }

@@ -7,9 +7,9 @@ use std::{
 };
 
 use super::{
+    channel::Outbox,
     claim::Duty,
     concurrent::Share,
-    entry::Outbox,
     handle::{Handle, HandleId, Key},
     readiness::{Readiness, State},
     registry::Registry,
@@ -343,6 +343,25 @@ impl<'v> Lent<'v> {
             seen,
             known: seen.ready(),
             taken: seen.ready() & wanted,
+            dry: Ready::NONE,
+            budget,
+            refused: false,
+            is_tcp: false,
+        }
+    }
+
+    /// Claims nothing: for who uses a source that this visit is not for.
+    pub(super) fn aside(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
+        let seen = readiness.look();
+        Self {
+            may_call: true,
+            notified: false,
+            input_ended: false,
+            reports,
+            readiness,
+            seen,
+            known: seen.ready(),
+            taken: Ready::NONE,
             dry: Ready::NONE,
             budget,
             refused: false,

@@ -1,15 +1,15 @@
-//! A registration's contents behind one face: source, handler and kept output.
+//! A registration's contents behind one face.
 
-use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Arc};
+use std::{any::Any, io, os::fd::RawFd, sync::Arc};
 
 use super::{
-    context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
-    handler::{Closed, EventHandler, Next},
+    channel::{Call, Channel},
+    context::{Afterwards, Lent, Origin},
+    handler::{Closed, EventHandler},
     kind::Kind,
-    registry::End,
+    registry::{End, Registry},
     unwind::caught,
 };
-use crate::handle_set::Ready;
 
 /// What the registry knows of a registration, whatever its types. The methods that have a body are right for one without a
 /// descriptor (`task.rs`).
@@ -43,12 +43,27 @@ pub(super) trait Entry: Send {
     /// What is lost if it ends now.
     fn undone(&self) -> Undone;
 
+    /// Whether a drain that finds it with nothing to do may end it.
+    fn may_end(&mut self) -> bool {
+        true
+    }
+
+    /// Of a group: its members, as a `Roster` of their source's type.
+    fn roster(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
+
+    /// Of a group: the pool has ended, and so do its members.
+    fn dissolve(&mut self, registry: &Registry) {
+        let _ = registry;
+    }
+
     /// It is out of its slot. Gives everything to whoever is to end it: the caller, unless others still use it.
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)>;
 }
 
 /// What is left of a registration at its end.
-pub(super) trait Ending: Send {
+pub(super) trait Ending {
     /// Tells the handler that this is the end.
     fn closed(&mut self, why: Closed) {
         drop(why);
@@ -101,100 +116,19 @@ impl Done {
     }
 }
 
+/// A handle that has a handler of its own.
 pub(super) struct Registered<S, H> {
-    pub(super) source: S,
-    pub(super) handler: H,
-    /// As it was told at registration; a source is not asked again.
-    descriptor: RawFd,
-    outbox: Outbox<S>,
-    /// The handler is to be told first that it is connected.
-    greets: bool,
-    /// The handler asked for the end; only kept output holds it up.
-    finishing: bool,
-    failure: Option<io::Error>,
+    channel: Channel<S>,
+    handler: H,
     kind: Arc<Kind>,
 }
 
 impl<S: 'static, H> Registered<S, H> {
-    pub(super) fn new(
-        source: S,
-        descriptor: RawFd,
-        handler: H,
-        output_limit: usize,
-        kind: Arc<Kind>,
-    ) -> Self {
+    pub(super) fn new(channel: Channel<S>, handler: H, kind: Arc<Kind>) -> Self {
         Self {
-            source,
+            channel,
             handler,
-            descriptor,
-            outbox: Outbox::new(output_limit),
-            greets: false,
-            finishing: false,
-            failure: None,
             kind,
-        }
-    }
-
-    /// The handler is to be called before anything has happened.
-    pub(super) fn greet(&mut self) {
-        self.greets = true;
-    }
-
-    fn is_tcp() -> bool {
-        TypeId::of::<S>() == TypeId::of::<TcpStream>()
-    }
-}
-
-impl<S, H> Registered<S, H>
-where
-    S: Send + 'static,
-    H: EventHandler<S>,
-{
-    /// Calls the handler and judges what it said.
-    fn call(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Verdict {
-        let mut cx = Context {
-            source: &self.source,
-            outbox: &mut self.outbox,
-            lent,
-            origin,
-            afterwards,
-        };
-        let handler = &mut self.handler;
-        let called = match std::mem::take(&mut self.greets) {
-            true => caught(|| handler.connected(&mut cx)),
-            false => caught(|| handler.ready(&mut cx)),
-        };
-        let told = match called {
-            Ok(told) => told,
-            Err(panic) => {
-                cx.lent.settle_after_panic();
-                return Verdict::Panicked(panic);
-            }
-        };
-        let refused = cx.lent.refused;
-        match told {
-            Ok(Next::Again) => cx.lent.settle_and_ask_again(),
-            _ => cx.lent.settle(),
-        }
-        match told {
-            Ok(Next::Continue | Next::Again) => Verdict::Keep,
-            Ok(Next::Close) => self.finish(),
-            Err(error) if refused && is_refusal(&error) => Verdict::Keep,
-            Err(error) => Verdict::Close(Closed::Failed(explained(error))),
-        }
-    }
-
-    /// Closes now, or as soon as kept output is sent.
-    fn finish(&mut self) -> Verdict {
-        self.finishing = true;
-        self.outbox.read_meanwhile = false;
-        self.finished()
-    }
-
-    fn finished(&self) -> Verdict {
-        match self.finishing && self.outbox.is_empty() {
-            true => Verdict::Close(Closed::Finished),
-            false => Verdict::Keep,
         }
     }
 }
@@ -205,57 +139,36 @@ where
     H: EventHandler<S>,
 {
     fn descriptor(&self) -> Option<RawFd> {
-        Some(self.descriptor)
+        Some(self.channel.descriptor())
     }
 
     fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    fn work(
-        &mut self,
-        mut lent: Lent<'_>,
-        origin: Origin<'_>,
-        afterwards: &mut Afterwards,
-    ) -> Done {
-        lent.set_tcp(Self::is_tcp());
-        if !self.outbox.is_empty() {
-            if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
-                return Done::without_call(Verdict::Close(Closed::Failed(error)));
-            }
-        }
-        // Room for output that was only waited for to send what was kept is not the handler's affair.
-        let for_handler = match lent.seen.is_sending() {
-            true => Ready::READABLE,
-            false => Ready::READABLE | Ready::WRITABLE,
-        };
-        let for_handler = lent.may_call && lent.taken.has(for_handler);
-        match (lent.notified || for_handler) && !self.finishing {
-            true => Done {
-                verdict: self.call(lent, origin, afterwards),
-                called: true,
-            },
-            false => {
-                lent.settle();
-                Done::without_call(self.finished())
-            }
-        }
+    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
+        let handler = &mut self.handler;
+        self.channel
+            .work(lent, origin, afterwards, |cx, call| match call {
+                Call::Greet => handler.connected(cx),
+                Call::Ready => handler.ready(cx),
+            })
     }
 
     fn fail(&mut self, error: io::Error) {
-        self.failure = Some(error);
+        self.channel.fail(error);
     }
 
     fn take_end(&mut self) -> Option<Closed> {
-        self.failure.take().map(Closed::Failed)
+        self.channel.take_end()
     }
 
     fn sending(&self) -> (bool, bool) {
-        (!self.outbox.is_empty(), self.outbox.read_meanwhile)
+        self.channel.sending()
     }
 
     fn undone(&self) -> Undone {
-        Undone::Output(self.outbox.len())
+        Undone::Output(self.channel.unsent())
     }
 
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)> {
@@ -275,62 +188,8 @@ where
     fn dismantle(self: Box<Self>) -> [Result<(), String>; 2] {
         // Apart: two panics in one unwinding would abort the process.
         let Self {
-            source, handler, ..
+            channel, handler, ..
         } = *self;
-        [caught(|| drop(handler)), caught(|| drop(source))]
-    }
-}
-
-/// Output that the descriptor did not take yet, bounded.
-pub(super) struct Outbox<S> {
-    kept: Vec<u8>,
-    /// How much of `kept` is sent already.
-    sent: usize,
-    pub(super) limit: usize,
-    pub(super) read_meanwhile: bool,
-    /// How to write to the source; known since something was kept.
-    write: fn(&S, &[u8]) -> io::Result<usize>,
-}
-
-impl<S> Outbox<S> {
-    fn new(limit: usize) -> Self {
-        Self {
-            kept: Vec::new(),
-            sent: 0,
-            limit,
-            read_meanwhile: false,
-            write: |_, _| Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.kept.len() - self.sent
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Keeps `bytes` behind what is kept already.
-    pub(super) fn keep(&mut self, bytes: &[u8], write: fn(&S, &[u8]) -> io::Result<usize>) {
-        if bytes.is_empty() {
-            return;
-        }
-        // Make room at the front first, so that no more than the limit is ever held.
-        self.kept.drain(..self.sent);
-        self.sent = 0;
-        self.kept.extend_from_slice(bytes);
-        self.write = write;
-    }
-
-    /// Sends what the descriptor takes now. The memory is given back when all is sent.
-    fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
-        self.sent += lent.send(source, &self.kept[self.sent..], self.write)?;
-        if !self.is_empty() {
-            return Ok(());
-        }
-        self.kept = Vec::new();
-        self.sent = 0;
-        Ok(())
+        [caught(|| drop(handler)), caught(|| drop(channel))]
     }
 }

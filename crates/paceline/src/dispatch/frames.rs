@@ -45,11 +45,6 @@ pub(super) fn count(registry: usize) -> usize {
     count_if(|frame| frame.registry == registry)
 }
 
-/// How many of them have their handle.
-pub(super) fn count_with_handle(registry: usize) -> usize {
-    count_if(|frame| frame.registry == registry && frame.of.is_some())
-}
-
 /// The registrations whose handlers run here.
 pub(super) fn keys(registry: usize) -> Vec<Key> {
     let innermost = INNERMOST.try_with(Cell::get).ok().flatten();

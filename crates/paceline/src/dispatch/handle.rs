@@ -129,6 +129,11 @@ impl Handle {
         HandleId(self.key)
     }
 
+    /// Its key, if it is of this registry.
+    pub(super) fn key_in(&self, registry: &Registry) -> Option<Key> {
+        std::ptr::eq(self.registry.as_ptr(), registry).then_some(self.key)
+    }
+
     /// Asks something of the registration, if it is still there.
     fn ask(
         &self,

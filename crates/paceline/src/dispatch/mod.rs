@@ -1,11 +1,13 @@
 #![doc = include_str!("README.md")]
 
+mod channel;
 mod claim;
 mod concurrent;
 mod context;
 mod endings;
 mod entry;
 mod frames;
+mod group;
 mod handle;
 mod handler;
 mod hooks;
@@ -26,6 +28,8 @@ mod unwind;
 pub(crate) use claim::{Claim, Dispatched, Duty};
 pub use concurrent::{ConcurrentContext, ConcurrentHandler};
 pub use context::{Context, OutputLimit};
+pub(crate) use group::Opening;
+pub use group::{Group, GroupHandler, Members, Moved};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next, Panics};
 pub(crate) use hooks::Hooks;

@@ -4,6 +4,7 @@
 //! "descriptor" that is a counter of unread bytes.
 
 mod concurrent;
+mod groups;
 mod once;
 mod requests;
 mod time;
@@ -141,6 +142,27 @@ impl World {
         }
     }
 
+    /// One owner at a time does this.
+    fn owned<R>(&self, own: impl FnOnce(&Self) -> R) -> R {
+        let busy = &self.0.busy;
+        assert!(!busy.swap(true, Ordering::Relaxed), "two owners (H1)");
+        let told = own(self);
+        busy.store(false, Ordering::Relaxed);
+        told
+    }
+
+    /// Reads everything, until the descriptor would block.
+    fn read_from(&self, cx: &mut Context<'_, Descriptor>) -> io::Result<Next> {
+        let world = &*self.0;
+        loop {
+            let count = cx.try_read(|_| match std::mem::take(&mut *lock(&world.unread)) {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                count => Ok(count),
+            })?;
+            world.read.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
     fn read(&self) -> usize {
         self.0.read.load(Ordering::Relaxed)
     }
@@ -202,20 +224,7 @@ struct Reader(World);
 
 impl EventHandler<Descriptor> for Reader {
     fn ready(&mut self, cx: &mut Context<'_, Descriptor>) -> io::Result<Next> {
-        let world = &*self.0 .0;
-        assert!(!world.busy.swap(true, Ordering::Relaxed), "two owners (H1)");
-        let told = loop {
-            let read = cx.try_read(|_| match std::mem::take(&mut *lock(&world.unread)) {
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                count => Ok(count),
-            });
-            match read {
-                Ok(count) => world.read.fetch_add(count, Ordering::Relaxed),
-                Err(dry) => break Err(dry),
-            };
-        };
-        world.busy.store(false, Ordering::Relaxed);
-        told
+        self.0.owned(|world| world.read_from(cx))
     }
 
     fn closed(&mut self, _: Closed) {

@@ -1,6 +1,7 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
 mod close;
+mod members;
 mod time;
 mod user_code;
 
@@ -14,6 +15,7 @@ use std::{
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, Remains};
 use super::{
+    channel::Channel,
     claim::Claim,
     concurrent::{Concurrent, ConcurrentHandler},
     endings::Endings,
@@ -144,12 +146,12 @@ impl Registry {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
                 let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
-                let entry = Registered::new(source, descriptor, handler, limit, kind);
-                let mut entry = Box::new(entry);
+                let mut channel = Channel::new(source, descriptor, limit);
                 if greets {
-                    entry.greet();
+                    channel.greet();
                     owned.readiness().notify_self();
                 }
+                let entry = Box::new(Registered::new(channel, handler, kind));
                 Ok(match deadline {
                     None => self.put_in_place(owned, entry),
                     Some(at) => self.put_in_place_until(owned, entry, Purpose::Deadline, at),
@@ -267,9 +269,13 @@ impl Registry {
 
     // What the holder of the lead uses.
 
-    /// Owns the slot at `index`, taken off the line.
+    /// Owns the slot at `index`, taken off the line; of a member, its group.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
         let owned = self.slots.claim(index)?;
+        let owned = match owned.slot().group() {
+            None => owned,
+            Some(group) => self.own_group_of(owned, group)?,
+        };
         Some(Claim::new(self, owned))
     }
 
@@ -420,6 +426,10 @@ impl Registry {
                 return Some(owned.requeue());
             }
             if !state.unarmed().is_empty() {
+                // The descriptor of a member is with its group.
+                if owned.slot().group().is_some() {
+                    return Some(owned.requeue());
+                }
                 self.arm(&mut owned, state);
                 continue;
             }
@@ -430,27 +440,45 @@ impl Registry {
         }
     }
 
-    /// Has the set report an owned handle once more. If it can't for want of memory, the handle is taken for
-    /// ready, so that it is visited and armed again; if it refuses, the handle is closed at its next visit.
+    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its next visit.
     fn arm(&self, owned: &mut Owned<'_>, state: State) {
         let (readiness, key) = (owned.readiness(), owned.key());
+        owned.with_entry(|entry| {
+            let Some(entry) = entry.as_mut() else {
+                return;
+            };
+            let descriptor = entry.descriptor();
+            if let Err(refusal) = self.arm_descriptor(descriptor, readiness, key, state) {
+                entry.fail(refusal);
+            }
+        });
+    }
+
+    /// The same for a descriptor, if there is one. If it can't for want of memory, the handle is taken for ready, so
+    /// that it is visited and armed again. Who is refused is to be closed at its next visit, for the reason that is told.
+    fn arm_descriptor(
+        &self,
+        descriptor: Option<RawFd>,
+        readiness: &Readiness,
+        key: Key,
+        state: State,
+    ) -> io::Result<()> {
         let directions = readiness.arm(state.unarmed());
-        let failed = owned.with_entry(|entry| {
-            let entry = entry.as_mut()?;
-            let descriptor = entry.descriptor()?;
-            let armed = self.set.arm(descriptor, key.to_bits(), directions);
-            let error = armed.err()?;
-            if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC)) {
+        let Some(descriptor) = descriptor else {
+            return Ok(());
+        };
+        match self.set.arm(descriptor, key.to_bits(), directions) {
+            Ok(()) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC)) => {
                 // As if it had been reported: not armed any more.
                 let _ = readiness.report(key.generation, state.unarmed(), Reports::Once);
-                return None;
+                Ok(())
             }
-            let text = format!("arm descriptor {descriptor}: {error}");
-            entry.fail(io::Error::new(error.kind(), text));
-            Some(())
-        });
-        if failed.is_some() {
-            let _ = readiness.request_close(key.generation);
+            Err(error) => {
+                let _ = readiness.request_close(key.generation);
+                let text = format!("arm descriptor {descriptor}: {error}");
+                Err(io::Error::new(error.kind(), text))
+            }
         }
     }
 

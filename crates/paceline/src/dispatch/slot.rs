@@ -10,18 +10,27 @@ use super::{
     handle::Key,
     owner::{Attempt, Owner, Rest, Signal},
     readiness::Readiness,
-    return_list::Link,
+    return_list::{Link, ReturnList},
 };
 use crate::{
-    sync::{lock, Moment, Mutex, Timestamp, UnsafeCell},
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        lock, Moment, Mutex, Timestamp, UnsafeCell,
+    },
     timer::Pin,
 };
+
+const NO_GROUP: u64 = u64::MAX;
 
 /// One place for a registration.
 pub(super) struct Slot {
     pub(super) readiness: Readiness,
     owner: Owner,
     pub(super) link: Link,
+    /// Of a group: members that wait for it.
+    pub(super) waiting: ReturnList,
+    /// The group that it is a member of, as the bits of its key, or [`NO_GROUP`].
+    group: AtomicU64,
     /// Its point in time, if it has one.
     pub(super) pin: Pin,
     users: Users,
@@ -42,6 +51,8 @@ impl Slot {
             readiness: Readiness::new(),
             owner: Owner::busy(),
             link: Link::new(),
+            waiting: ReturnList::new(),
+            group: AtomicU64::new(NO_GROUP),
             pin: Pin::new(),
             users: Users::default(),
             used: Moment::default(),
@@ -52,6 +63,19 @@ impl Slot {
     /// There is a reason to visit: see [`Owner::signal`].
     pub(super) fn signal(&self) -> Signal {
         self.owner.signal()
+    }
+
+    /// The group that it is a member of, if it is.
+    pub(super) fn group(&self) -> Option<Key> {
+        match self.group.load(Ordering::Acquire) {
+            NO_GROUP => None,
+            bits => Some(Key::from_bits(bits)),
+        }
+    }
+
+    /// It is a member of this group from now on.
+    pub(super) fn set_group(&self, group: Key) {
+        self.group.store(group.to_bits(), Ordering::Release);
     }
 
     /// Something happens there now.
@@ -139,6 +163,17 @@ impl<'s> Owned<'s> {
 
     pub(super) fn readiness(&self) -> &'s Readiness {
         &self.slot.readiness
+    }
+
+    pub(super) fn slot(&self) -> &'s Slot {
+        self.slot
+    }
+
+    /// It is a member of no group any more.
+    pub(super) fn leave_group(&self) {
+        if self.slot.group().is_some() {
+            self.slot.group.store(NO_GROUP, Ordering::Release);
+        }
     }
 
     pub(super) fn pin(&self) -> &'s Pin {

@@ -53,7 +53,7 @@ impl Pool {
 }
 
 /// A socket that is being connected.
-fn begin(address: SocketAddr) -> io::Result<TcpStream> {
+pub(super) fn begin(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
@@ -63,7 +63,7 @@ fn begin(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// The error, with what was attempted.
-fn attempted(address: SocketAddr, error: &io::Error) -> io::Error {
+pub(super) fn attempted(address: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("connect to {address}: {error}"))
 }
 
@@ -103,7 +103,7 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
 }
 
 /// Whether a connection stands; "would block" if that is not known yet.
-fn outcome(stream: &TcpStream) -> io::Result<()> {
+pub(super) fn outcome(stream: &TcpStream) -> io::Result<()> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }

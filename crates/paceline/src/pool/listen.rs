@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    marker::PhantomData,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     os::{
         fd::AsRawFd,
@@ -14,7 +15,9 @@ use std::{
 };
 
 use crate::{
-    dispatch::{caught, Context, EventHandler, Handle, Interest, Next, Registry, Rejected},
+    dispatch::{
+        caught, Context, EventHandler, GroupHandler, Handle, Interest, Next, Registry, Rejected,
+    },
     observe::Counters,
 };
 
@@ -49,7 +52,7 @@ impl Listener {
     }
 }
 
-pub(super) fn listen<A, F, H>(
+pub(super) fn listen<R, A, F, H>(
     address: A,
     make: F,
     registry: &Arc<Registry>,
@@ -58,7 +61,8 @@ pub(super) fn listen<A, F, H>(
 where
     A: ToSocketAddrs,
     F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-    H: EventHandler<TcpStream>,
+    H: 'static,
+    R: Admission<TcpStream, H>,
 {
     let addresses: Vec<_> = address
         .to_socket_addrs()
@@ -69,10 +73,10 @@ where
         io::Error::new(error.kind(), text)
     })?;
     raise_backlog(&listener);
-    Ok(listen_on(listener, make, registry, counters)?)
+    Ok(listen_on::<R, _, _>(listener, make, registry, counters)?)
 }
 
-pub(super) fn listen_on<F, H>(
+pub(super) fn listen_on<R, F, H>(
     listener: TcpListener,
     make: F,
     registry: &Arc<Registry>,
@@ -80,7 +84,8 @@ pub(super) fn listen_on<F, H>(
 ) -> Result<Listener, Rejected<(TcpListener, F)>>
 where
     F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-    H: EventHandler<TcpStream>,
+    H: 'static,
+    R: Admission<TcpStream, H>,
 {
     let address = match listener.local_addr() {
         Ok(address) => address,
@@ -89,7 +94,7 @@ where
             return Err(Rejected::new((listener, make), error));
         }
     };
-    let handle = register(listener, make, registry, counters)?;
+    let handle = register::<R, _, _, _>(listener, make, registry, counters)?;
     Ok(Listener { handle, address })
 }
 
@@ -114,7 +119,7 @@ where
         let text = format!("listen on {}: {error}", path.display());
         io::Error::new(error.kind(), text)
     })?;
-    Ok(register(
+    Ok(register::<Alone, _, _, _>(
         listener,
         move |stream, ()| make(stream),
         registry,
@@ -122,7 +127,7 @@ where
     )?)
 }
 
-fn register<L, F, H>(
+fn register<R, L, F, H>(
     listener: L,
     make: F,
     registry: &Arc<Registry>,
@@ -131,10 +136,12 @@ fn register<L, F, H>(
 where
     L: Listening,
     F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
-    H: EventHandler<L::Stream>,
+    H: 'static,
+    R: Admission<L::Stream, H>,
 {
     let acceptor = Acceptor {
         make,
+        admission: PhantomData::<fn() -> R>,
         registry: Arc::downgrade(registry),
         counters: Arc::clone(counters),
         spare: Spare::new(),
@@ -147,11 +154,52 @@ where
 }
 
 /// The handler of a listening socket.
-struct Acceptor<F> {
+struct Acceptor<R, F> {
     make: F,
+    /// How.
+    admission: PhantomData<fn() -> R>,
     registry: Weak<Registry>,
     counters: Arc<Counters>,
     spare: Spare,
+}
+
+/// How a connection that was accepted is registered with what was made for it.
+pub(super) trait Admission<S, H>: Send + 'static {
+    fn take_on(handler: H, stream: S, registry: &Registry) -> io::Result<()>;
+}
+
+/// With a handler of its own.
+pub(super) struct Alone;
+
+impl<S, H> Admission<S, H> for Alone
+where
+    S: AsRawFd + Send + 'static,
+    H: EventHandler<S>,
+{
+    fn take_on(handler: H, stream: S, registry: &Registry) -> io::Result<()> {
+        registry.register(stream, Interest::READ, handler)?;
+        Ok(())
+    }
+}
+
+/// As the first member of a group.
+pub(super) struct FirstMember;
+
+impl<S, H> Admission<S, H> for FirstMember
+where
+    S: AsRawFd + Send + 'static,
+    H: GroupHandler<S>,
+{
+    fn take_on(handler: H, stream: S, registry: &Registry) -> io::Result<()> {
+        let group = registry.group(handler)?;
+        let registered = group.register(stream, Interest::READ);
+        registered.map_err(|rejected| {
+            // Nobody else knows of it.
+            let _ = group.close();
+            rejected.error
+        })?;
+        Ok(())
+    }
 }
 
 /// A listening socket of any family.
@@ -180,11 +228,12 @@ impl Listening for UnixListener {
     }
 }
 
-impl<L, F, H> EventHandler<L> for Acceptor<F>
+impl<R, L, F, H> EventHandler<L> for Acceptor<R, F>
 where
     L: Listening,
     F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
-    H: EventHandler<L::Stream>,
+    H: 'static,
+    R: Admission<L::Stream, H>,
 {
     fn ready(&mut self, cx: &mut Context<'_, L>) -> io::Result<Next> {
         for _ in 0..BATCH {
@@ -202,14 +251,14 @@ where
     }
 }
 
-impl<F> Acceptor<F> {
+impl<R, F> Acceptor<R, F> {
     /// Registers a connection with a handler of its own. A maker that panics refuses this connection
     /// and no other.
     fn admit<L, H>(&mut self, cx: &Context<'_, L>, stream: L::Stream, peer: L::Peer)
     where
         L: Listening,
         F: FnMut(&L::Stream, L::Peer) -> Option<H>,
-        H: EventHandler<L::Stream>,
+        R: Admission<L::Stream, H>,
     {
         self.counters.accepted.one_more();
         let made = caught(|| (self.make)(&stream, peer)).unwrap_or_else(|panic| {
@@ -220,7 +269,7 @@ impl<F> Acceptor<F> {
             .zip(self.registry.upgrade())
             .map(|(handler, registry)| {
                 // What is refused is dropped here, and may panic too.
-                caught(|| registry.register(stream, Interest::READ, handler).is_ok())
+                caught(|| R::take_on(handler, stream, &registry).is_ok())
             });
         if let Some(Err(panic)) = &admitted {
             cx.tell_panic(panic);

@@ -2,12 +2,13 @@
 //!
 //! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
 //! is built in `builder.rs`, who is in it in `crew.rs`, its own threads in `threads.rs`, how it ends in `shutdown.rs`. What
-//! it can be given: any source (here), listeners (`listen.rs`), outgoing connections (`connect.rs`), posts and timers
-//! (`tasks.rs`).
+//! it can be given: any source (here), listeners (`listen.rs`), outgoing connections (`connect.rs`), groups (`groups.rs`), posts and
+//! timers (`tasks.rs`).
 
 mod builder;
 mod connect;
 mod crew;
+mod groups;
 mod listen;
 #[cfg(all(test, loom))]
 mod models;
@@ -44,6 +45,7 @@ use crate::{
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
+use listen::Alone;
 use threads::Outfit;
 use watch::Watch;
 
@@ -137,7 +139,7 @@ impl Pool {
         H: EventHandler<TcpStream>,
     {
         let shared = self.shared();
-        listen::listen(address, make, &shared.registry, &shared.counters)
+        listen::listen::<Alone, _, _, _>(address, make, &shared.registry, &shared.counters)
     }
 
     /// As [`listen`](Self::listen), with a socket that listens already: one with options of its own, or one
@@ -155,7 +157,7 @@ impl Pool {
         H: EventHandler<TcpStream>,
     {
         let shared = self.shared();
-        listen::listen_on(listener, make, &shared.registry, &shared.counters)
+        listen::listen_on::<Alone, _, _>(listener, make, &shared.registry, &shared.counters)
     }
 
     /// As [`listen`](Self::listen), at a path in the file system, which must not exist yet. It stays there

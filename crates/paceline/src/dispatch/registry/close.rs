@@ -1,5 +1,7 @@
 //! How registrations end: on request, by themselves, or with the pool.
 
+use std::collections::HashSet;
+
 use super::{
     super::{
         entry::{Ending, Entry, Undone, Verdict},
@@ -55,10 +57,11 @@ impl Registry {
         // Between the two steps its owner may have ended it, and the slot may have a new one.
         match self.slots.try_own(key.index) {
             None => {}
-            Some(owned) if owned.readiness().look().generation() == key.generation => {
+            Some(owned) if owned.key() == key && owned.slot().group().is_none() => {
                 self.end(owned, Closed::Requested);
             }
-            Some(of_another) => self.let_go(of_another),
+            // Of another; or of a member, which is ended by its group.
+            Some(owned) => self.let_go(owned),
         }
         Ok(())
     }
@@ -66,7 +69,7 @@ impl Registry {
     /// Ends a registration and waits until its handler and source are dropped. If somebody else has asked
     /// for its end, or it is ending already, that is waited for.
     pub(in crate::dispatch) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
-        if frames::contains(self.address(), key) {
+        if self.is_in_frame(key) {
             return Err(NotWaited::InOwnHandler);
         }
         if self.close(key).is_err() && self.is_over(key) {
@@ -74,6 +77,14 @@ impl Registry {
         }
         self.endings.wait_until(|| self.is_over(key));
         Ok(())
+    }
+
+    /// Whether the handler of a registration, or of its group, runs on this thread.
+    fn is_in_frame(&self, key: Key) -> bool {
+        let address = self.address();
+        let group = || self.slot_of(key).ok()?.group();
+        frames::contains(address, key)
+            || group().is_some_and(|group| frames::contains(address, group))
     }
 
     /// Whether nothing is left of a registration. It begins to end before its key goes stale.
@@ -105,17 +116,26 @@ impl Registry {
     /// A handler that runs on this thread waits for the drain: its own handle is not waited for.
     pub(crate) fn excuse_own_frames(&self) {
         let mut keys = lock(&self.excused_keys);
-        // Each registration once: several threads may be inside of a concurrent one.
-        keys.extend(frames::keys(self.address()));
+        // Each registration once: several threads may be inside of a concurrent one. And the members of a group, which
+        // can't end before its handler returns.
+        keys.extend(self.own_keys());
         self.excused.swap(keys.len(), Ordering::AcqRel);
         drop(keys);
         self.set.wake();
     }
 
-    /// How many handlers of this registry are running on this thread, one inside the other, and have
-    /// their handles.
+    /// How many handles are with handlers that run on this thread, one inside the other.
     pub(crate) fn own_handles(&self) -> usize {
-        frames::count_with_handle(self.address())
+        self.own_keys().len()
+    }
+
+    /// The registrations whose handlers run on this thread, and the members of groups among them.
+    fn own_keys(&self) -> HashSet<Key> {
+        let mut keys: HashSet<_> = frames::keys(self.address()).into_iter().collect();
+        if !keys.is_empty() {
+            keys.extend(self.members_of(&keys));
+        }
+        keys
     }
 
     /// Ends everything: idle handles by this thread, busy ones by their own when their handler
@@ -145,13 +165,17 @@ impl Registry {
         }
     }
 
-    /// Ends the registration in a slot at the end of all, if no handler runs there.
+    /// Ends the registration in a slot at the end of all, if no handler runs there; of a member, its group.
     pub(super) fn sweep(&self, index: u32) {
         let Some(slot) = self.slots.get(index) else {
             return;
         };
         let generation = slot.readiness.look().generation();
         let _ = slot.readiness.request_close(generation);
+        if let Some(group) = slot.group() {
+            self.sweep(group.index);
+            return;
+        }
         if let Some(owned) = self.slots.sweep(index) {
             self.end_by_force(owned);
         }
@@ -171,9 +195,10 @@ impl Registry {
     /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
     fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, by_force: bool) {
         let (key, is_due) = (owned.key(), owned.readiness().look().is_notified());
-        let entry = owned.with_entry(Option::take);
-        if let Some(entry) = &entry {
+        let mut entry = owned.with_entry(Option::take);
+        if let Some(entry) = &mut entry {
             self.endings.begin(key);
+            entry.dissolve(self);
             if let Some(descriptor) = entry.descriptor() {
                 let _ = self.set.remove(descriptor);
             }
@@ -196,7 +221,7 @@ impl Registry {
     }
 
     /// Nobody uses it any more: tells the end, drops everything, and counts it out.
-    pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending>, end: End) {
+    pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending + '_>, end: End) {
         let (key, loss) = (end.key, end.loss);
         self.take_leave(ending, key, end.why, end.is_handle);
         self.count_out(loss);
@@ -209,9 +234,11 @@ impl Registry {
     }
 
     /// Makes the key stale, then forgets its point in time, and only then gives the slot to others.
-    fn empty(&self, owned: Owned<'_>) {
+    pub(super) fn empty(&self, owned: Owned<'_>) {
         owned.readiness().retire();
         self.timers.forget(owned.pin());
+        owned.leave_group();
+        self.send_on_waiting(owned.slot());
         // After the end it may still be in a list, so it is not used again.
         if self.phase() != SHUT {
             self.slots.vacate(owned);
@@ -219,7 +246,7 @@ impl Registry {
     }
 
     /// Tells the end, and drops everything.
-    fn take_leave(&self, mut ending: Box<dyn Ending>, key: Key, why: Closed, is_handle: bool) {
+    fn take_leave(&self, mut ending: Box<dyn Ending + '_>, key: Key, why: Closed, is_handle: bool) {
         // Of tasks nobody has heard.
         if is_handle {
             self.tell_closed(key, &why);
@@ -258,15 +285,15 @@ pub(crate) struct LeftUndone {
 
 /// The end of a registration that is out of its slot.
 pub(in crate::dispatch) struct End {
-    key: Key,
-    why: Closed,
+    pub(super) key: Key,
+    pub(super) why: Closed,
     /// Whether it is a handle, and no task.
-    is_handle: bool,
-    loss: Option<Loss>,
+    pub(super) is_handle: bool,
+    pub(super) loss: Option<Loss>,
 }
 
 /// What was lost with one registration.
-enum Loss {
+pub(super) enum Loss {
     Handle(HandleId, usize),
     Post,
     Timer,

@@ -223,7 +223,7 @@ impl Registry {
         }
     }
 
-    fn slot_of(&self, key: Key) -> Result<&Slot, Stale> {
+    pub(super) fn slot_of(&self, key: Key) -> Result<&Slot, Stale> {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
         is_of(slot, key).then_some(slot).ok_or(Stale)
     }

@@ -1,0 +1,252 @@
+//! One descriptor of a registration: its source, and output that it did not take yet.
+
+use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd};
+
+use super::{
+    context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
+    entry::{Done, Verdict},
+    handler::{Closed, Next},
+    unwind::caught,
+};
+use crate::handle_set::Ready;
+
+pub(super) struct Channel<S> {
+    source: S,
+    /// As it was told at registration; a source is not asked again.
+    descriptor: RawFd,
+    outbox: Outbox<S>,
+    /// The handler is to be greeted first.
+    greets: bool,
+    /// The handler asked for the end; only kept output holds it up.
+    finishing: bool,
+    failure: Option<io::Error>,
+}
+
+/// What a handler is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It is there: before everything else.
+    Greet,
+    /// Something may be done.
+    Ready,
+}
+
+impl<S: 'static> Channel<S> {
+    pub(super) fn new(source: S, descriptor: RawFd, output_limit: usize) -> Self {
+        Self {
+            source,
+            descriptor,
+            outbox: Outbox::new(output_limit),
+            greets: false,
+            finishing: false,
+            failure: None,
+        }
+    }
+
+    /// The handler is to be called before anything has happened.
+    pub(super) fn greet(&mut self) {
+        self.greets = true;
+    }
+
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.descriptor
+    }
+
+    pub(super) fn into_source(self) -> S {
+        self.source
+    }
+
+    /// How much output is kept.
+    pub(super) fn unsent(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Whether output is kept, and whether input shall be dispatched meanwhile.
+    pub(super) fn sending(&self) -> (bool, bool) {
+        (!self.outbox.is_empty(), self.outbox.read_meanwhile)
+    }
+
+    /// It can't go on for this reason: to be told at its end.
+    pub(super) fn fail(&mut self, error: io::Error) {
+        self.failure = Some(error);
+    }
+
+    pub(super) fn take_end(&mut self) -> Option<Closed> {
+        self.failure.take().map(Closed::Failed)
+    }
+
+    /// Does what the claimed readiness allows: sends kept output, and makes the `call`.
+    pub(super) fn work(
+        &mut self,
+        mut lent: Lent<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+        call: impl FnOnce(&mut Context<'_, S>, Call) -> io::Result<Next>,
+    ) -> Done {
+        lent.set_tcp(Self::is_tcp());
+        if !self.outbox.is_empty() {
+            if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
+                return Done::without_call(Verdict::Close(Closed::Failed(error)));
+            }
+        }
+        match self.must_call(&lent) {
+            true => Done {
+                verdict: self.call(lent, origin, afterwards, call),
+                called: true,
+            },
+            false => {
+                lent.settle();
+                Done::without_call(self.finished())
+            }
+        }
+    }
+
+    /// Lends the source to somebody for whom nothing was claimed. A panic goes on, when what was used is put back.
+    pub(super) fn lend<R>(
+        &mut self,
+        mut lent: Lent<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+        using: impl FnOnce(&mut Context<'_, S>) -> R,
+    ) -> R {
+        lent.set_tcp(Self::is_tcp());
+        let mut cx = Context {
+            source: &self.source,
+            outbox: &mut self.outbox,
+            lent,
+            origin,
+            afterwards,
+        };
+        match caught(|| using(&mut cx)) {
+            Ok(told) => {
+                cx.lent.settle();
+                told
+            }
+            Err(panic) => {
+                cx.lent.settle_after_panic();
+                std::panic::resume_unwind(Box::new(panic))
+            }
+        }
+    }
+
+    /// Room for output that was only waited for to send what was kept is not the handler's affair.
+    fn must_call(&self, lent: &Lent<'_>) -> bool {
+        let for_handler = match lent.seen.is_sending() {
+            true => Ready::READABLE,
+            false => Ready::READABLE | Ready::WRITABLE,
+        };
+        let is_ready = lent.may_call && lent.taken.has(for_handler);
+        (lent.notified || is_ready) && !self.finishing
+    }
+
+    /// Calls the handler and judges what it said.
+    fn call(
+        &mut self,
+        lent: Lent<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+        call: impl FnOnce(&mut Context<'_, S>, Call) -> io::Result<Next>,
+    ) -> Verdict {
+        let mut cx = Context {
+            source: &self.source,
+            outbox: &mut self.outbox,
+            lent,
+            origin,
+            afterwards,
+        };
+        let what = match std::mem::take(&mut self.greets) {
+            true => Call::Greet,
+            false => Call::Ready,
+        };
+        let told = match caught(|| call(&mut cx, what)) {
+            Ok(told) => told,
+            Err(panic) => {
+                cx.lent.settle_after_panic();
+                return Verdict::Panicked(panic);
+            }
+        };
+        let refused = cx.lent.refused;
+        match told {
+            Ok(Next::Again) => cx.lent.settle_and_ask_again(),
+            _ => cx.lent.settle(),
+        }
+        match told {
+            Ok(Next::Continue | Next::Again) => Verdict::Keep,
+            Ok(Next::Close) => self.finish(),
+            Err(error) if refused && is_refusal(&error) => Verdict::Keep,
+            Err(error) => Verdict::Close(Closed::Failed(explained(error))),
+        }
+    }
+
+    /// Closes now, or as soon as kept output is sent.
+    pub(super) fn finish(&mut self) -> Verdict {
+        self.finishing = true;
+        self.outbox.read_meanwhile = false;
+        self.finished()
+    }
+
+    fn finished(&self) -> Verdict {
+        match self.finishing && self.outbox.is_empty() {
+            true => Verdict::Close(Closed::Finished),
+            false => Verdict::Keep,
+        }
+    }
+
+    fn is_tcp() -> bool {
+        TypeId::of::<S>() == TypeId::of::<TcpStream>()
+    }
+}
+
+/// Output that the descriptor did not take yet, bounded.
+pub(super) struct Outbox<S> {
+    kept: Vec<u8>,
+    /// How much of `kept` is sent already.
+    sent: usize,
+    pub(super) limit: usize,
+    pub(super) read_meanwhile: bool,
+    /// How to write to the source; known since something was kept.
+    write: fn(&S, &[u8]) -> io::Result<usize>,
+}
+
+impl<S> Outbox<S> {
+    fn new(limit: usize) -> Self {
+        Self {
+            kept: Vec::new(),
+            sent: 0,
+            limit,
+            read_meanwhile: false,
+            write: |_, _| Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.kept.len() - self.sent
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keeps `bytes` behind what is kept already.
+    pub(super) fn keep(&mut self, bytes: &[u8], write: fn(&S, &[u8]) -> io::Result<usize>) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Make room at the front first, so that no more than the limit is ever held.
+        self.kept.drain(..self.sent);
+        self.sent = 0;
+        self.kept.extend_from_slice(bytes);
+        self.write = write;
+    }
+
+    /// Sends what the descriptor takes now. The memory is given back when all is sent.
+    fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
+        self.sent += lent.send(source, &self.kept[self.sent..], self.write)?;
+        if !self.is_empty() {
+            return Ok(());
+        }
+        self.kept = Vec::new();
+        self.sent = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+//! Groups and their members: how a member finds its group, moves, and ends. See `group.rs`.
+
+use std::{
+    any::Any,
+    collections::{HashSet, VecDeque},
+    io,
+    os::fd::RawFd,
+    sync::Arc,
+    sync::Weak,
+};
+
+use super::{
+    super::{
+        channel::Channel,
+        entry::Ending,
+        group::{Group, GroupHandler, Grouped, HandedOver, Inbox, Member, Moved, Opening, Roster},
+        handle::{Handle, HandleId, Key},
+        handler::{Closed, Interest},
+        readiness::Readiness,
+        slot::{Owned, Slot},
+        Rejected,
+    },
+    close::{End, Loss},
+    Registry, ACCEPTING,
+};
+use crate::{sync::atomic::Ordering, timer::Purpose};
+
+impl Registry {
+    /// Begins a group, without members.
+    pub(crate) fn group<S, H>(&self, handler: H) -> Result<Group<S>, Rejected<H>>
+    where
+        S: Send + 'static,
+        H: GroupHandler<S>,
+    {
+        match self.admit(|| self.occupy(Interest::NONE, || "group".to_owned())) {
+            Err(error) => Err(Rejected::new(handler, error)),
+            Ok(owned) => {
+                let inbox = Arc::new(Inbox::new());
+                let group = Group::new(Weak::clone(&self.me), owned.key(), inbox);
+                let entry = Grouped::new(handler, group.clone(), self.kinds.of::<H>());
+                self.put_in_place(owned, Box::new(entry));
+                Ok(group)
+            }
+        }
+    }
+
+    /// Begins the registration of a member.
+    pub(in crate::dispatch) fn register_member<S>(
+        &self,
+        group: &Group<S>,
+        source: S,
+        interest: Interest,
+        opening: Opening<S>,
+    ) -> Result<Handle, Rejected<S>>
+    where
+        S: std::os::fd::AsRawFd + Send + 'static,
+    {
+        let descriptor = source.as_raw_fd();
+        let owned = match self.admit(|| self.begin(descriptor, interest)) {
+            Ok(owned) => owned,
+            Err(error) => return Err(Rejected::new(source, error)),
+        };
+        let key = owned.key();
+        let mut member = Member {
+            key,
+            channel: Channel::new(source, descriptor, self.limits.output_limit),
+            opens: None,
+        };
+        match opening {
+            Opening::Open => {
+                member.channel.greet();
+                owned.readiness().notify_self();
+            }
+            Opening::Within(span, outcome) => {
+                member.opens = Some(outcome);
+                let deadline = self.now().after(span);
+                // Who owns a slot has its key.
+                let _ = self.set_time(key, Purpose::Deadline, deadline);
+            }
+        }
+        let join = |_: &mut Member<S>| owned.slot().set_group(group.key());
+        match group.inbox().put(member, join) {
+            Ok(()) => {
+                // A drain that passed this slot before `occupy` is seen here; a later one marks it.
+                if self.phase() != ACCEPTING {
+                    owned.readiness().drain();
+                }
+                self.let_go(owned);
+                Ok(self.handle(key))
+            }
+            Err(member) => {
+                let _ = self.set.remove(descriptor);
+                self.empty(owned);
+                self.live.fetch_sub(1, Ordering::AcqRel);
+                self.set.wake();
+                let source = member.channel.into_source();
+                Err(Rejected::new(source, group.over("register")))
+            }
+        }
+    }
+
+    /// Moves a member of another group into this one, if nobody has that group.
+    pub(in crate::dispatch) fn adopt<S>(&self, to: &Group<S>, member: &Handle) -> io::Result<Moved>
+    where
+        S: Send + 'static,
+    {
+        let refusal = |kind, reason: &str| {
+            let (member, group) = (member.id(), to.id());
+            io::Error::new(kind, format!("adopt {member} into group {group}: {reason}"))
+        };
+        let invalid = |reason: &str| refusal(io::ErrorKind::InvalidInput, reason);
+        let over = |reason: &str| refusal(io::ErrorKind::NotFound, reason);
+        let key = member
+            .key_in(self)
+            .ok_or_else(|| invalid("it is of another pool"))?;
+        let slot = self
+            .slot_of(key)
+            .map_err(|_| over("it is closed already"))?;
+        let from = slot
+            .group()
+            .ok_or_else(|| invalid("it is a member of no group"))?;
+        if from == to.key() {
+            return Ok(Moved::Moved);
+        }
+        let Some(mut owned) = self.try_own_group(from) else {
+            return Ok(Moved::Busy);
+        };
+        let told = owned.with_entry(|entry| {
+            let Some(roster) = entry.as_mut().and_then(|entry| entry.roster()) else {
+                return Ok(Moved::Busy);
+            };
+            let Some(roster) = <dyn Any>::downcast_mut::<Roster<S>>(roster) else {
+                return Err(invalid("its source has another type"));
+            };
+            match roster.hand_over(key, to, self) {
+                HandedOver::Done => Ok(Moved::Moved),
+                HandedOver::NotHere => Ok(Moved::Busy),
+                HandedOver::Refused => Err(over("that has ended already")),
+            }
+        });
+        // It may be deserted now.
+        owned.readiness().notify_self();
+        self.let_go(owned);
+        told
+    }
+
+    /// A member goes into this group. Its handler is told.
+    pub(in crate::dispatch) fn pass_to<S: Send + 'static>(
+        &self,
+        group: &Group<S>,
+        member: Member<S>,
+    ) -> Result<(), Member<S>> {
+        let key = member.key;
+        let join = |member: &mut Member<S>| {
+            if member.opens.is_none() {
+                member.channel.greet();
+            }
+            if let Some(slot) = self.slots.get(key.index) {
+                slot.set_group(group.key());
+            }
+        };
+        group.inbox().put(member, join)?;
+        // If the pool has ended meanwhile, it is ended with its new group.
+        let _ = self.notify(key);
+        Ok(())
+    }
+
+    /// A member was claimed: queues it at its group, and owns that if nobody has it.
+    pub(super) fn own_group_of(&self, member: Owned<'_>, group: Key) -> Option<Owned<'_>> {
+        let slot = self.slots.get(group.index)?;
+        let index = member.requeue();
+        let _ = slot.waiting.push(index, self.link(index));
+        match slot.readiness.notify(group.generation) {
+            Ok(_) => self.try_own_group(group),
+            // It had moved, and its old group was deserted. Of this push and that end the second one sees the first.
+            Err(_) => {
+                self.send_on_waiting(slot);
+                None
+            }
+        }
+    }
+
+    /// Owns a group if nobody has it; else its owner will look again.
+    fn try_own_group(&self, group: Key) -> Option<Owned<'_>> {
+        let owned = self.slots.try_own(group.index)?;
+        if owned.key() == group {
+            return Some(owned);
+        }
+        // It has ended, and the slot has a new one.
+        self.let_go(owned);
+        None
+    }
+
+    /// Moves everyone who waits for this group to the end of its own queue.
+    pub(in crate::dispatch) fn take_waiting(&self, group: Key, queue: &mut VecDeque<u32>) {
+        if let Some(slot) = self.slots.get(group.index) {
+            slot.waiting
+                .take_all(|index| self.link(index), |index| queue.push_back(index));
+        }
+    }
+
+    /// Owns a member that was queued at its group.
+    pub(in crate::dispatch) fn own_member(&self, index: u32) -> Option<Owned<'_>> {
+        self.slots.claim(index)
+    }
+
+    /// A member that was queued at a group which it has left: to the line, and from there to its group.
+    pub(in crate::dispatch) fn send_on(&self, member: Owned<'_>) {
+        self.put_back(member.requeue());
+    }
+
+    pub(in crate::dispatch) fn send_on_all(&self, queue: &mut VecDeque<u32>) {
+        queue.drain(..).for_each(|index| self.put_back(index));
+    }
+
+    /// The same for those who wait at a slot whose group has ended.
+    pub(super) fn send_on_waiting(&self, slot: &Slot) {
+        slot.waiting
+            .take_all(|index| self.link(index), |index| self.put_back(index));
+    }
+
+    /// Lets a member go that stays in its group; this thread owns that. The slot, if it is to be queued there again.
+    pub(in crate::dispatch) fn let_go_member<S: 'static>(
+        &self,
+        mut owned: Owned<'_>,
+        channel: &mut Channel<S>,
+    ) -> Option<u32> {
+        loop {
+            let (readiness, key) = (owned.readiness(), owned.key());
+            let state = readiness.look();
+            if state.is_due() {
+                return Some(owned.requeue());
+            }
+            if !state.unarmed().is_empty() {
+                let descriptor = Some(channel.descriptor());
+                if let Err(refusal) = self.arm_descriptor(descriptor, readiness, key, state) {
+                    channel.fail(refusal);
+                }
+                continue;
+            }
+            match owned.rest() {
+                Ok(()) => return None,
+                Err(still_owned) => owned = still_owned,
+            }
+        }
+    }
+
+    /// A member was used that this visit is not for: it is visited if that is due now.
+    pub(in crate::dispatch) fn look_after(&self, key: Key) {
+        if let Ok(slot) = self.slot_of(key) {
+            if slot.pin.is_set() {
+                slot.note_use(self.now());
+            }
+            let _ = self.change(key, |word| Ok(word.look()));
+        }
+    }
+
+    /// A member was visited.
+    pub(in crate::dispatch) fn note_use_of(&self, owned: &Owned<'_>) {
+        if owned.pin().is_set() {
+            owned.note_use(self.now());
+        }
+    }
+
+    pub(in crate::dispatch) fn readiness_of(&self, key: Key) -> Option<&Readiness> {
+        Some(&self.slot_of(key).ok()?.readiness)
+    }
+
+    /// A member is ended: out of the set, and out of its slot. If the pool has ended, that is not owned, and never used
+    /// again.
+    pub(in crate::dispatch) fn take_out(
+        &self,
+        key: Key,
+        owned: Option<Owned<'_>>,
+        descriptor: RawFd,
+    ) {
+        self.endings.begin(key);
+        let _ = self.set.remove(descriptor);
+        match (owned, self.slots.get(key.index)) {
+            (Some(owned), _) => self.empty(owned),
+            (None, Some(slot)) => {
+                slot.readiness.retire();
+                self.timers.forget(&slot.pin);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Tells the end of a member, drops its source, and counts it out. What was kept of its output, if that is lost at
+    /// the end of the pool.
+    pub(in crate::dispatch) fn finish_member(
+        &self,
+        ending: Box<dyn Ending + '_>,
+        key: Key,
+        why: Closed,
+        lost: Option<usize>,
+    ) {
+        let end = End {
+            key,
+            why,
+            is_handle: true,
+            loss: lost.map(|unsent| Loss::Handle(HandleId::new(key), unsent)),
+        };
+        self.finish(ending, end);
+    }
+
+    /// The members of these groups.
+    pub(super) fn members_of(&self, groups: &HashSet<Key>) -> Vec<Key> {
+        let members = self.slots.iter().filter(|(_, slot)| {
+            let group = slot.group();
+            group.is_some_and(|group| groups.contains(&group))
+        });
+        members
+            .map(|(index, slot)| Key {
+                index,
+                generation: slot.readiness.look().generation(),
+            })
+            .collect()
+    }
+}

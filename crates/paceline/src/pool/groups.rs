@@ -1,0 +1,103 @@
+//! Handles that share one handler.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    os::fd::AsRawFd,
+    time::Duration,
+};
+
+use super::{
+    connect,
+    listen::{self, FirstMember, Listener},
+    Pool,
+};
+use crate::dispatch::{Group, GroupHandler, Handle, Interest, Opening, Rejected};
+
+impl Pool {
+    /// Begins a group: handles that share one handler and one ownership. It has no members yet
+    /// ([`Group::register`], [`Group::connect`], [`Group::adopt`]).
+    ///
+    /// # Errors
+    /// Gives `handler` back: `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is taken.
+    ///
+    /// ```
+    /// # use std::{io, os::unix::net::UnixStream};
+    /// # use paceline::{Context, GroupHandler, Interest, Members, Next, Pool};
+    /// /// Gives what one says to all the others.
+    /// struct Party;
+    ///
+    /// impl GroupHandler<UnixStream> for Party {
+    ///     fn ready(
+    ///         &mut self,
+    ///         cx: &mut Context<'_, UnixStream>,
+    ///         members: &mut Members<'_, UnixStream>,
+    ///     ) -> io::Result<Next> {
+    ///         let mut buffer = [0; 1024];
+    ///         let count = cx.read(&mut buffer)?;
+    ///         if count == 0 {
+    ///             return Ok(Next::Close);
+    ///         }
+    ///         for other in members.handles().collect::<Vec<_>>() {
+    ///             let _ = members.with(&other, |cx| cx.write_all(&buffer[..count]));
+    ///         }
+    ///         Ok(Next::Continue)
+    ///     }
+    /// }
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let group = pool.group(Party)?;
+    /// let ends = [(); 3].map(|()| {
+    ///     let (ours, theirs) = UnixStream::pair().unwrap();
+    ///     group.register(theirs, Interest::READ).unwrap();
+    ///     ours
+    /// });
+    /// # use std::io::{Read, Write};
+    /// (&ends[0]).write_all(b"hello")?;
+    /// let mut heard = [0; 5];
+    /// (&ends[2]).read_exact(&mut heard)?;
+    /// assert_eq!(&heard, b"hello");
+    /// # io::Result::Ok(())
+    /// ```
+    pub fn group<S, H>(&self, handler: H) -> Result<Group<S>, Rejected<H>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: GroupHandler<S>,
+    {
+        self.shared().registry.group(handler)
+    }
+
+    /// As [`listen`](Self::listen); each connection is the first member of a group of its own, with the handler that
+    /// `make` gives for it.
+    ///
+    /// # Errors
+    /// What binding to the address or registering the listener said.
+    pub fn listen_groups<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
+    where
+        A: ToSocketAddrs,
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: GroupHandler<TcpStream>,
+    {
+        let shared = self.shared();
+        listen::listen::<FirstMember, _, _, _>(address, make, &shared.registry, &shared.counters)
+    }
+}
+
+impl Group<TcpStream> {
+    /// Connects to `address`, without blocking; the connection is a member of this group.
+    ///
+    /// When it stands, [`GroupHandler::joined`] is told. If it fails, or does not stand within `within`,
+    /// [`GroupHandler::closed`] is, with the reason: [`Closed::Failed`](crate::Closed::Failed) or
+    /// [`Closed::TimedOut`](crate::Closed::TimedOut).
+    ///
+    /// # Errors
+    /// What the system said if there is no socket to be had or the connection is refused at once; otherwise as
+    /// [`register`](Self::register).
+    pub fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Handle> {
+        let attempted = |error: io::Error| connect::attempted(address, &error);
+        let stream = connect::begin(address).map_err(attempted)?;
+        let opening = Opening::Within(within, connect::outcome);
+        let registered = self.admit(stream, Interest::WRITE, opening);
+        registered.map_err(|rejected| attempted(rejected.error))
+    }
+}

@@ -1,0 +1,220 @@
+//! Members change groups, by their handlers and from outside, and nothing is lost on the way.
+
+#[path = "support/groups.rs"]
+mod groups;
+mod support;
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    sync::{Arc, Barrier, Mutex},
+    thread,
+};
+
+use groups::{asks, byte, echo, group, member, next, pool, pools, Cx, Told};
+use paceline::{Context, Group, GroupHandler, Interest, Members, Moved, Next};
+use support::{bounded, tcp_pair, wait_until};
+
+/// A handler gives away the member that it was called for, with unread input and output that is kept.
+#[test]
+fn the_member_at_hand_moves() {
+    bounded(|| {
+        for pool in pools(3) {
+            let (new, told_new) = group(&pool, echo);
+            let goes_to = new.clone();
+            let (old, told_old) = group(&pool, move |cx, members| {
+                let first = byte(cx)?;
+                cx.write_all(&[first.unwrap()])?;
+                members.move_to(&cx.handle(), &goes_to)?;
+                Ok(Next::Continue)
+            });
+            let (member, mut peer) = member(&old, &told_old, Interest::READ);
+            peer.write_all(&[1, 2, 3]).unwrap();
+            let mut back = [0; 3];
+            peer.read_exact(&mut back).unwrap();
+            assert_eq!(back, [1, 2, 3]);
+            assert_eq!(next(&told_new), Told::Joined(member.id()));
+            assert_eq!(next(&told_old), Told::Ended("finished".to_owned()));
+            drop(peer);
+            assert_eq!(
+                next(&told_new),
+                Told::Closed(member.id(), "finished".to_owned())
+            );
+            assert_eq!(next(&told_new), Told::Ended("finished".to_owned()));
+        }
+    });
+}
+
+/// A handler gives away another member.
+#[test]
+fn another_member_moves() {
+    bounded(|| {
+        for pool in pools(3) {
+            let (new, told_new) = group(&pool, echo);
+            let goes_to = new.clone();
+            let (old, told_old) = group(&pool, move |cx, members| {
+                let told = echo(cx, members);
+                for other in members.handles().collect::<Vec<_>>() {
+                    members.move_to(&other, &goes_to)?;
+                }
+                told
+            });
+            let (_one, mut peer) = member(&old, &told_old, Interest::READ);
+            let (other, mut far) = member(&old, &told_old, Interest::READ);
+            asks(&mut peer, 1);
+            assert_eq!(next(&told_new), Told::Joined(other.id()));
+            asks(&mut far, 2);
+            asks(&mut peer, 3);
+            assert_eq!(
+                new.adopt(&other).unwrap(),
+                Moved::Moved,
+                "it is there already"
+            );
+        }
+    });
+}
+
+/// From outside a member moves if nobody has its group; else that is told, and it stays.
+#[test]
+fn outsiders_do_not_wait() {
+    bounded(|| {
+        for pool in pools(2) {
+            let (enter, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+            let inside = (Arc::clone(&enter), Arc::clone(&leave));
+            let (old, told_old) = group(&pool, move |cx, members| {
+                if byte(cx)? == Some(9) {
+                    inside.0.wait();
+                    inside.1.wait();
+                    return Ok(Next::Continue);
+                }
+                echo(cx, members)
+            });
+            let (new, told_new) = group(&pool, echo);
+            let (member, mut peer) = member(&old, &told_old, Interest::READ);
+            peer.write_all(&[9]).unwrap();
+            enter.wait();
+            assert_eq!(new.adopt(&member).unwrap(), Moved::Busy);
+            leave.wait();
+            wait_until(|| new.adopt(&member).unwrap() == Moved::Moved);
+            assert_eq!(next(&told_new), Told::Joined(member.id()));
+            assert_eq!(next(&told_old), Told::Ended("finished".to_owned()));
+            asks(&mut peer, 7);
+        }
+    });
+}
+
+/// What can't be moved is told, and stays.
+#[test]
+fn impossible_moves_are_told() {
+    bounded(|| {
+        let (pool, other_pool) = (pool(2), pool(1));
+        let (group, told) = group(&pool, echo);
+        let (member, mut peer) = member(&group, &told, Interest::READ);
+        let kind = |moved: io::Result<Moved>| moved.unwrap_err().kind();
+
+        let (foreign, _told) = groups::group(&other_pool, echo);
+        assert_eq!(kind(foreign.adopt(&member)), io::ErrorKind::InvalidInput);
+
+        let alone = |cx: &mut Cx<'_>| cx.read(&mut [0]).map(|_| Next::Close);
+        let (near, _far) = tcp_pair();
+        let solitary = pool.register(near, Interest::READ, alone).unwrap();
+        assert_eq!(kind(group.adopt(&solitary)), io::ErrorKind::InvalidInput);
+
+        let (ended, told_ended) = groups::group(&pool, echo);
+        ended.close().unwrap();
+        assert_eq!(
+            next(&told_ended),
+            Told::Ended("closed on request".to_owned())
+        );
+        wait_until(|| match ended.adopt(&member) {
+            Ok(Moved::Busy) => false,
+            told => kind(told) == io::ErrorKind::NotFound,
+        });
+
+        struct OfUnix;
+        impl GroupHandler<UnixStream> for OfUnix {
+            fn ready(
+                &mut self,
+                _: &mut Context<'_, UnixStream>,
+                _: &mut Members<'_, UnixStream>,
+            ) -> io::Result<Next> {
+                Ok(Next::Close)
+            }
+        }
+        let unix = pool.group(OfUnix).unwrap();
+        wait_until(|| match unix.adopt(&member) {
+            Ok(Moved::Busy) => false,
+            told => kind(told) == io::ErrorKind::InvalidInput,
+        });
+
+        asks(&mut peer, 1);
+        drop(peer);
+        assert_eq!(
+            next(&told),
+            Told::Closed(member.id(), "finished".to_owned())
+        );
+        assert_eq!(kind(foreign.adopt(&member)), io::ErrorKind::InvalidInput);
+        let (next_one, _told) = groups::group(&pool, echo);
+        assert_eq!(kind(next_one.adopt(&member)), io::ErrorKind::NotFound);
+    });
+}
+
+/// H2: members change groups all the time, from outside and by their handlers, while their peers send. Every byte comes
+/// back, in order.
+#[test]
+fn nothing_is_lost_on_the_way() {
+    const MEMBERS: usize = 6;
+    const BYTES: usize = 400;
+    bounded(|| {
+        for pool in pools(4) {
+            let groups: Arc<Mutex<Vec<Group<TcpStream>>>> = Arc::default();
+            let made: Vec<_> = (0..3)
+                .map(|own: usize| {
+                    let (groups, mut turn) = (Arc::clone(&groups), 0);
+                    let (group, told) = group(&pool, move |cx, members| {
+                        let told = echo(cx, members)?;
+                        turn += 1;
+                        let to = groups.lock().unwrap()[(own + turn) % 3].clone();
+                        if turn % 3 == 0 {
+                            let others = members.handles().next();
+                            let other = others.unwrap_or_else(|| cx.handle());
+                            // It may have ended meanwhile.
+                            let _ = members.move_to(&other, &to);
+                        }
+                        Ok(told)
+                    });
+                    // Somebody who stays, so that it does not end.
+                    let (near, stays) = tcp_pair();
+                    let _ = group.register(near, Interest::READ).unwrap();
+                    (group, told, stays)
+                })
+                .collect();
+            *groups.lock().unwrap() = made.iter().map(|(group, ..)| group.clone()).collect();
+            let mut handles = Vec::new();
+            let peers: Vec<_> = (0..MEMBERS)
+                .map(|at| {
+                    let (near, mut far) = tcp_pair();
+                    let handle = made[at % 3].0.register(near, Interest::READ);
+                    handles.push(handle.unwrap());
+                    thread::spawn(move || {
+                        for sent in 0..BYTES {
+                            asks(&mut far, sent as u8);
+                        }
+                    })
+                })
+                .collect();
+            let mut at = 0;
+            while peers.iter().any(|peer| !peer.is_finished()) {
+                at += 1;
+                let _ = made[at % 3].0.adopt(&handles[at % MEMBERS]);
+                support::pause();
+            }
+            for peer in peers {
+                peer.join().unwrap();
+            }
+            let groups = std::mem::take(&mut *groups.lock().unwrap());
+            drop(groups);
+        }
+    });
+}

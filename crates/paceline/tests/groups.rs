@@ -1,0 +1,454 @@
+//! Groups: several handles, one handler, one owner; how members come and end.
+
+#[path = "support/groups.rs"]
+mod groups;
+mod support;
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc, Arc,
+    },
+    thread,
+    time::Duration,
+};
+
+use groups::{asks, byte, echo, group, member, next, pool, pools, Cx, Others, Script, Told};
+use paceline::{GroupHandler, Interest, Next, Panics, Pool};
+use support::{bounded, tcp_pair, wait_until, LONG};
+
+/// H1: events of all members, notifications and ends come to one thread at a time; and all come.
+#[test]
+fn one_thread_at_a_time() {
+    const EACH: usize = 300;
+    bounded(|| {
+        for pool in pools(4) {
+            let (inside, served) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+            let counted = Arc::clone(&served);
+            let (group, told) = group(&pool, move |cx, _| {
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two owners");
+                let byte = byte(cx);
+                if matches!(byte, Ok(Some(_))) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                }
+                inside.fetch_sub(1, Ordering::SeqCst);
+                byte.map(|byte| byte.map_or(Next::Close, |_| Next::Continue))
+            });
+            let peers: Vec<_> = (0..4)
+                .map(|_| member(&group, &told, Interest::READ))
+                .collect();
+            let senders = peers.into_iter().map(|(_, mut peer)| {
+                thread::spawn(move || (0..EACH).for_each(|_| peer.write_all(&[1]).unwrap()))
+            });
+            for sender in senders.collect::<Vec<_>>() {
+                sender.join().unwrap();
+            }
+            // All are closed by their peers, and then the group ends.
+            let end = told.iter().find(|told| matches!(told, Told::Ended(_)));
+            assert_eq!(end, Some(Told::Ended("finished".to_owned())));
+            assert_eq!(served.load(Ordering::SeqCst), 4 * EACH);
+        }
+    });
+}
+
+/// F1: a member whose peer never stops sending leaves the others their turn.
+#[test]
+fn members_take_turns() {
+    bounded(|| {
+        for pool in pools(2) {
+            let (group, told) = group(&pool, echo);
+            let (_, mut flood) = member(&group, &told, Interest::READ);
+            let (_, mut other) = member(&group, &told, Interest::READ);
+            flood.set_nonblocking(true).unwrap();
+            for byte in 0..50 {
+                let _ = flood.write(&[0; 4096]);
+                let _ = flood.read(&mut [0; 4096]);
+                asks(&mut other, byte);
+            }
+        }
+    });
+}
+
+/// What one says is written to the other, whatever that can take; what it can't is kept and sent.
+#[test]
+fn members_use_each_other() {
+    const SIZE: usize = 4 << 20;
+    bounded(|| {
+        for pool in pools(3) {
+            let (group, told) = group(&pool, |cx, members| {
+                let other = members.handles().next().unwrap();
+                if cx.is_notified() {
+                    other.set_interest(Interest::READ)?;
+                    return Ok(Next::Continue);
+                }
+                let mut buffer = [0; 8192];
+                let count = cx.read(&mut buffer)?;
+                let kept = members.with(&other, |cx| {
+                    cx.write_all(&buffer[..count])?;
+                    io::Result::Ok(cx.unsent())
+                });
+                // Back-pressure: nothing is read until that is sent, which a notification of the other tells.
+                if kept.unwrap()? > 0 {
+                    cx.handle().set_interest(Interest::NONE)?;
+                    other.notify()?;
+                }
+                Ok(if count == 0 {
+                    Next::Close
+                } else {
+                    Next::Continue
+                })
+            });
+            let (_, mut from) = member(&group, &told, Interest::READ);
+            let (_, mut to) = member(&group, &told, Interest::NONE);
+            let sender = thread::spawn(move || {
+                let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+                from.write_all(&bytes).unwrap();
+                from
+            });
+            let mut received = vec![0; SIZE];
+            // The handler of the receiving side reads nothing: its peer sends nothing.
+            to.read_exact(&mut received).unwrap();
+            assert!(received
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == (at % 251) as u8));
+            drop(sender.join().unwrap());
+        }
+    });
+}
+
+/// Somebody outside has the handler called; several calls may be one.
+#[test]
+fn groups_are_notified() {
+    bounded(|| {
+        let pool = pool(2);
+        let (group, told) = group(&pool, echo);
+        group.notify().unwrap();
+        assert_eq!(next(&told), Told::Notified);
+        let (member, _peer) = member(&group, &told, Interest::READ);
+        group.notify().unwrap();
+        assert_eq!(next(&told), Told::Notified);
+        group.close().unwrap();
+        assert_eq!(
+            next(&told),
+            Told::Closed(member.id(), "closed on request".to_owned())
+        );
+        assert_eq!(next(&told), Told::Ended("closed on request".to_owned()));
+        assert_eq!(group.notify().unwrap_err().kind(), io::ErrorKind::NotFound);
+        let refused = group.register(tcp_pair().0, Interest::READ).unwrap_err();
+        assert_eq!(refused.error.kind(), io::ErrorKind::NotFound);
+        assert!(
+            refused.value.peer_addr().is_ok(),
+            "the source is given back, open"
+        );
+    });
+}
+
+/// A group that wants to live without members does.
+#[test]
+fn deserted_groups_may_stay() {
+    struct Hermit;
+    impl GroupHandler<TcpStream> for Hermit {
+        fn ready(&mut self, cx: &mut Cx<'_>, members: &mut Others<'_>) -> io::Result<Next> {
+            echo(cx, members)
+        }
+        fn deserted(&mut self) -> bool {
+            false
+        }
+    }
+    bounded(|| {
+        let pool = pool(2);
+        let group = pool.group(Hermit).unwrap();
+        for byte in 0..3 {
+            let (near, mut far) = tcp_pair();
+            let member = group.register(near, Interest::READ).unwrap();
+            asks(&mut far, byte);
+            member.close_and_wait().unwrap();
+        }
+        let report = pool.shutdown(LONG);
+        assert!(report.is_clean(), "{report}");
+    });
+}
+
+/// An outgoing connection is a member when it stands; if it does not, that is told.
+#[test]
+fn connections_are_made_into_a_group() {
+    bounded(|| {
+        for pool in pools(2) {
+            let (group, told) = group(&pool, echo);
+            let server = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = server.local_addr().unwrap();
+            let member = group.connect(address, LONG).unwrap();
+            let (mut peer, _) = server.accept().unwrap();
+            assert_eq!(next(&told), Told::Joined(member.id()));
+            asks(&mut peer, 5);
+            drop(server);
+            if let Ok(refused) = group.connect(address, LONG) {
+                let Told::Closed(id, why) = next(&told) else {
+                    panic!("it joined");
+                };
+                assert_eq!(id, refused.id());
+                assert!(why.contains("refused"), "{why}");
+            }
+            asks(&mut peer, 6);
+        }
+    });
+}
+
+/// A connection that does not stand in time is told; its group lives on with the others.
+#[test]
+fn connections_have_a_deadline() {
+    bounded(|| {
+        let pool = pool(2);
+        let (group, told) = group(&pool, echo);
+        let (_, mut peer) = member(&group, &told, Interest::READ);
+        // The queue of this listener is full: nobody accepts, so further connections do not stand.
+        let full =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .unwrap();
+        full.listen(0).unwrap();
+        let address = full.local_addr().unwrap().as_socket().unwrap();
+        let _first = TcpStream::connect(address).unwrap();
+        let late = group.connect(address, Duration::from_millis(20)).unwrap();
+        assert_eq!(
+            next(&told),
+            Told::Closed(late.id(), "its time was over".to_owned())
+        );
+        asks(&mut peer, 1);
+    });
+}
+
+/// Each connection that is accepted begins a group; the group ends with it.
+#[test]
+fn listeners_make_groups() {
+    bounded(|| {
+        let pool = pool(3);
+        let (tell, told) = mpsc::channel();
+        let listener = pool.listen_groups("127.0.0.1:0", move |_, _| {
+            let tell = tell.clone();
+            Some(Script { ready: echo, tell })
+        });
+        let address = listener.unwrap().local_addr();
+        for byte in 0..3 {
+            let mut peer = TcpStream::connect(address).unwrap();
+            let Told::Joined(id) = next(&told) else {
+                panic!("nobody joined");
+            };
+            asks(&mut peer, byte);
+            drop(peer);
+            assert_eq!(next(&told), Told::Closed(id, "finished".to_owned()));
+            assert_eq!(next(&told), Told::Ended("finished".to_owned()));
+        }
+        let report = pool.shutdown(LONG);
+        assert!(report.is_clean(), "{report}");
+    });
+}
+
+/// H4: a panic closes all members, or none, as the pool is told to.
+#[test]
+fn panics_by_policy() {
+    fn touchy(cx: &mut Cx<'_>, members: &mut Others<'_>) -> io::Result<Next> {
+        match byte(cx)? {
+            Some(0) => panic!("zero"),
+            Some(1) => {
+                let other = members.handles().next().unwrap();
+                members.with(&other, |_| panic!("one"));
+                unreachable!("a panic goes on")
+            }
+            Some(byte) => cx.write_all(&[byte]).map(|()| Next::Continue),
+            None => Ok(Next::Close),
+        }
+    }
+    bounded(|| {
+        for first in [0, 1] {
+            let pool = Pool::builder().threads(2).build().unwrap();
+            let (group, told) = group(&pool, touchy);
+            let (one, mut peer) = member(&group, &told, Interest::READ);
+            let (other, mut far) = member(&group, &told, Interest::READ);
+            peer.write_all(&[first]).unwrap();
+            let why = format!(
+                "the handler panicked: {}",
+                ["zero", "one"][usize::from(first)]
+            );
+            let mut ends = [next(&told), next(&told)];
+            ends.sort_by_key(|told| *told != Told::Closed(one.id(), why.clone()));
+            let both = [one, other].map(|member| Told::Closed(member.id(), why.clone()));
+            assert_eq!(ends, both);
+            assert_eq!(next(&told), Told::Ended(why));
+            assert_eq!(far.read(&mut [0]).unwrap(), 0);
+            assert_eq!(pool.snapshot().panics, 1);
+        }
+        let pool = Pool::builder()
+            .threads(2)
+            .panics(Panics::Keep)
+            .build()
+            .unwrap();
+        let (group, told) = group(&pool, touchy);
+        let (_, mut peer) = member(&group, &told, Interest::READ);
+        let (_, mut far) = member(&group, &told, Interest::READ);
+        peer.write_all(&[0]).unwrap();
+        asks(&mut far, 2);
+        asks(&mut peer, 3);
+    });
+}
+
+/// Of one member: suspended, resumed, notified, its interest changed, its time over; the others do not notice.
+#[test]
+fn members_are_handles() {
+    bounded(|| {
+        for pool in pools(2) {
+            let (group, told) = group(&pool, |cx, members| {
+                if cx.is_notified() {
+                    cx.write_all(b"!")?;
+                }
+                echo(cx, members)
+            });
+            let (one, mut peer) = member(&group, &told, Interest::NONE);
+            let (_, mut far) = member(&group, &told, Interest::READ);
+            peer.write_all(&[1]).unwrap();
+            asks(&mut far, 2);
+            one.set_interest(Interest::READ).unwrap();
+            let mut back = [0];
+            peer.read_exact(&mut back).unwrap();
+            one.suspend().unwrap();
+            peer.write_all(&[3]).unwrap();
+            one.notify().unwrap();
+            asks(&mut far, 4);
+            one.resume().unwrap();
+            let mut both = [0; 2];
+            peer.read_exact(&mut both).unwrap();
+            assert_eq!((back, both), ([1], [b'!', 3]));
+            one.set_timeout(Some(Duration::from_millis(5))).unwrap();
+            assert_eq!(
+                next(&told),
+                Told::Closed(one.id(), "its time was over".to_owned())
+            );
+            asks(&mut far, 5);
+        }
+    });
+}
+
+/// Nobody waits for itself: not for the member at hand, and not for another one of the same group.
+#[test]
+fn waiting_for_ones_own_members_is_refused() {
+    bounded(|| {
+        let pool = pool(2);
+        let (tell, refusals) = mpsc::channel();
+        let (group, told) = group(&pool, move |cx, members| {
+            let own = cx.handle().close_and_wait();
+            let other = members.handles().next().unwrap().close_and_wait();
+            tell.send([own, other].map(|told| told.unwrap_err().kind()))
+                .unwrap();
+            echo(cx, members)
+        });
+        let (_, mut peer) = member(&group, &told, Interest::READ);
+        let (other, _far) = member(&group, &told, Interest::READ);
+        asks(&mut peer, 1);
+        assert_eq!(
+            refusals.recv_timeout(LONG).unwrap(),
+            [io::ErrorKind::Deadlock; 2]
+        );
+        other.close_and_wait().unwrap();
+        assert_eq!(
+            next(&told),
+            Told::Closed(other.id(), "closed on request".to_owned())
+        );
+    });
+}
+
+/// S1, S2: a drain sends what members keep, and closes them; groups end with them.
+#[test]
+fn drains_send_what_is_kept() {
+    const SIZE: usize = 200 << 10;
+    bounded(|| {
+        for pool in pools(3) {
+            let (group, told) = group(&pool, |cx, members| {
+                byte(cx)?;
+                let other = members.handles().next().unwrap();
+                members
+                    .with(&other, |cx| cx.write_all(&[7; SIZE]))
+                    .unwrap()?;
+                members.finish(&other)?;
+                Ok(Next::Continue)
+            });
+            let (_, mut peer) = member(&group, &told, Interest::READ);
+            let (other, mut far) = member(&group, &told, Interest::NONE);
+            peer.write_all(&[1]).unwrap();
+            let reader = thread::spawn(move || {
+                let mut all = Vec::new();
+                far.read_to_end(&mut all).unwrap();
+                all
+            });
+            assert_eq!(next(&told), Told::Closed(other.id(), "finished".to_owned()));
+            assert_eq!(reader.join().unwrap(), vec![7; SIZE]);
+            let report = pool.shutdown(LONG);
+            assert!(report.is_clean(), "{report}");
+            drop(peer);
+        }
+    });
+}
+
+/// S2: what is left at the deadline is closed and listed, each member by its name.
+#[test]
+fn members_left_are_listed() {
+    bounded(|| {
+        let pool = pool(2);
+        let (group, told) = group(&pool, |cx, members| {
+            byte(cx)?;
+            let other = members.handles().next().unwrap();
+            members
+                .with(&other, |cx| cx.write_all(&[7; 250 << 10]))
+                .unwrap()?;
+            Ok(Next::Continue)
+        });
+        let (_, mut peer) = member(&group, &told, Interest::READ);
+        let (near, far) = tcp_pair();
+        socket2::SockRef::from(&near)
+            .set_send_buffer_size(4096)
+            .unwrap();
+        let other = group.register(near, Interest::NONE).unwrap();
+        assert_eq!(next(&told), Told::Joined(other.id()));
+        peer.write_all(&[1, 1]).unwrap();
+        // Its peer reads nothing, so that some of it is kept for ever.
+        wait_until(|| pool.snapshot().failed > 0);
+        let report = pool.shutdown(Duration::from_millis(100));
+        let listed: Vec<_> = report.unfinished.iter().map(|one| one.handle).collect();
+        assert_eq!(listed, [other.id()], "{report}");
+        assert!(report.unfinished[0].unsent > 0);
+        let why = "the pool was shut down".to_owned();
+        let ends: Vec<_> = told.try_iter().collect();
+        assert!(
+            ends.contains(&Told::Closed(other.id(), why.clone())),
+            "{ends:?}"
+        );
+        assert_eq!(ends.last(), Some(&Told::Ended(why)));
+        drop(far);
+    });
+}
+
+/// S1: a shutdown from a group's own handler does not wait for its members.
+#[test]
+fn shutdown_from_a_group() {
+    bounded(|| {
+        for pool in pools(2) {
+            let (weak, (tell, report)) = (pool.downgrade(), mpsc::channel());
+            let (group, told) = group(&pool, move |cx, _| {
+                byte(cx)?;
+                let pool = weak.upgrade().unwrap();
+                tell.send(pool.shutdown(LONG)).unwrap();
+                Ok(Next::Continue)
+            });
+            let (_, mut peer) = member(&group, &told, Interest::READ);
+            let (_, _far) = member(&group, &told, Interest::READ);
+            peer.write_all(&[1]).unwrap();
+            // It would be found only at its deadline, if it waited.
+            let report = report.recv_timeout(LONG / 2).unwrap();
+            assert_eq!(report.busy_handles, 0, "{report}");
+            let end = told.iter().find(|told| matches!(told, Told::Ended(_)));
+            assert!(end.is_some());
+        }
+    });
+}
