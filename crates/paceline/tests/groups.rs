@@ -74,7 +74,7 @@ fn members_take_turns() {
 /// What one says is written to the other, whatever that can take; what it can't is kept and sent.
 #[test]
 fn members_use_each_other() {
-    const SIZE: usize = 4 << 20;
+    const SIZE: usize = 1 << 20;
     bounded(|| {
         for pool in pools(3) {
             let (group, told) = group(&pool, |cx, members| {
@@ -115,6 +115,35 @@ fn members_use_each_other() {
                 .enumerate()
                 .all(|(at, byte)| *byte == (at % 251) as u8));
             drop(sender.join().unwrap());
+        }
+    });
+}
+
+/// What another member does not take at once is sent when it can be, though nobody asks for that.
+#[test]
+fn what_others_keep_is_sent() {
+    const SIZE: usize = 250 << 10;
+    bounded(|| {
+        for pool in pools(2) {
+            let (group, told) = group(&pool, |cx, members| {
+                byte(cx)?;
+                let other = members.handles().next().unwrap();
+                members
+                    .with(&other, |cx| cx.write_all(&[7; SIZE]))
+                    .unwrap()?;
+                Ok(Next::Continue)
+            });
+            let (_, mut peer) = member(&group, &told, Interest::READ);
+            let (near, mut far) = tcp_pair();
+            socket2::SockRef::from(&near)
+                .set_send_buffer_size(4096)
+                .unwrap();
+            let other = group.register(near, Interest::NONE).unwrap();
+            assert_eq!(next(&told), Told::Joined(other.id()));
+            peer.write_all(&[1]).unwrap();
+            let mut all = vec![0; SIZE];
+            far.read_exact(&mut all).unwrap();
+            assert_eq!(all, vec![7; SIZE]);
         }
     });
 }

@@ -3,6 +3,8 @@
 //! `cargo xtask stress` runs it in release mode; `PACELINE_STRESS_MESSAGES` says how many messages each
 //! wake policy gets, all sets and orders together.
 
+#[path = "support/group_stress.rs"]
+mod group_stress;
 #[path = "support/messages.rs"]
 mod messages;
 #[path = "support/simulated_stress.rs"]
@@ -71,6 +73,18 @@ fn posts_and_timers_are_done_once() {
     for wake in [Wake::Eager, Wake::Adaptive] {
         for set in sets.clone() {
             task_stress::run(set, wake, wanted_messages() / (2 * SETS));
+        }
+    }
+}
+
+/// Connections change groups all the time, by their handlers and from outside, a quarter as many messages: each comes
+/// back once.
+#[test]
+fn members_that_move_lose_nothing() {
+    let sets = [SetKind::Epoll, SetKind::OneShot, SetKind::Poll];
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        for set in sets.clone() {
+            group_stress::run(set, wake, wanted_messages() / (4 * SETS));
         }
     }
 }

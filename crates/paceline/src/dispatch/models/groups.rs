@@ -26,11 +26,15 @@ impl GroupHandler<Descriptor> for Session {
     }
 
     fn notified(&mut self, members: &mut Members<'_, Descriptor>) {
-        self.world.owned(|world| {
-            for member in members.handles().collect::<Vec<_>>() {
-                members.with(&member, |cx| drop(world.read_from(cx)));
+        let goes_to = self.goes_to.take();
+        for member in members.handles().collect::<Vec<_>>() {
+            match &goes_to {
+                Some(group) => members.move_to(&member, group).unwrap(),
+                None => self.world.owned(|world| {
+                    members.with(&member, |cx| drop(world.read_from(cx)));
+                }),
             }
-        });
+        }
     }
 
     fn closed(&mut self, _: &Handle, _: Closed, _: &mut Members<'_, Descriptor>) {
@@ -83,6 +87,13 @@ impl Groups {
         }
         work(&self.registry, &lead(), true);
         self.is_over();
+        self.rests();
+    }
+
+    /// Nobody circles through the lists for ever.
+    fn rests(&self) {
+        let sleep = self.registry.may_sleep(None);
+        assert_eq!(sleep, None, "the leader would never sleep");
     }
 
     /// Both groups and the member were told their end, once.
@@ -190,6 +201,54 @@ fn loom_gift_against_edge_once() {
     gift_against_edge(Reports::Once);
 }
 
+/// H2: a member is claimed, and routed to its group, while that gives it away and is deserted: the one who claims it
+/// queues it at the old group, at any point of that group's end.
+#[test]
+fn loom_member_queued_where_it_was() {
+    explore(|| {
+        let all = Groups::new(Reports::Edges);
+        let new = all.group(None);
+        let old = all.group(Some(new.clone()));
+        all.member_of(&old);
+        let lead = lead();
+        old.notify().unwrap();
+        let giver = {
+            let (registry, lead) = (Arc::clone(&all.registry), Arc::clone(&lead));
+            thread::spawn(move || work(&registry, &lead, false))
+        };
+        all.world.send();
+        work(&all.registry, &lead, true);
+        giver.join().unwrap();
+        work(&all.registry, &lead, true);
+        assert_eq!(all.world.read(), 1);
+        all.end([&old, &new]);
+    });
+}
+
+/// H2: a member is claimed, and queued at its group, while somebody else moves it away from there: it is sent on.
+#[test]
+fn loom_adoption_against_claim() {
+    explore(|| {
+        let all = Groups::new(Reports::Edges);
+        let (old, new) = (all.group(None), all.group(None));
+        let member = all.member_of(&old);
+        let lead = lead();
+        all.world.send();
+        let mover = {
+            let (new, registry, lead) = (new.clone(), Arc::clone(&all.registry), Arc::clone(&lead));
+            thread::spawn(move || {
+                let _ = new.adopt(&member).unwrap();
+                work(&registry, &lead, false);
+            })
+        };
+        work(&all.registry, &lead, true);
+        mover.join().unwrap();
+        work(&all.registry, &lead, true);
+        assert_eq!(all.world.read(), 1);
+        all.end([&old, &new]);
+    });
+}
+
 /// S2: a move against the end of the group that it goes to: it stays, or it ends there. Told once.
 #[test]
 fn loom_adoption_against_end() {
@@ -280,6 +339,7 @@ fn loom_member_against_end() {
         work(&all.registry, &lead, true);
         assert_eq!(all.world.closed(), usize::from(accepted));
         assert_eq!(all.registry.live(), 0);
+        all.rests();
     });
 }
 
