@@ -31,7 +31,7 @@ Each faults/NAME.patch is a bug, with a header that tells its story, the promise
 checker that must find it (faults/README.md has the form). For each: restore a copy of the tree in
 target/faults, apply the patch, build, run the checker. The checker must fail, or hang past the
 fault's limit; and before all that it must pass without the fault, in half of the limit. Faults for
-loom and shuttle are planted in one copy, the others in another, side by side.
+loom and shuttle are planted in one copy, the others in two more, side by side.
 
   NAME    only these faults
   --list  tell the faults, run nothing
@@ -127,22 +127,26 @@ fn plant_all(tree: &Tree, faults: &[Fault]) -> Verdict {
 }
 
 /// What comes of each fault, in their order; an error if a copy cannot be written. Each lane has its copy of
-/// the tree and goes on beside the other.
+/// the tree and goes on beside the others.
 fn fates(tree: &Tree, faults: &[Fault]) -> io::Result<Vec<Fate>> {
     let fates_of = |lane: Lane| {
         let of_lane = faults.iter().filter(|fault| fault.checker.lane() == lane);
         let of_lane: Vec<_> = of_lane.collect();
+        if of_lane.is_empty() {
+            return Ok(BTreeMap::new());
+        }
         let fates = fates_in_lane(&Bench::new(tree, lane), &of_lane)?;
         let names = of_lane.iter().map(|fault| fault.name.clone());
         io::Result::Ok(names.zip(fates).collect::<BTreeMap<_, _>>())
     };
-    let (models, programs) = thread::scope(|scope| {
-        let models = scope.spawn(|| fates_of(Lane::Models));
-        let programs = fates_of(Lane::Programs);
-        (models.join().expect("a lane does not panic"), programs)
+    let lanes = thread::scope(|scope| {
+        let lanes = Lane::ALL.map(|lane| scope.spawn(move || fates_of(lane)));
+        lanes.map(|lane| lane.join().expect("a lane does not panic"))
     });
-    let (mut all, programs) = (models?, programs?);
-    all.extend(programs);
+    let mut all = BTreeMap::new();
+    for lane in lanes {
+        all.extend(lane?);
+    }
     let in_order = faults.iter().filter_map(|fault| all.remove(&fault.name));
     Ok(in_order.collect())
 }
