@@ -185,11 +185,11 @@ impl GroupHandler<TcpStream> for Session {
         }
         self.totals.failed.fetch_add(1, Ordering::Relaxed);
         eprintln!("relay: connection {}: {why}", member.id());
-        for other in members.handles().collect::<Vec<_>>() {
-            members.with(&other, |cx| reset(cx.source()));
+        members.each(|other, cx| {
+            reset(cx.source());
             // If it is closed already, it need not be.
             let _ = other.close();
-        }
+        });
     }
 }
 
@@ -206,11 +206,14 @@ impl Session {
         let count = cx.read(&mut buffer[..room])?;
         let bytes = &buffer[..count];
         let other = self.half(side.other()).handle.clone();
-        let kept = members.with(&other, |cx| {
+        let given = members.with(&other, |cx| {
             cx.write_all(bytes)?;
-            Ok::<_, io::Error>(cx.unsent())
+            Ok(cx.unsent())
         });
-        let kept = kept.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))?;
+        let kept = match given {
+            Ok(kept) => kept,
+            Err(error) => return give_up(&other, &error, cx),
+        };
         self.totals.bytes.fetch_add(count as u64, Ordering::Relaxed);
         match (count, kept) {
             (0, 0) => self.pass_end(side, members),
@@ -223,7 +226,7 @@ impl Session {
     /// The other side keeps some of what was given to it: nothing is read until that is sent.
     fn pause(&mut self, side: Side, input: Input) -> io::Result<()> {
         self.half(side).input = input;
-        self.half(side).wait_for(Interest::NONE)?;
+        self.listen_to(side)?;
         self.listen_to(side.other())
     }
 
@@ -246,9 +249,7 @@ impl Session {
     fn pass_end(&mut self, side: Side, members: &mut Members<'_, TcpStream>) -> io::Result<()> {
         self.half(side).input = Input::Ended;
         let other = self.half(side.other()).handle.clone();
-        if let Some(told) = members.with(&other, |cx| shut(cx.source())) {
-            told?;
-        }
+        members.with(&other, |cx| shut(cx.source()))?;
         self.listen_to(side)
     }
 
@@ -257,12 +258,13 @@ impl Session {
     fn listen_to(&mut self, side: Side) -> io::Result<()> {
         let awaited = matches!(self.half(side.other()).input, Input::Paused | Input::Ending);
         let half = self.half(side);
-        half.wait_for(match (half.input == Input::Flows, awaited) {
-            (true, true) => Interest::READ | Interest::WRITE,
-            (true, false) => Interest::READ,
-            (false, true) => Interest::WRITE,
-            (false, false) => Interest::NONE,
-        })
+        half.handle
+            .set_interest(match (half.input == Input::Flows, awaited) {
+                (true, true) => Interest::READ | Interest::WRITE,
+                (true, false) => Interest::READ,
+                (false, true) => Interest::WRITE,
+                (false, false) => Interest::NONE,
+            })
     }
 
     fn is_over(&mut self) -> bool {
@@ -294,10 +296,15 @@ impl Half {
             input: Input::Flows,
         }
     }
+}
 
-    fn wait_for(&self, interest: Interest) -> io::Result<()> {
-        self.handle.set_interest(interest)
-    }
+/// The other side can't be written to. It is closed, and this one with it.
+fn give_up(other: &Handle, error: &io::Error, cx: &mut Context<'_, TcpStream>) -> io::Result<()> {
+    reset(cx.source());
+    // If it is closed already, that was told.
+    let _ = other.close();
+    let text = format!("to its other half, {}: {error}", other.id());
+    Err(io::Error::new(error.kind(), text))
 }
 
 /// When this connection is closed, its peer is told that something failed.

@@ -129,8 +129,8 @@ pub mod observe;
 mod sync;
 
 pub use dispatch::{
-    scratch, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Group,
-    GroupHandler, Handle, HandleId, Interest, Members, Moved, Next, OutputLimit, Panics, Rejected,
+    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Group,
+    GroupHandler, Handle, HandleId, Interest, Members, Next, OutputLimit, Panics, Rejected,
     Scratch, TaskContext, TickContext,
 };
 pub use handle_set::simulated;

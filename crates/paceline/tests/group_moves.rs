@@ -8,15 +8,21 @@ use std::{
     io::{self, Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
-    sync::{Arc, Barrier, Mutex},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc, Arc, Barrier, Mutex,
+    },
     thread,
+    time::Duration,
 };
 
-use groups::{asks, byte, echo, group, member, next, pool, pools, Cx, Told};
-use paceline::{Context, Group, GroupHandler, Interest, Members, Moved, Next};
-use support::{bounded, tcp_pair, wait_until};
+use groups::{
+    asks, byte, echo, group, member, member_that_sends_little, next, pool, pools, Cx, Others, Told,
+};
+use paceline::{Adoption, Closed, Context, Group, GroupHandler, Handle, Interest, Members, Next};
+use support::{bounded, tcp_pair, wait_until, LONG};
 
-/// A handler gives away the member that it was called for, with unread input and output that is kept.
+/// A handler gives away the member that it was called for, with unread input.
 #[test]
 fn the_member_at_hand_moves() {
     bounded(|| {
@@ -46,6 +52,98 @@ fn the_member_at_hand_moves() {
     });
 }
 
+/// What is kept for a member, its interest and its time-out go with it.
+#[test]
+fn what_a_member_has_goes_with_it() {
+    const SIZE: usize = 250 << 10;
+    bounded(|| {
+        for pool in pools(3) {
+            let (new, told_new) = group(&pool, echo);
+            let goes_to = new.clone();
+            let (old, told_old) = group(&pool, move |cx, members| {
+                cx.write_all(&[7; SIZE])?;
+                assert!(cx.unsent() > 0);
+                members.move_to(&cx.handle(), &goes_to)?;
+                Ok(Next::Continue)
+            });
+            let (member, mut peer) = member_that_sends_little(&old, &told_old);
+            member.notify().unwrap();
+            assert_eq!(next(&told_old), Told::Ended("finished".to_owned()));
+            let mut all = vec![0; SIZE];
+            peer.read_exact(&mut all).unwrap();
+            assert_eq!(all, vec![7; SIZE]);
+            assert_eq!(next(&told_new), Told::Joined(member.id()));
+            // It has no interest there either, until it is given one.
+            peer.write_all(&[1]).unwrap();
+            member.set_timeout(Some(LONG)).unwrap();
+            member.set_interest(Interest::READ).unwrap();
+            peer.read_exact(&mut [0]).unwrap();
+            let (third, told_third) = group(&pool, echo);
+            member.set_timeout(Some(Duration::from_millis(50))).unwrap();
+            wait_until(|| !matches!(third.adopt(&member), Ok(Adoption::Busy)));
+            assert_eq!(next(&told_third), Told::Joined(member.id()));
+            let why = "its time was over".to_owned();
+            assert_eq!(next(&told_third), Told::Closed(member.id(), why));
+        }
+    });
+}
+
+/// A group that is ending takes nobody, though it still has members.
+#[test]
+fn ending_groups_take_nobody() {
+    struct Leaving(mpsc::Sender<io::ErrorKind>);
+    impl GroupHandler<TcpStream> for Leaving {
+        fn ready(&mut self, cx: &mut Cx<'_>, members: &mut Others<'_>) -> io::Result<Next> {
+            echo(cx, members)
+        }
+        fn closed(&mut self, _: &Handle, _: Closed, members: &mut Others<'_>) {
+            let late = members.group().register(tcp_pair().0, Interest::READ);
+            let told = late.map_or_else(|refused| refused.error.kind(), |_| io::ErrorKind::Other);
+            self.0.send(told).unwrap();
+        }
+    }
+    bounded(|| {
+        let pool = pool(2);
+        let (tell, told) = mpsc::channel();
+        let group = pool.group(Leaving(tell)).unwrap();
+        let _peers = [(); 2].map(|()| {
+            let (near, far) = tcp_pair();
+            group.register(near, Interest::READ).unwrap();
+            far
+        });
+        group.close().unwrap();
+        let refusals: Vec<_> = told.iter().collect();
+        assert_eq!(refusals, [io::ErrorKind::NotFound; 2]);
+    });
+}
+
+/// A group that has ended takes nobody: the member stays where it is, also the one at hand.
+#[test]
+fn ended_groups_take_nobody() {
+    bounded(|| {
+        let pool = pool(2);
+        let (ended, told_ended) = group(&pool, echo);
+        ended.close().unwrap();
+        assert_eq!(
+            next(&told_ended),
+            Told::Ended("closed on request".to_owned())
+        );
+        let (old, told_old) = group(&pool, move |cx, members| {
+            let refused = members.move_to(&cx.handle(), &ended).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+            for other in members.handles().collect::<Vec<_>>() {
+                let refused = members.move_to(&other, &ended).unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+            }
+            echo(cx, members)
+        });
+        let (_, mut peer) = member(&old, &told_old, Interest::READ);
+        let (_, mut other) = member(&old, &told_old, Interest::READ);
+        asks(&mut peer, 1);
+        asks(&mut other, 2);
+    });
+}
+
 /// A handler gives away another member.
 #[test]
 fn another_member_moves() {
@@ -68,7 +166,7 @@ fn another_member_moves() {
             asks(&mut peer, 3);
             assert_eq!(
                 new.adopt(&other).unwrap(),
-                Moved::Moved,
+                Adoption::Moved,
                 "it is there already"
             );
         }
@@ -94,9 +192,9 @@ fn outsiders_do_not_wait() {
             let (member, mut peer) = member(&old, &told_old, Interest::READ);
             peer.write_all(&[9]).unwrap();
             enter.wait();
-            assert_eq!(new.adopt(&member).unwrap(), Moved::Busy);
+            assert_eq!(new.adopt(&member).unwrap(), Adoption::Busy);
             leave.wait();
-            wait_until(|| new.adopt(&member).unwrap() == Moved::Moved);
+            wait_until(|| new.adopt(&member).unwrap() == Adoption::Moved);
             assert_eq!(next(&told_new), Told::Joined(member.id()));
             assert_eq!(next(&told_old), Told::Ended("finished".to_owned()));
             asks(&mut peer, 7);
@@ -111,7 +209,7 @@ fn impossible_moves_are_told() {
         let (pool, other_pool) = (pool(2), pool(1));
         let (group, told) = group(&pool, echo);
         let (member, mut peer) = member(&group, &told, Interest::READ);
-        let kind = |moved: io::Result<Moved>| moved.unwrap_err().kind();
+        let kind = |moved: io::Result<Adoption>| moved.unwrap_err().kind();
 
         let (foreign, _told) = groups::group(&other_pool, echo);
         assert_eq!(kind(foreign.adopt(&member)), io::ErrorKind::InvalidInput);
@@ -128,7 +226,7 @@ fn impossible_moves_are_told() {
             Told::Ended("closed on request".to_owned())
         );
         wait_until(|| match ended.adopt(&member) {
-            Ok(Moved::Busy) => false,
+            Ok(Adoption::Busy) => false,
             told => kind(told) == io::ErrorKind::NotFound,
         });
 
@@ -144,7 +242,7 @@ fn impossible_moves_are_told() {
         }
         let unix = pool.group(OfUnix).unwrap();
         wait_until(|| match unix.adopt(&member) {
-            Ok(Moved::Busy) => false,
+            Ok(Adoption::Busy) => false,
             told => kind(told) == io::ErrorKind::InvalidInput,
         });
 
@@ -169,9 +267,11 @@ fn nothing_is_lost_on_the_way() {
     bounded(|| {
         for pool in pools(4) {
             let groups: Arc<Mutex<Vec<Group<TcpStream>>>> = Arc::default();
+            let moves = Arc::new(AtomicUsize::new(0));
             let made: Vec<_> = (0..3)
                 .map(|own: usize| {
                     let (groups, mut turn) = (Arc::clone(&groups), 0);
+                    let counted = Arc::clone(&moves);
                     let (group, told) = group(&pool, move |cx, members| {
                         let told = echo(cx, members)?;
                         turn += 1;
@@ -180,11 +280,12 @@ fn nothing_is_lost_on_the_way() {
                             let others = members.handles().next();
                             let other = others.unwrap_or_else(|| cx.handle());
                             // It may have ended meanwhile.
-                            let _ = members.move_to(&other, &to);
+                            let moved = members.move_to(&other, &to).is_ok();
+                            counted.fetch_add(usize::from(moved), Ordering::SeqCst);
                         }
                         Ok(told)
                     });
-                    // Somebody who stays, so that it does not end.
+                    // One more, so that it does not end at once.
                     let (near, stays) = tcp_pair();
                     let _ = group.register(near, Interest::READ).unwrap();
                     (group, told, stays)
@@ -213,8 +314,7 @@ fn nothing_is_lost_on_the_way() {
             for peer in peers {
                 peer.join().unwrap();
             }
-            let groups = std::mem::take(&mut *groups.lock().unwrap());
-            drop(groups);
+            assert!(moves.load(Ordering::SeqCst) > 0);
         }
     });
 }

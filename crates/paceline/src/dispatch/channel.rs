@@ -1,4 +1,4 @@
-//! One descriptor of a registration: its source, and output that it did not take yet.
+//! One descriptor of a registration: its source, output that it did not take yet, and a call of the handler with both.
 
 use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd};
 
@@ -19,7 +19,8 @@ pub(super) struct Channel<S> {
     greets: bool,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
-    failure: Option<io::Error>,
+    /// How it is to end, when its end was asked for.
+    end: Option<Closed>,
 }
 
 /// What a handler is called for.
@@ -39,7 +40,7 @@ impl<S: 'static> Channel<S> {
             outbox: Outbox::new(output_limit),
             greets: false,
             finishing: false,
-            failure: None,
+            end: None,
         }
     }
 
@@ -68,11 +69,26 @@ impl<S: 'static> Channel<S> {
 
     /// It can't go on for this reason: to be told at its end.
     pub(super) fn fail(&mut self, error: io::Error) {
-        self.failure = Some(error);
+        self.end = Some(Closed::Failed(error));
+    }
+
+    /// It has done what it was there for: likewise.
+    pub(super) fn end_as_finished(&mut self) {
+        self.end = Some(Closed::Finished);
     }
 
     pub(super) fn take_end(&mut self) -> Option<Closed> {
-        self.failure.take().map(Closed::Failed)
+        self.end.take()
+    }
+
+    /// It is to be closed when all is sent. The handler is not called any more.
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+        self.outbox.read_meanwhile = false;
+    }
+
+    pub(super) fn is_finishing(&self) -> bool {
+        self.finishing
     }
 
     /// Does what the claimed readiness allows: sends kept output, and makes the `call`.
@@ -110,13 +126,7 @@ impl<S: 'static> Channel<S> {
         using: impl FnOnce(&mut Context<'_, S>) -> R,
     ) -> R {
         lent.set_tcp(Self::is_tcp());
-        let mut cx = Context {
-            source: &self.source,
-            outbox: &mut self.outbox,
-            lent,
-            origin,
-            afterwards,
-        };
+        let mut cx = self.context(lent, origin, afterwards);
         match caught(|| using(&mut cx)) {
             Ok(told) => {
                 cx.lent.settle();
@@ -126,6 +136,21 @@ impl<S: 'static> Channel<S> {
                 cx.lent.settle_after_panic();
                 std::panic::resume_unwind(Box::new(panic))
             }
+        }
+    }
+
+    fn context<'c>(
+        &'c mut self,
+        lent: Lent<'c>,
+        origin: Origin<'c>,
+        afterwards: &'c mut Afterwards,
+    ) -> Context<'c, S> {
+        Context {
+            source: &self.source,
+            outbox: &mut self.outbox,
+            lent,
+            origin,
+            afterwards,
         }
     }
 
@@ -147,17 +172,11 @@ impl<S: 'static> Channel<S> {
         afterwards: &mut Afterwards,
         call: impl FnOnce(&mut Context<'_, S>, Call) -> io::Result<Next>,
     ) -> Verdict {
-        let mut cx = Context {
-            source: &self.source,
-            outbox: &mut self.outbox,
-            lent,
-            origin,
-            afterwards,
-        };
         let what = match std::mem::take(&mut self.greets) {
             true => Call::Greet,
             false => Call::Ready,
         };
+        let mut cx = self.context(lent, origin, afterwards);
         let told = match caught(|| call(&mut cx, what)) {
             Ok(told) => told,
             Err(panic) => {
@@ -172,19 +191,16 @@ impl<S: 'static> Channel<S> {
         }
         match told {
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
-            Ok(Next::Close) => self.finish(),
+            Ok(Next::Close) => {
+                self.finish();
+                self.finished()
+            }
             Err(error) if refused && is_refusal(&error) => Verdict::Keep,
             Err(error) => Verdict::Close(Closed::Failed(explained(error))),
         }
     }
 
-    /// Closes now, or as soon as kept output is sent.
-    pub(super) fn finish(&mut self) -> Verdict {
-        self.finishing = true;
-        self.outbox.read_meanwhile = false;
-        self.finished()
-    }
-
+    /// Closes now, if it is finishing and nothing is kept.
     fn finished(&self) -> Verdict {
         match self.finishing && self.outbox.is_empty() {
             true => Verdict::Close(Closed::Finished),

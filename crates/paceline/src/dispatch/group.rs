@@ -19,6 +19,7 @@
 
 mod grouped;
 mod inbox;
+mod member;
 mod members;
 mod roster;
 
@@ -29,10 +30,12 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::member::Outcome;
 pub use self::members::Members;
 pub(super) use self::{
     grouped::Grouped,
-    inbox::{Inbox, Member},
+    inbox::Inbox,
+    member::{Member, Opening},
     roster::{HandedOver, Roster},
 };
 use super::{
@@ -53,8 +56,8 @@ pub trait GroupHandler<S>: Send + 'static {
     /// An error closes this member.
     fn ready(&mut self, cx: &mut Context<'_, S>, members: &mut Members<'_, S>) -> io::Result<Next>;
 
-    /// A member is there: registered, accepted, connected or moved here. Called once for it, before everything else;
-    /// output that it brought along is sent before.
+    /// A member is there: registered, accepted, connected or moved here. Called once for it, before everything else; if
+    /// it brought kept output along, when that is sent (or at once, if it reads meanwhile).
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -72,16 +75,16 @@ pub trait GroupHandler<S>: Send + 'static {
         let _ = members;
     }
 
-    /// A member is closed, or could not be connected; its source is dropped right afterwards. Told exactly once, by
-    /// the group that it is in then.
+    /// A member is closed, or could not be connected; its source is dropped right afterwards. Told exactly once, to the
+    /// handler of the group that it is in then.
     fn closed(&mut self, member: &Handle, why: Closed, members: &mut Members<'_, S>) {
         let _ = (member, why, members);
     }
 
-    /// The last member is gone. Whether the group ends with it; by default it does. (One that never had a member waits
-    /// for its first.)
-    fn deserted(&mut self) -> bool {
-        true
+    /// The last member is gone: [`Next::Close`] ends the group too, and is what happens by default. Anything else: it
+    /// waits for its next member. (One that never had a member waits for its first.)
+    fn deserted(&mut self) -> Next {
+        Next::Close
     }
 
     /// The group has ended; nothing will be called after this.
@@ -90,18 +93,28 @@ pub trait GroupHandler<S>: Send + 'static {
     }
 }
 
-/// What became of a move.
+impl<S, F> GroupHandler<S> for F
+where
+    F: FnMut(&mut Context<'_, S>, &mut Members<'_, S>) -> io::Result<Next> + Send + 'static,
+{
+    fn ready(&mut self, cx: &mut Context<'_, S>, members: &mut Members<'_, S>) -> io::Result<Next> {
+        self(cx, members)
+    }
+}
+
+/// What became of a move from outside: see [`Group::adopt`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// It is a member of the other group now.
+pub enum Adoption {
+    /// It is a member of this group now.
     Moved,
     /// Some thread has the group that it is in: ask again, or have that group's handler do it
     /// ([`Members::move_to`]).
     Busy,
 }
 
-/// A group in a pool: a key to it, as a [`Handle`] is to a registration.
+/// A group in a pool: a key to it, as a [`Handle`] is to a registration. Dropping it changes nothing: a group ends when
+/// its last member is gone, when it is [closed](Self::close), or with the pool.
 pub struct Group<S> {
     registry: Weak<Registry>,
     key: Key,
@@ -125,22 +138,26 @@ impl<S: Send + 'static> Group<S> {
     where
         S: AsRawFd,
     {
-        self.admit(source, interest, Opening::Open)
+        match self.registry.upgrade() {
+            Some(registry) => registry.register_member(self, source, interest, None),
+            None => Err(Rejected::new(source, self.ended("register"))),
+        }
     }
 
-    /// The same, for a source that may have to be opened first.
-    pub(crate) fn admit(
+    /// The same for a source that opens by itself, within this time; `outcome` is asked when it can be written to.
+    pub(crate) fn register_opening(
         &self,
         source: S,
-        interest: Interest,
-        opening: Opening<S>,
+        within: Duration,
+        outcome: Outcome<S>,
     ) -> Result<Handle, Rejected<S>>
     where
         S: AsRawFd,
     {
+        let opening = Some((within, outcome));
         match self.registry.upgrade() {
-            Some(registry) => registry.register_member(self, source, interest, opening),
-            None => Err(Rejected::new(source, self.over("register"))),
+            Some(registry) => registry.register_member(self, source, Interest::WRITE, opening),
+            None => Err(Rejected::new(source, self.ended("register"))),
         }
     }
 
@@ -150,10 +167,10 @@ impl<S: Send + 'static> Group<S> {
     /// # Errors
     /// `NotFound` if the handle is closed or this group has ended; `InvalidInput` if it is a member of no group, of
     /// another pool, or has another type of source. It stays where it is then.
-    pub fn adopt(&self, member: &Handle) -> io::Result<Moved> {
+    pub fn adopt(&self, member: &Handle) -> io::Result<Adoption> {
         match self.registry.upgrade() {
             Some(registry) => registry.adopt(self, member),
-            None => Err(self.over("adopt")),
+            None => Err(self.ended("adopt")),
         }
     }
 
@@ -162,19 +179,19 @@ impl<S: Send + 'static> Group<S> {
     /// # Errors
     /// `NotFound` if the group has ended.
     pub fn notify(&self) -> io::Result<()> {
-        self.ask("notify", Inbox::ask_for_call)
+        self.ask("notify", Inbox::ask_to_notify)
     }
 
-    /// Ends the group: its members are closed one after the other ([`Closed::Requested`]; their kept output is dropped),
-    /// and then it ends. It does not wait for that.
+    /// Ends the group: nobody comes in any more, its members are closed one after the other ([`Closed::Requested`]; their
+    /// kept output is dropped), and then it ends. It does not wait for that.
     ///
     /// # Errors
     /// `NotFound` if the group has ended.
     pub fn close(&self) -> io::Result<()> {
-        self.ask("close", Inbox::ask_for_end)
+        self.ask("close", Inbox::ask_to_end)
     }
 
-    /// The name of this group in reports.
+    /// The name of this group in texts of errors, and for the hook of panics.
     #[must_use]
     pub fn id(&self) -> HandleId {
         HandleId::new(self.key)
@@ -185,11 +202,12 @@ impl<S: Send + 'static> Group<S> {
         let registry = self.registry.upgrade();
         match registry.map(|registry| registry.notify(self.key)) {
             Some(Ok(())) => Ok(()),
-            _ => Err(self.over(attempted)),
+            _ => Err(self.ended(attempted)),
         }
     }
 
-    pub(super) fn over(&self, attempted: &str) -> io::Error {
+    /// The error that it has ended.
+    pub(super) fn ended(&self, attempted: &str) -> io::Error {
         let text = format!("{attempted}: group {} has ended already", self.id());
         io::Error::new(io::ErrorKind::NotFound, text)
     }
@@ -232,12 +250,4 @@ impl<S> fmt::Debug for Group<S> {
             .field(&HandleId::new(self.key))
             .finish()
     }
-}
-
-/// How a member begins.
-pub(crate) enum Opening<S> {
-    /// It is open.
-    Open,
-    /// It opens by itself, within this time: it is asked when it can be written to. "Would block": not yet.
-    Within(Duration, fn(&S) -> io::Result<()>),
 }

@@ -90,7 +90,7 @@ impl Handle {
     /// Ends the registration: no event is dispatched after this returns (one that is being handled
     /// right now is handled to its end). The handler is told [`closed`](super::EventHandler::closed)
     /// once: by this very call if the handle is idle, else by the thread that has it. So do not hold a lock
-    /// here that the other handler's `closed` takes.
+    /// here that the other handler's `closed` takes. A member of a group is always ended by a thread that leads.
     ///
     /// # Errors
     /// `NotFound` if the registration is over, or its end was asked for already.
@@ -106,8 +106,8 @@ impl Handle {
     /// or on the only thread of a pool, wait for ever.
     ///
     /// # Errors
-    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, or from a hook that
-    /// is told about it: it can't end before they return. Nothing is closed then.
+    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, or its group's, or from a hook
+    /// that is told about it: it can't end before they return. Nothing is closed then.
     pub fn close_and_wait(&self) -> io::Result<()> {
         let registry = self.registry.upgrade();
         match registry.map(|registry| registry.close_and_wait(self.key)) {

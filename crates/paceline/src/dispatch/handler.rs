@@ -98,8 +98,9 @@ impl fmt::Display for Closed {
     }
 }
 
-/// What becomes of a handle whose handler panicked, in [`EventHandler::ready`]. A source that panics always
-/// closes its handle; a panic in `closed`, in a drop, in work for afterwards or in a hook is only told.
+/// What becomes of a handle whose handler panicked, in [`EventHandler::ready`]; of all members of a group, in its `ready`,
+/// `joined` or `notified`. A source that panics always closes its handle; a panic in `closed`, in a drop, in work for
+/// afterwards or in a hook is only told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Panics {

@@ -67,6 +67,7 @@ impl Slot {
 
     /// The group that it is a member of, if it is.
     pub(super) fn group(&self) -> Option<Key> {
+        // Acquire, with the Release of `set_group`: who sees the group sees what was put into it before.
         match self.group.load(Ordering::Acquire) {
             NO_GROUP => None,
             bits => Some(Key::from_bits(bits)),

@@ -9,7 +9,7 @@ use std::{
 use socket2::{Domain, Socket, Type};
 
 use super::Pool;
-use crate::dispatch::{Closed, Context, EventHandler, Handle, Interest, Next, Rejected};
+use crate::dispatch::{Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Rejected};
 
 impl Pool {
     /// Connects to `address`, without blocking, and registers the connection with `handler`.
@@ -38,7 +38,7 @@ impl Pool {
         let registry = &self.shared().registry;
         let connecting = Connecting {
             handler,
-            address,
+            outcome: outcome_of(address),
             stands: false,
             notified: false,
         };
@@ -70,7 +70,7 @@ pub(super) fn attempted(address: SocketAddr, error: &io::Error) -> io::Error {
 /// The handler of an outgoing connection: finds out that it stands, then leaves everything to the user's.
 struct Connecting<H> {
     handler: H,
-    address: SocketAddr,
+    outcome: Outcome<TcpStream>,
     stands: bool,
     /// It was notified before it stood: the user's handler is called for it.
     notified: bool,
@@ -82,10 +82,7 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
             return self.handler.ready(cx);
         }
         self.notified |= cx.is_notified();
-        cx.try_write(outcome).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => error,
-            _ => attempted(self.address, &error),
-        })?;
+        cx.try_write(|stream| (self.outcome)(stream))?;
         self.stands = true;
         let handle = cx.handle();
         // From its own handler: it is not over.
@@ -102,8 +99,15 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
     }
 }
 
-/// Whether a connection stands; "would block" if that is not known yet.
-pub(super) fn outcome(stream: &TcpStream) -> io::Result<()> {
+/// Finds out whether a connection stands; "would block" if that is not known yet.
+pub(super) fn outcome_of(address: SocketAddr) -> Outcome<TcpStream> {
+    Box::new(move |stream| match outcome(stream) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(attempted(address, &error)),
+        told => told,
+    })
+}
+
+fn outcome(stream: &TcpStream) -> io::Result<()> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }

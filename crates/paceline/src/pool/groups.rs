@@ -9,10 +9,10 @@ use std::{
 
 use super::{
     connect,
-    listen::{self, FirstMember, Listener},
+    listen::{self, Listener},
     Pool,
 };
-use crate::dispatch::{Group, GroupHandler, Handle, Interest, Opening, Rejected};
+use crate::dispatch::{Group, GroupHandler, Handle, Rejected};
 
 impl Pool {
     /// Begins a group: handles that share one handler and one ownership. It has no members yet
@@ -23,30 +23,15 @@ impl Pool {
     ///
     /// ```
     /// # use std::{io, os::unix::net::UnixStream};
-    /// # use paceline::{Context, GroupHandler, Interest, Members, Next, Pool};
-    /// /// Gives what one says to all the others.
-    /// struct Party;
-    ///
-    /// impl GroupHandler<UnixStream> for Party {
-    ///     fn ready(
-    ///         &mut self,
-    ///         cx: &mut Context<'_, UnixStream>,
-    ///         members: &mut Members<'_, UnixStream>,
-    ///     ) -> io::Result<Next> {
-    ///         let mut buffer = [0; 1024];
-    ///         let count = cx.read(&mut buffer)?;
-    ///         if count == 0 {
-    ///             return Ok(Next::Close);
-    ///         }
-    ///         for other in members.handles().collect::<Vec<_>>() {
-    ///             let _ = members.with(&other, |cx| cx.write_all(&buffer[..count]));
-    ///         }
-    ///         Ok(Next::Continue)
-    ///     }
-    /// }
-    ///
+    /// # use paceline::{Context, Interest, Members, Next, Pool};
     /// let pool = Pool::builder().threads(2).build()?;
-    /// let group = pool.group(Party)?;
+    /// // What one says is given to all the others.
+    /// let group = pool.group(|cx: &mut Context<'_, UnixStream>, members: &mut Members<'_, _>| {
+    ///     let mut buffer = [0; 1024];
+    ///     let count = cx.read(&mut buffer)?;
+    ///     members.each(|_, other| drop(other.write_all(&buffer[..count])));
+    ///     Ok(if count == 0 { Next::Close } else { Next::Continue })
+    /// })?;
     /// let ends = [(); 3].map(|()| {
     ///     let (ours, theirs) = UnixStream::pair().unwrap();
     ///     group.register(theirs, Interest::READ).unwrap();
@@ -79,7 +64,13 @@ impl Pool {
         H: GroupHandler<TcpStream>,
     {
         let shared = self.shared();
-        listen::listen::<FirstMember, _, _, _>(address, make, &shared.registry, &shared.counters)
+        listen::listen(
+            address,
+            make,
+            listen::as_first_member,
+            &shared.registry,
+            &shared.counters,
+        )
     }
 }
 
@@ -96,8 +87,8 @@ impl Group<TcpStream> {
     pub fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Handle> {
         let attempted = |error: io::Error| connect::attempted(address, &error);
         let stream = connect::begin(address).map_err(attempted)?;
-        let opening = Opening::Within(within, connect::outcome);
-        let registered = self.admit(stream, Interest::WRITE, opening);
+        let outcome = connect::outcome_of(address);
+        let registered = self.register_opening(stream, within, outcome);
         registered.map_err(|rejected| attempted(rejected.error))
     }
 }

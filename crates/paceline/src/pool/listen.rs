@@ -3,7 +3,6 @@
 use std::{
     fs::File,
     io,
-    marker::PhantomData,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     os::{
         fd::AsRawFd,
@@ -52,9 +51,10 @@ impl Listener {
     }
 }
 
-pub(super) fn listen<R, A, F, H>(
+pub(super) fn listen<A, F, H>(
     address: A,
     make: F,
+    take_on: TakeOn<TcpStream, H>,
     registry: &Arc<Registry>,
     counters: &Arc<Counters>,
 ) -> io::Result<Listener>
@@ -62,7 +62,6 @@ where
     A: ToSocketAddrs,
     F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
     H: 'static,
-    R: Admission<TcpStream, H>,
 {
     let addresses: Vec<_> = address
         .to_socket_addrs()
@@ -73,19 +72,19 @@ where
         io::Error::new(error.kind(), text)
     })?;
     raise_backlog(&listener);
-    Ok(listen_on::<R, _, _>(listener, make, registry, counters)?)
+    Ok(listen_on(listener, make, take_on, registry, counters)?)
 }
 
-pub(super) fn listen_on<R, F, H>(
+pub(super) fn listen_on<F, H>(
     listener: TcpListener,
     make: F,
+    take_on: TakeOn<TcpStream, H>,
     registry: &Arc<Registry>,
     counters: &Arc<Counters>,
 ) -> Result<Listener, Rejected<(TcpListener, F)>>
 where
     F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
     H: 'static,
-    R: Admission<TcpStream, H>,
 {
     let address = match listener.local_addr() {
         Ok(address) => address,
@@ -94,7 +93,7 @@ where
             return Err(Rejected::new((listener, make), error));
         }
     };
-    let handle = register::<R, _, _, _>(listener, make, registry, counters)?;
+    let handle = register(listener, make, take_on, registry, counters)?;
     Ok(Listener { handle, address })
 }
 
@@ -119,17 +118,19 @@ where
         let text = format!("listen on {}: {error}", path.display());
         io::Error::new(error.kind(), text)
     })?;
-    Ok(register::<Alone, _, _, _>(
+    Ok(register(
         listener,
         move |stream, ()| make(stream),
+        alone,
         registry,
         counters,
     )?)
 }
 
-fn register<R, L, F, H>(
+fn register<L, F, H>(
     listener: L,
     make: F,
+    take_on: TakeOn<L::Stream, H>,
     registry: &Arc<Registry>,
     counters: &Arc<Counters>,
 ) -> Result<Handle, Rejected<(L, F)>>
@@ -137,11 +138,10 @@ where
     L: Listening,
     F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
     H: 'static,
-    R: Admission<L::Stream, H>,
 {
     let acceptor = Acceptor {
         make,
-        admission: PhantomData::<fn() -> R>,
+        take_on,
         registry: Arc::downgrade(registry),
         counters: Arc::clone(counters),
         spare: Spare::new(),
@@ -154,52 +154,40 @@ where
 }
 
 /// The handler of a listening socket.
-struct Acceptor<R, F> {
+struct Acceptor<F, S, H> {
     make: F,
-    /// How.
-    admission: PhantomData<fn() -> R>,
+    take_on: TakeOn<S, H>,
     registry: Weak<Registry>,
     counters: Arc<Counters>,
     spare: Spare,
 }
 
-/// How a connection that was accepted is registered with what was made for it.
-pub(super) trait Admission<S, H>: Send + 'static {
-    fn take_on(handler: H, stream: S, registry: &Registry) -> io::Result<()>;
-}
+/// Registers a connection that was accepted with what was made for it.
+type TakeOn<S, H> = fn(H, S, &Registry) -> io::Result<()>;
 
 /// With a handler of its own.
-pub(super) struct Alone;
-
-impl<S, H> Admission<S, H> for Alone
+pub(super) fn alone<S, H>(handler: H, stream: S, registry: &Registry) -> io::Result<()>
 where
     S: AsRawFd + Send + 'static,
     H: EventHandler<S>,
 {
-    fn take_on(handler: H, stream: S, registry: &Registry) -> io::Result<()> {
-        registry.register(stream, Interest::READ, handler)?;
-        Ok(())
-    }
+    registry.register(stream, Interest::READ, handler)?;
+    Ok(())
 }
 
 /// As the first member of a group.
-pub(super) struct FirstMember;
-
-impl<S, H> Admission<S, H> for FirstMember
+pub(super) fn as_first_member<S, H>(handler: H, stream: S, registry: &Registry) -> io::Result<()>
 where
     S: AsRawFd + Send + 'static,
     H: GroupHandler<S>,
 {
-    fn take_on(handler: H, stream: S, registry: &Registry) -> io::Result<()> {
-        let group = registry.group(handler)?;
-        let registered = group.register(stream, Interest::READ);
-        registered.map_err(|rejected| {
-            // Nobody else knows of it.
-            let _ = group.close();
-            rejected.error
-        })?;
-        Ok(())
-    }
+    let group = registry.group(handler)?;
+    group.register(stream, Interest::READ).map_err(|rejected| {
+        // Nobody else knows of it.
+        let _ = group.close();
+        rejected.error
+    })?;
+    Ok(())
 }
 
 /// A listening socket of any family.
@@ -228,17 +216,16 @@ impl Listening for UnixListener {
     }
 }
 
-impl<R, L, F, H> EventHandler<L> for Acceptor<R, F>
+impl<L, F, H> EventHandler<L> for Acceptor<F, L::Stream, H>
 where
     L: Listening,
     F: FnMut(&L::Stream, L::Peer) -> Option<H> + Send + 'static,
     H: 'static,
-    R: Admission<L::Stream, H>,
 {
     fn ready(&mut self, cx: &mut Context<'_, L>) -> io::Result<Next> {
         for _ in 0..BATCH {
             match cx.try_read(L::accept_one) {
-                Ok((stream, peer)) => self.admit::<L, H>(cx, stream, peer),
+                Ok((stream, peer)) => self.admit(cx, stream, peer),
                 Err(error) => match Failure::of(&error) {
                     Failure::OfOneConnection => self.counters.aborted.one_more(),
                     Failure::NoDescriptor => self.refuse_one(cx)?,
@@ -251,14 +238,13 @@ where
     }
 }
 
-impl<R, F> Acceptor<R, F> {
-    /// Registers a connection with a handler of its own. A maker that panics refuses this connection
+impl<F, S, H> Acceptor<F, S, H> {
+    /// Registers a connection with what is made for it. A maker that panics refuses this connection
     /// and no other.
-    fn admit<L, H>(&mut self, cx: &Context<'_, L>, stream: L::Stream, peer: L::Peer)
+    fn admit<L>(&mut self, cx: &Context<'_, L>, stream: S, peer: L::Peer)
     where
-        L: Listening,
+        L: Listening<Stream = S>,
         F: FnMut(&L::Stream, L::Peer) -> Option<H>,
-        R: Admission<L::Stream, H>,
     {
         self.counters.accepted.one_more();
         let made = caught(|| (self.make)(&stream, peer)).unwrap_or_else(|panic| {
@@ -269,7 +255,7 @@ impl<R, F> Acceptor<R, F> {
             .zip(self.registry.upgrade())
             .map(|(handler, registry)| {
                 // What is refused is dropped here, and may panic too.
-                caught(|| R::take_on(handler, stream, &registry).is_ok())
+                caught(|| (self.take_on)(handler, stream, &registry).is_ok())
             });
         if let Some(Err(panic)) = &admitted {
             cx.tell_panic(panic);

@@ -45,7 +45,6 @@ use crate::{
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
-use listen::Alone;
 use threads::Outfit;
 use watch::Watch;
 
@@ -139,7 +138,8 @@ impl Pool {
         H: EventHandler<TcpStream>,
     {
         let shared = self.shared();
-        listen::listen::<Alone, _, _, _>(address, make, &shared.registry, &shared.counters)
+        let (registry, counters) = (&shared.registry, &shared.counters);
+        listen::listen(address, make, listen::alone, registry, counters)
     }
 
     /// As [`listen`](Self::listen), with a socket that listens already: one with options of its own, or one
@@ -157,7 +157,8 @@ impl Pool {
         H: EventHandler<TcpStream>,
     {
         let shared = self.shared();
-        listen::listen_on::<Alone, _, _>(listener, make, &shared.registry, &shared.counters)
+        let (registry, counters) = (&shared.registry, &shared.counters);
+        listen::listen_on(listener, make, listen::alone, registry, counters)
     }
 
     /// As [`listen`](Self::listen), at a path in the file system, which must not exist yet. It stays there

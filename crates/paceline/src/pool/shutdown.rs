@@ -17,7 +17,7 @@ pub struct ShutdownReport {
     pub unfinished: Vec<Unfinished>,
     /// Threads that were still in a handler when the time was over. They go when it returns.
     pub stuck_threads: Vec<String>,
-    /// Handles that were still with those threads. They close when their handlers return.
+    /// Handles that were still with those threads. They close when their handlers return. A group counts as one more.
     pub busy_handles: usize,
     /// Posted work that was not done, and timers that were due and not called.
     pub undone_tasks: usize,

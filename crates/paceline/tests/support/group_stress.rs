@@ -14,7 +14,7 @@ use std::{
 };
 
 use paceline::{
-    Closed, Context, Group, GroupHandler, Handle, Members, Moved, Next, Pool, SetKind, Wake,
+    Adoption, Closed, Context, Group, GroupHandler, Handle, Members, Next, Pool, SetKind, Wake,
 };
 use socket2::SockRef;
 
@@ -97,8 +97,11 @@ impl GroupHandler<TcpStream> for Hall {
         self.house.closed.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn deserted(&mut self) -> bool {
-        !self.stays
+    fn deserted(&mut self) -> Next {
+        match self.stays {
+            true => Next::Continue,
+            false => Next::Close,
+        }
     }
 }
 
@@ -141,6 +144,7 @@ pub fn run(set: SetKind, wake: Wake, messages: u64) {
     assert!(report.is_clean(), "{report}");
     assert_eq!(pool.snapshot().panics, 0);
     assert_eq!(house.closed.load(Ordering::SeqCst), accepted());
+    assert!(house.moved.load(Ordering::SeqCst) > 0);
     eprintln!(
         "stress: {} messages, {name}, {} connections, {} moves between groups",
         house.answered.load(Ordering::SeqCst),
@@ -165,7 +169,7 @@ fn meddle(house: &House) {
             2 => drop(hall.notify()),
             3 => drop(member.set_timeout(Some(LONG))),
             _ => {
-                let is_moved = matches!(hall.adopt(&member), Ok(Moved::Moved));
+                let is_moved = matches!(hall.adopt(&member), Ok(Adoption::Moved));
                 house
                     .moved
                     .fetch_add(u64::from(is_moved), Ordering::Relaxed);

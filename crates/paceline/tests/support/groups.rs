@@ -84,6 +84,20 @@ pub fn member(
     (member, far)
 }
 
+/// The same without interest, and with little room for output in the system.
+pub fn member_that_sends_little(
+    group: &Group<TcpStream>,
+    told: &mpsc::Receiver<Told>,
+) -> (Handle, TcpStream) {
+    let (near, far) = tcp_pair();
+    socket2::SockRef::from(&near)
+        .set_send_buffer_size(4096)
+        .unwrap();
+    let member = group.register(near, Interest::NONE).unwrap();
+    assert_eq!(next(told), Told::Joined(member.id()));
+    (member, far)
+}
+
 pub fn next(told: &mpsc::Receiver<Told>) -> Told {
     told.recv_timeout(LONG).unwrap()
 }

@@ -7,17 +7,17 @@ use std::{
 
 use super::{
     super::{
-        channel::Call,
         claim::{do_what_is_due, publish_sending, Due},
         context::{Afterwards, Lent, Origin},
         entry::{Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
-        handler::{Closed, Interest},
+        handler::{Closed, Next},
         kind::Kind,
         registry::{End, Registry},
         slot::Owned,
         unwind::caught,
     },
+    inbox::Shut,
     members::NoDuty,
     roster::Reason,
     Group, GroupHandler, Member, Members, Roster,
@@ -28,6 +28,13 @@ pub(in crate::dispatch) struct Grouped<S, H> {
     handler: H,
     roster: Roster<S>,
     kind: Arc<Kind>,
+}
+
+/// One visit of a group.
+struct Visit<'v> {
+    registry: &'v Registry,
+    origin: Origin<'v>,
+    afterwards: &'v mut Afterwards,
 }
 
 impl<S, H> Grouped<S, H>
@@ -45,7 +52,7 @@ where
 
     /// Visits the first member that waits. Tells whether the handler was called.
     fn visit_next(&mut self, visit: &mut Visit<'_>) -> bool {
-        while let Some(index) = self.roster.waiting.pop_front() {
+        while let Some(index) = self.roster.queue.pop_front() {
             let Some(owned) = visit.registry.own_member(index) else {
                 continue;
             };
@@ -74,7 +81,7 @@ where
             return false;
         }
         let origin = Origin {
-            key: owned.key(),
+            key: member.key,
             ..visit.origin
         };
         let mut members = Members::new(&mut self.roster, registry, origin);
@@ -100,17 +107,27 @@ where
         goes_to: Option<Group<S>>,
         visit: &mut Visit<'_>,
     ) {
-        let registry = visit.registry;
-        match verdict {
-            Verdict::Keep => self.let_go(owned, member, goes_to, registry),
-            Verdict::Close(why) => self.close(Some(owned), member, why, false, visit.origin),
+        let why = match verdict {
+            Verdict::Keep => None,
+            Verdict::Close(why) => Some(why),
+            Verdict::Panicked(panic) => self.judge_panic(member.key, panic, visit),
             Verdict::CloseByForce => {
-                self.close(Some(owned), member, Closed::Shutdown, true, visit.origin);
+                let leaver = Leaver::by_force(member);
+                visit
+                    .registry
+                    .take_out(leaver.key, owned, leaver.descriptor);
+                return self.part_from(leaver, Closed::Shutdown, visit);
             }
-            Verdict::Panicked(panic) => match self.judge_panic(member.key, panic, visit) {
-                None => self.let_go(owned, member, None, registry),
-                Some(why) => self.close(Some(owned), member, why, false, visit.origin),
-            },
+        };
+        match why {
+            None => self.let_go(owned, member, goes_to, visit.registry),
+            Some(why) => {
+                let leaver = Leaver::new(member);
+                visit
+                    .registry
+                    .take_out(leaver.key, owned, leaver.descriptor);
+                self.part_from(leaver, why, visit);
+            }
         }
     }
 
@@ -133,43 +150,33 @@ where
         goes_to: Option<Group<S>>,
         registry: &Registry,
     ) {
-        let refused = match goes_to {
+        // Who is about to end ends here.
+        let goes_to = goes_to.filter(|_| !member.channel.is_finishing());
+        let stays = match goes_to {
             None => Err(member),
             Some(group) => registry.pass_to(&group, member),
         };
-        match refused {
+        match stays {
             Ok(()) => registry.let_go(owned),
             Err(mut member) => {
                 let again = registry.let_go_member(owned, &mut member.channel);
-                self.roster.waiting.extend(again);
+                self.roster.queue.extend(again);
                 self.roster.put(member);
             }
         }
     }
 
-    /// Ends a member, which is out of the roster. Its slot is owned, unless the pool has ended.
-    fn close(
-        &mut self,
-        owned: Option<Owned<'_>>,
-        member: Member<S>,
-        why: Closed,
-        by_force: bool,
-        origin: Origin<'_>,
-    ) {
-        let Some(registry) = origin.registry.upgrade() else {
-            return;
-        };
-        let key = member.key;
-        let (descriptor, unsent) = (member.channel.descriptor(), member.channel.unsent());
+    /// Tells the end of a member that is out of the roster, and out of its slot.
+    fn part_from(&mut self, leaver: Leaver<S>, why: Closed, visit: &mut Visit<'_>) {
+        let registry = visit.registry;
         let ending = MemberEnding {
-            handle: Handle::new(Weak::clone(origin.registry), key),
-            source: member.channel.into_source(),
+            handle: Handle::new(Weak::clone(visit.origin.registry), leaver.key),
+            source: leaver.source,
             handler: &mut self.handler,
-            members: Members::new(&mut self.roster, &registry, Origin { key, ..origin }),
+            members: Members::new(&mut self.roster, registry, visit.origin),
+            afterwards: visit.afterwards,
         };
-        registry.take_out(key, owned, descriptor);
-        let lost = by_force.then_some(unsent);
-        registry.finish_member(Box::new(ending), key, why, lost);
+        registry.finish_member(Box::new(ending), leaver.key, why, leaver.lost);
     }
 
     /// Calls `notified`.
@@ -190,31 +197,26 @@ where
         }
         let why = match &self.roster.ending {
             Some(reason) => reason.closed(),
-            None if std::mem::take(&mut self.roster.was_inhabited) => {
-                let handler = &mut self.handler;
-                let ends = caught(|| handler.deserted()).unwrap_or_else(|panic| {
-                    visit.registry.tell_panic(visit.origin.key, &panic);
-                    true
-                });
-                match ends {
-                    true => Closed::Finished,
-                    false => return Verdict::Keep,
-                }
-            }
+            None if std::mem::take(&mut self.roster.was_inhabited) => match self.deserted(visit) {
+                Next::Close => Closed::Finished,
+                _ => return Verdict::Keep,
+            },
             None => return Verdict::Keep,
         };
-        match self.roster.group.inbox.shut_if_empty() {
-            true => Verdict::Close(why),
-            false => Verdict::Keep,
+        match self.roster.group.inbox().shut_if_empty() {
+            Shut::Shut => Verdict::Close(why),
+            Shut::NotYet => Verdict::Keep,
         }
     }
-}
 
-/// One visit of a group.
-struct Visit<'v> {
-    registry: &'v Registry,
-    origin: Origin<'v>,
-    afterwards: &'v mut Afterwards,
+    /// The last member is gone: asks the handler. One that panics does not go on alone.
+    fn deserted(&mut self, visit: &Visit<'_>) -> Next {
+        let handler = &mut self.handler;
+        caught(|| handler.deserted()).unwrap_or_else(|panic| {
+            visit.registry.tell_panic(visit.origin.key, &panic);
+            Next::Close
+        })
+    }
 }
 
 impl<S, H> Entry for Grouped<S, H>
@@ -235,44 +237,40 @@ where
             origin,
             afterwards,
         };
-        let errands = self.roster.group.inbox.take_errands();
-        self.roster.take_in(&registry);
-        registry.take_waiting(origin.key, &mut self.roster.waiting);
+        let errands = self.roster.take_letters();
+        registry.take_waiting(origin.key, &mut self.roster.queue);
         if errands.end {
             self.roster.end(Reason::Requested, &registry);
         }
-        let called = match errands.call {
-            true => {
-                self.call_notified(&mut visit);
-                true
-            }
-            false => self.visit_next(&mut visit),
-        };
-        let verdict = self.fate(&visit);
-        match &verdict {
-            // Whoever still waits has moved elsewhere.
-            Verdict::Close(_) => registry.send_on_all(&mut self.roster.waiting),
-            // Somebody came meanwhile, or still waits.
-            _ if !self.roster.waiting.is_empty() || self.roster.is_awaited() => {
-                lent.settle_and_ask_again();
-                return Done { verdict, called };
-            }
-            _ => {}
+        if errands.notify {
+            self.call_notified(&mut visit);
         }
-        lent.settle();
-        Done { verdict, called }
+        // Also then: who is notified all the time does not starve its members.
+        let visited = self.visit_next(&mut visit);
+        let verdict = self.fate(&visit);
+        if let Verdict::Close(_) = verdict {
+            // Whoever still waits here has moved elsewhere.
+            registry.send_on_all(&mut self.roster.queue);
+        }
+        match self.roster.queue.is_empty() {
+            true => lent.settle(),
+            false => lent.settle_and_ask_again(),
+        }
+        Done {
+            verdict,
+            called: visited || errands.notify,
+        }
     }
 
-    /// Members hold up a drain, and each is ended by itself.
+    /// Members hold up a drain, as kept output does; each is ended by itself.
     fn sending(&self) -> (bool, bool) {
         let holds_up = !self.roster.members.is_empty();
         (holds_up, holds_up)
     }
 
     fn may_end(&mut self) -> bool {
-        let Roster { group, members, .. } = &mut self.roster;
-        group.inbox.take_newcomers(members);
-        members.is_empty() && group.inbox.shut_if_empty()
+        self.roster.take_in();
+        self.roster.members.is_empty() && self.roster.group.inbox().shut_if_empty() == Shut::Shut
     }
 
     fn undone(&self) -> Undone {
@@ -284,15 +282,24 @@ where
     }
 
     fn dissolve(&mut self, registry: &Registry) {
-        self.roster.group.inbox.shut(&mut self.roster.members);
-        let origin = Origin {
-            registry: registry.weak(),
-            key: self.roster.group.key,
-            duty: &NoDuty,
+        self.roster.group.inbox().shut(&mut self.roster.members);
+        let key = self.roster.group.key();
+        let mut afterwards = Afterwards::nothing(key);
+        let mut visit = Visit {
+            registry,
+            origin: Origin {
+                registry: registry.weak(),
+                key,
+                duty: &NoDuty,
+            },
+            afterwards: &mut afterwards,
         };
         while let Some(member) = self.roster.members.pop() {
-            self.close(None, member, Closed::Shutdown, true, origin);
+            let leaver = Leaver::by_force(member);
+            registry.take_out_of_the_end(leaver.key, leaver.descriptor);
+            self.part_from(leaver, Closed::Shutdown, &mut visit);
         }
+        registry.run_afterwards(afterwards, &NoDuty);
     }
 
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)> {
@@ -317,12 +324,41 @@ where
     }
 }
 
+/// A member that has left its group for good.
+struct Leaver<S> {
+    key: Key,
+    descriptor: std::os::fd::RawFd,
+    source: S,
+    /// What was kept of its output, if it was ended by force.
+    lost: Option<usize>,
+}
+
+impl<S: 'static> Leaver<S> {
+    fn new(member: Member<S>) -> Self {
+        Self {
+            key: member.key,
+            descriptor: member.channel.descriptor(),
+            source: member.channel.into_source(),
+            lost: None,
+        }
+    }
+
+    fn by_force(member: Member<S>) -> Self {
+        let lost = Some(member.channel.unsent());
+        Self {
+            lost,
+            ..Self::new(member)
+        }
+    }
+}
+
 /// What is left of a member at its end.
 struct MemberEnding<'g, S, H> {
     handle: Handle,
     source: S,
     handler: &'g mut H,
     members: Members<'g, S>,
+    afterwards: &'g mut Afterwards,
 }
 
 impl<S, H> Ending for MemberEnding<'_, S, H>
@@ -332,38 +368,14 @@ where
 {
     fn closed(&mut self, why: Closed) {
         self.handler.closed(&self.handle, why, &mut self.members);
+        self.members.leave_work(self.afterwards);
     }
 
     fn dismantle(self: Box<Self>) -> [Result<(), String>; 2] {
-        let source = self.source;
-        [Ok(()), caught(|| drop(source))]
-    }
-}
-
-impl<S: Send + 'static> Member<S> {
-    /// Does what its claimed readiness allows.
-    fn work<H: GroupHandler<S>>(
-        &mut self,
-        lent: Lent<'_>,
-        origin: Origin<'_>,
-        afterwards: &mut Afterwards,
-        handler: &mut H,
-        members: &mut Members<'_, S>,
-    ) -> Done {
-        let opens = &mut self.opens;
-        self.channel
-            .work(lent, origin, afterwards, |cx, call| match (*opens, call) {
-                (Some(outcome), _) => {
-                    cx.try_write(outcome)?;
-                    *opens = None;
-                    let handle = cx.handle();
-                    // From its own handler: it is not over.
-                    let _ = handle.set_interest(Interest::READ);
-                    let _ = handle.clear_deadline();
-                    handler.joined(cx, members)
-                }
-                (None, Call::Greet) => handler.joined(cx, members),
-                (None, Call::Ready) => handler.ready(cx, members),
-            })
+        let Self {
+            source, members, ..
+        } = *self;
+        // If the handler panicked there is work that nobody will do.
+        [caught(|| drop(members)), caught(|| drop(source))]
     }
 }

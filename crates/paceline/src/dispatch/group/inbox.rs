@@ -1,22 +1,13 @@
 //! What others put before a group: members to be, and requests.
 
-use super::super::{channel::Channel, handle::Key};
+use super::Member;
 use crate::sync::{lock, Mutex};
-
-/// One handle of a group.
-pub(in crate::dispatch) struct Member<S> {
-    /// Of its own slot.
-    pub(in crate::dispatch) key: Key,
-    pub(in crate::dispatch) channel: Channel<S>,
-    /// While it is not open: how that is found out.
-    pub(in crate::dispatch) opens: Option<fn(&S) -> std::io::Result<()>>,
-}
 
 /// Open until the group ends.
 pub(in crate::dispatch) struct Inbox<S>(Mutex<Letters<S>>);
 
 struct Letters<S> {
-    /// `None`: the group has ended.
+    /// `None`: it is shut.
     newcomers: Option<Vec<Member<S>>>,
     errands: Errands,
 }
@@ -24,10 +15,19 @@ struct Letters<S> {
 /// What is asked of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Errands {
-    /// Its handler is to be called.
-    pub(super) call: bool,
+    /// Its handler is to be told.
+    pub(super) notify: bool,
     /// It is to end.
     pub(super) end: bool,
+}
+
+/// Whether an inbox could be shut.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shut {
+    Shut,
+    /// Somebody has come.
+    NotYet,
 }
 
 impl<S> Inbox<S> {
@@ -38,14 +38,13 @@ impl<S> Inbox<S> {
         }))
     }
 
-    /// Puts a member into it, and does what makes it one, in one step. Gives it back if the group has ended.
+    /// Puts a member into it, and does what makes it one, in one step. Gives it back if it is shut.
     pub(in crate::dispatch) fn put(
         &self,
         mut member: Member<S>,
         join: impl FnOnce(&mut Member<S>),
     ) -> Result<(), Member<S>> {
-        let mut letters = lock(&self.0);
-        match &mut letters.newcomers {
+        match &mut lock(&self.0).newcomers {
             None => Err(member),
             Some(newcomers) => {
                 join(&mut member);
@@ -55,43 +54,47 @@ impl<S> Inbox<S> {
         }
     }
 
-    pub(super) fn ask_for_call(&self) {
-        lock(&self.0).errands.call = true;
+    pub(super) fn is_shut(&self) -> bool {
+        lock(&self.0).newcomers.is_none()
     }
 
-    pub(super) fn ask_for_end(&self) {
+    pub(super) fn ask_to_notify(&self) {
+        lock(&self.0).errands.notify = true;
+    }
+
+    pub(super) fn ask_to_end(&self) {
         lock(&self.0).errands.end = true;
     }
 
-    pub(super) fn take_errands(&self) -> Errands {
-        std::mem::take(&mut lock(&self.0).errands)
+    /// Everything that has come: members, and what is asked.
+    pub(super) fn take(&self, members: &mut Vec<Member<S>>) -> Errands {
+        let mut letters = lock(&self.0);
+        if let Some(newcomers) = &mut letters.newcomers {
+            members.append(newcomers);
+        }
+        std::mem::take(&mut letters.errands)
     }
 
+    /// Members that have come.
     pub(super) fn take_newcomers(&self, members: &mut Vec<Member<S>>) {
         if let Some(newcomers) = &mut lock(&self.0).newcomers {
             members.append(newcomers);
         }
     }
 
-    pub(super) fn has_newcomers(&self) -> bool {
-        let letters = lock(&self.0);
-        letters
-            .newcomers
-            .as_ref()
-            .is_some_and(|newcomers| !newcomers.is_empty())
-    }
-
     /// The group ends, unless somebody has come.
-    pub(super) fn shut_if_empty(&self) -> bool {
+    pub(super) fn shut_if_empty(&self) -> Shut {
         let mut letters = lock(&self.0);
-        let is_empty = letters.newcomers.as_ref().is_none_or(Vec::is_empty);
-        if is_empty {
-            letters.newcomers = None;
+        match letters.newcomers.as_ref().is_none_or(Vec::is_empty) {
+            true => {
+                letters.newcomers = None;
+                Shut::Shut
+            }
+            false => Shut::NotYet,
         }
-        is_empty
     }
 
-    /// The group ends, with whoever has come.
+    /// Nobody comes in any more but those who have come.
     pub(super) fn shut(&self, members: &mut Vec<Member<S>>) {
         if let Some(newcomers) = lock(&self.0).newcomers.take() {
             members.extend(newcomers);

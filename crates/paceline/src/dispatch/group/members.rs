@@ -13,13 +13,14 @@ use super::{
     Group, HandedOver, Roster,
 };
 
-/// The members of a group, for its handler: all but the one that its call is about, which it has already.
+/// The members of a group, for its handler: all but the one that its call is about, which it has already. Those are
+/// among them that have not [joined](super::GroupHandler::joined) yet, and those whose connection does not stand yet.
 pub struct Members<'g, S> {
     roster: &'g mut Roster<S>,
     registry: &'g Registry,
     /// Whom the call is about: a member, or the group itself.
     origin: Origin<'g>,
-    /// What was to be done after others gave their handles back; this thread does it with its own.
+    /// What is to be done after the handles were given back: for others, with the one at hand.
     afterwards: Afterwards,
     /// Where the member goes that the call is about.
     goes_to: Option<Group<S>>,
@@ -64,67 +65,82 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         self.roster.group.clone()
     }
 
-    /// Uses another member: its source on loan, as its own call would have it. `None` if it is no member of this group,
-    /// or the one that the call is about.
+    /// Uses another member: its source on loan, as its own call would have it.
     ///
-    /// An operation that would block, and an error, are the caller's affair here: they change nothing.
+    /// What `using` tells is told: an error closes nobody here, and "would block" is nothing special. Passed on by
+    /// [`ready`](super::GroupHandler::ready) it closes the member that *that* call is about.
+    ///
+    /// # Errors
+    /// What `using` says; `NotFound` if it is no other member of this group.
     pub fn with<R>(
         &mut self,
         member: &Handle,
-        using: impl FnOnce(&mut Context<'_, S>) -> R,
-    ) -> Option<R> {
-        let key = self.key_of(member)?;
-        let at = self.position(key)?;
-        let registry = self.registry;
-        let readiness = registry.readiness_of(key)?;
-        let origin = Origin { key, ..self.origin };
-        let lent = Lent::aside(readiness, registry.read_budget(), registry.reports());
-        let seen = lent.seen;
-        let channel = &mut self.roster.members[at].channel;
-        // Also if it panics.
-        let told = caught(|| channel.lend(lent, origin, &mut self.afterwards, using));
-        publish_sending(channel.sending(), readiness, seen);
-        registry.look_after(key);
-        match told {
-            Ok(told) => Some(told),
-            Err(panic) => std::panic::resume_unwind(Box::new(panic)),
+        using: impl FnOnce(&mut Context<'_, S>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let at = self.position("use", member)?;
+        self.lend(at, using)
+    }
+
+    /// Uses each of the others in turn.
+    pub fn each(&mut self, mut using: impl FnMut(&Handle, &mut Context<'_, S>)) {
+        for at in 0..self.len() {
+            let handle = self.handle(self.roster.members[at].key);
+            self.lend(at, |cx| using(&handle, cx));
         }
     }
 
-    /// Closes another member when its kept output is sent, as [`Next::Close`](crate::Next::Close) does.
+    /// Closes another member when its kept output is sent, as [`Next::Close`](crate::Next::Close) does for the one that
+    /// the call is about. Its handler is not called for it any more but to be told its end.
     ///
     /// # Errors
-    /// `NotFound` if it is no member, or the one that the call is about.
+    /// `NotFound` if it is no other member of this group.
     pub fn finish(&mut self, member: &Handle) -> io::Result<()> {
-        let at = self.key_of(member).and_then(|key| self.position(key));
-        let at = at.ok_or_else(|| not_here("finish", member))?;
+        let at = self.position("finish", member)?;
         let member = &mut self.roster.members[at];
-        let _ = member.channel.finish();
-        // Its visit finds that nothing holds it up.
-        let _ = self.registry.notify(member.key);
+        match member.channel.unsent() {
+            0 => {
+                member.channel.end_as_finished();
+                self.registry.ask_to_close(member.key);
+            }
+            _ => member.channel.finish(),
+        }
         Ok(())
     }
 
-    /// Moves a member to another group; the one that the call is about goes when the call is over (if that group has
-    /// not ended by then). Its interest, its time-out and output that is kept go with it. It never waits.
+    /// Moves a member to another group. Its interest, its time-out and output that is kept go with it. It never waits.
+    ///
+    /// The member that the call is about goes when the call is over. If that closes it, it stays, and so it does if the
+    /// other group has ended by then.
     ///
     /// # Errors
     /// `NotFound` if it is no member, or the other group has ended; `InvalidInput` if that is of another pool.
     pub fn move_to(&mut self, member: &Handle, group: &Group<S>) -> io::Result<()> {
+        let refusal = |kind, reason: &str| {
+            let (member, group) = (member.id(), group.id());
+            io::Error::new(
+                kind,
+                format!("move handle {member} to group {group}: {reason}"),
+            )
+        };
+        let over = || refusal(io::ErrorKind::NotFound, "that has ended");
         if !group.is_of(self.registry) {
-            let text = format!("move_to: group {} is of another pool", group.id());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            return Err(refusal(
+                io::ErrorKind::InvalidInput,
+                "that is of another pool",
+            ));
         }
-        let key = self.key_of(member);
-        let key = key.ok_or_else(|| not_here("move_to", member))?;
-        if key == self.origin.key {
-            self.goes_to = (group.key() != self.roster.group.key()).then(|| group.clone());
+        if member.key_in(self.registry) == Some(self.origin.key) {
+            if group.inbox().is_shut() {
+                return Err(over());
+            }
+            self.goes_to = (*group != self.roster.group).then(|| group.clone());
             return Ok(());
         }
+        let at = self.position("move", member)?;
+        let key = self.roster.members[at].key;
         match self.roster.hand_over(key, group, self.registry) {
             HandedOver::Done => Ok(()),
-            HandedOver::NotHere => Err(not_here("move_to", member)),
-            HandedOver::Refused => Err(group.over("move_to")),
+            HandedOver::NotHere | HandedOver::Refused => Err(over()),
         }
     }
 
@@ -135,17 +151,41 @@ impl<'g, S: Send + 'static> Members<'g, S> {
 
     /// The call is over: where the member goes that it was about.
     pub(super) fn leave(mut self, afterwards: &mut Afterwards) -> Option<Group<S>> {
-        afterwards.work.append(&mut self.afterwards.work);
+        self.leave_work(afterwards);
         self.goes_to
     }
 
-    fn position(&mut self, key: Key) -> Option<usize> {
-        self.roster.take_in(self.registry);
-        self.roster.position(key)
+    /// Leaves the work for afterwards to somebody else.
+    pub(super) fn leave_work(&mut self, afterwards: &mut Afterwards) {
+        afterwards.work.append(&mut self.afterwards.work);
     }
 
-    fn key_of(&self, member: &Handle) -> Option<Key> {
-        member.key_in(self.registry)
+    /// Lends the source of a member. Whatever `using` does, what is due there then is done.
+    fn lend<R>(&mut self, at: usize, using: impl FnOnce(&mut Context<'_, S>) -> R) -> R {
+        let registry = self.registry;
+        let member = &mut self.roster.members[at];
+        let slot = registry.slot(member.key);
+        let lent = Lent::aside(&slot.readiness, registry.read_budget(), registry.reports());
+        let seen = lent.seen;
+        let origin = Origin {
+            key: member.key,
+            ..self.origin
+        };
+        let (channel, afterwards) = (&mut member.channel, &mut self.afterwards);
+        let told = caught(|| channel.lend(lent, origin, afterwards, using));
+        publish_sending(channel.sending(), &slot.readiness, seen);
+        registry.look_after(member.key);
+        told.unwrap_or_else(|panic| std::panic::resume_unwind(Box::new(panic)))
+    }
+
+    fn position(&mut self, attempted: &str, member: &Handle) -> io::Result<usize> {
+        let key = member.key_in(self.registry);
+        let at = key.and_then(|key| self.roster.position(key));
+        at.ok_or_else(|| {
+            let (member, group) = (member.id(), self.roster.group.id());
+            let text = format!("{attempted} handle {member}: it is no other member of {group}");
+            io::Error::new(io::ErrorKind::NotFound, text)
+        })
     }
 
     fn handle(&self, key: Key) -> Handle {
@@ -160,12 +200,6 @@ impl<S> fmt::Debug for Members<'_, S> {
             .field("others", &self.roster.members.len())
             .finish_non_exhaustive()
     }
-}
-
-fn not_here(attempted: &str, member: &Handle) -> io::Error {
-    let id = member.id();
-    let text = format!("{attempted}: handle {id} is no other member of this group");
-    io::Error::new(io::ErrorKind::NotFound, text)
 }
 
 /// At the end of the pool nobody leads, so there is nobody to tell.

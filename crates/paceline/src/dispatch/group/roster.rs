@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::{
     super::{handle::Key, handler::Closed, registry::Registry},
+    inbox::Errands,
     Group, Member,
 };
 
@@ -12,7 +13,7 @@ pub(in crate::dispatch) struct Roster<S> {
     pub(super) group: Group<S>,
     pub(super) members: Vec<Member<S>>,
     /// Slots of members that wait for a visit: their owner words say QUEUED. Some may be members of another group by now.
-    pub(super) waiting: VecDeque<u32>,
+    pub(super) queue: VecDeque<u32>,
     /// It had a member since it was last asked what becomes of it without one.
     pub(super) was_inhabited: bool,
     /// Why all members are to be closed, if they are.
@@ -35,75 +36,6 @@ impl Reason {
     }
 }
 
-impl<S: Send + 'static> Roster<S> {
-    pub(super) fn new(group: Group<S>) -> Self {
-        Self {
-            group,
-            members: Vec::new(),
-            waiting: VecDeque::new(),
-            was_inhabited: false,
-            ending: None,
-        }
-    }
-
-    /// Takes in whoever has come. If the group is ending, so are they.
-    pub(super) fn take_in(&mut self, registry: &Registry) {
-        let known = self.members.len();
-        self.group.inbox.take_newcomers(&mut self.members);
-        self.was_inhabited |= self.members.len() > known;
-        if self.ending.is_some() {
-            close_all(&self.members[known..], registry);
-        }
-    }
-
-    /// From here on every member is to be closed, for this reason unless there is another.
-    pub(super) fn end(&mut self, reason: Reason, registry: &Registry) {
-        if self.ending.is_none() {
-            self.ending = Some(reason);
-            close_all(&self.members, registry);
-        }
-    }
-
-    /// The member with this key leaves the roster.
-    pub(in crate::dispatch) fn take(&mut self, key: Key) -> Option<Member<S>> {
-        let at = self.position(key)?;
-        Some(self.members.swap_remove(at))
-    }
-
-    pub(super) fn put(&mut self, member: Member<S>) {
-        self.members.push(member);
-    }
-
-    pub(super) fn position(&self, key: Key) -> Option<usize> {
-        self.members.iter().position(|member| member.key == key)
-    }
-
-    /// Whether a member is known to the inbox alone and nobody is there to take it in.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.members.is_empty() && self.group.inbox.has_newcomers()
-    }
-
-    /// Has the member with this key, if it is one, become one of another group.
-    pub(in crate::dispatch) fn hand_over(
-        &mut self,
-        key: Key,
-        to: &Group<S>,
-        registry: &Registry,
-    ) -> HandedOver {
-        self.take_in(registry);
-        let Some(member) = self.take(key) else {
-            return HandedOver::NotHere;
-        };
-        match registry.pass_to(to, member) {
-            Ok(()) => HandedOver::Done,
-            Err(member) => {
-                self.put(member);
-                HandedOver::Refused
-            }
-        }
-    }
-}
-
 /// What became of a member that was to be handed over.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +47,83 @@ pub(in crate::dispatch) enum HandedOver {
     Refused,
 }
 
-fn close_all<S>(members: &[Member<S>], registry: &Registry) {
-    for member in members {
-        registry.ask_to_close(member.key);
+impl<S: Send + 'static> Roster<S> {
+    pub(super) fn new(group: Group<S>) -> Self {
+        Self {
+            group,
+            members: Vec::new(),
+            queue: VecDeque::new(),
+            was_inhabited: false,
+            ending: None,
+        }
+    }
+
+    /// Takes in whoever has come, and what is asked.
+    pub(super) fn take_letters(&mut self) -> Errands {
+        let errands = self.group.inbox().take(&mut self.members);
+        self.note_inhabitants();
+        errands
+    }
+
+    /// Takes in whoever has come.
+    pub(super) fn take_in(&mut self) {
+        self.group.inbox().take_newcomers(&mut self.members);
+        self.note_inhabitants();
+    }
+
+    fn note_inhabitants(&mut self) {
+        self.was_inhabited |= !self.members.is_empty();
+    }
+
+    /// From here on nobody comes in, and every member is to be closed, for this reason unless there is another.
+    pub(super) fn end(&mut self, reason: Reason, registry: &Registry) {
+        if self.ending.is_none() {
+            self.ending = Some(reason);
+            self.group.inbox().shut(&mut self.members);
+            for member in &self.members {
+                registry.ask_to_close(member.key);
+            }
+        }
+    }
+
+    /// The member with this key leaves the roster.
+    pub(super) fn take(&mut self, key: Key) -> Option<Member<S>> {
+        let at = self.known(key)?;
+        Some(self.members.swap_remove(at))
+    }
+
+    pub(super) fn put(&mut self, member: Member<S>) {
+        self.members.push(member);
+    }
+
+    /// Where the member with this key is, also if it has come only now.
+    pub(super) fn position(&mut self, key: Key) -> Option<usize> {
+        self.known(key).or_else(|| {
+            self.take_in();
+            self.known(key)
+        })
+    }
+
+    fn known(&self, key: Key) -> Option<usize> {
+        self.members.iter().position(|member| member.key == key)
+    }
+
+    /// Has the member with this key, if it is one, become one of another group.
+    pub(in crate::dispatch) fn hand_over(
+        &mut self,
+        key: Key,
+        to: &Group<S>,
+        registry: &Registry,
+    ) -> HandedOver {
+        let Some(at) = self.position(key) else {
+            return HandedOver::NotHere;
+        };
+        match registry.pass_to(to, self.members.swap_remove(at)) {
+            Ok(()) => HandedOver::Done,
+            Err(member) => {
+                self.put(member);
+                HandedOver::Refused
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Groups: a member's events, its moves and its end, against the owner of its group.
 
 use super::*;
-use crate::dispatch::{Group, GroupHandler, Members, Moved};
+use crate::dispatch::{Adoption, Group, GroupHandler, Members};
 
 /// Reads from whichever member has something; may move it first.
 struct Session {
@@ -31,7 +31,7 @@ impl GroupHandler<Descriptor> for Session {
             match &goes_to {
                 Some(group) => members.move_to(&member, group).unwrap(),
                 None => self.world.owned(|world| {
-                    members.with(&member, |cx| drop(world.read_from(cx)));
+                    let _ = members.with(&member, |cx| world.read_from(cx));
                 }),
             }
         }
@@ -86,18 +86,18 @@ impl Groups {
             let _ = group.close();
         }
         work(&self.registry, &lead(), true);
-        self.is_over();
-        self.rests();
+        self.assert_over();
+        self.assert_rests();
     }
 
     /// Nobody circles through the lists for ever.
-    fn rests(&self) {
+    fn assert_rests(&self) {
         let sleep = self.registry.may_sleep(None);
         assert_eq!(sleep, None, "the leader would never sleep");
     }
 
     /// Both groups and the member were told their end, once.
-    fn is_over(&self) {
+    fn assert_over(&self) {
         assert_eq!(self.ended.load(Ordering::Relaxed), 2);
         assert_eq!((self.world.closed(), self.registry.live()), (1, 0));
     }
@@ -154,7 +154,7 @@ fn adoption_against_edge(reports: Reports) {
         work(&all.registry, &lead, true);
         assert_eq!(all.world.read(), 1);
         let ended = all.ended.load(Ordering::Relaxed);
-        assert_eq!(ended, usize::from(moved == Moved::Moved));
+        assert_eq!(ended, usize::from(moved == Adoption::Moved));
         all.end([&old, &new]);
     });
 }
@@ -299,7 +299,7 @@ fn loom_adoption_against_sweep() {
         let mover = thread::spawn(move || drop(new.adopt(&member)));
         all.registry.shut();
         mover.join().unwrap();
-        all.is_over();
+        all.assert_over();
     });
 }
 
@@ -318,7 +318,7 @@ fn loom_gift_against_sweep() {
         };
         all.registry.shut();
         owner.join().unwrap();
-        all.is_over();
+        all.assert_over();
     });
 }
 
@@ -339,7 +339,7 @@ fn loom_member_against_end() {
         work(&all.registry, &lead, true);
         assert_eq!(all.world.closed(), usize::from(accepted));
         assert_eq!(all.registry.live(), 0);
-        all.rests();
+        all.assert_rests();
     });
 }
 

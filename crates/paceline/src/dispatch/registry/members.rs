@@ -1,22 +1,24 @@
 //! Groups and their members: how a member finds its group, moves, and ends. See `group.rs`.
 
 use std::{
-    any::Any,
     collections::{HashSet, VecDeque},
     io,
-    os::fd::RawFd,
-    sync::Arc,
-    sync::Weak,
+    os::fd::{AsRawFd, RawFd},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use super::{
     super::{
         channel::Channel,
         entry::Ending,
-        group::{Group, GroupHandler, Grouped, HandedOver, Inbox, Member, Moved, Opening, Roster},
+        group::{
+            Adoption, Group, GroupHandler, Grouped, HandedOver, Inbox, Member, Opening, Outcome,
+            Roster,
+        },
         handle::{Handle, HandleId, Key},
         handler::{Closed, Interest},
-        readiness::Readiness,
+        readiness::Stale,
         slot::{Owned, Slot},
         Rejected,
     },
@@ -44,16 +46,16 @@ impl Registry {
         }
     }
 
-    /// Begins the registration of a member.
+    /// Begins the registration of a member; of one that is not open yet, with the time that it has.
     pub(in crate::dispatch) fn register_member<S>(
         &self,
         group: &Group<S>,
         source: S,
         interest: Interest,
-        opening: Opening<S>,
+        opening: Option<(Duration, Outcome<S>)>,
     ) -> Result<Handle, Rejected<S>>
     where
-        S: std::os::fd::AsRawFd + Send + 'static,
+        S: AsRawFd + Send + 'static,
     {
         let descriptor = source.as_raw_fd();
         let owned = match self.admit(|| self.begin(descriptor, interest)) {
@@ -61,23 +63,8 @@ impl Registry {
             Err(error) => return Err(Rejected::new(source, error)),
         };
         let key = owned.key();
-        let mut member = Member {
-            key,
-            channel: Channel::new(source, descriptor, self.limits.output_limit),
-            opens: None,
-        };
-        match opening {
-            Opening::Open => {
-                member.channel.greet();
-                owned.readiness().notify_self();
-            }
-            Opening::Within(span, outcome) => {
-                member.opens = Some(outcome);
-                let deadline = self.now().after(span);
-                // Who owns a slot has its key.
-                let _ = self.set_time(key, Purpose::Deadline, deadline);
-            }
-        }
+        let channel = Channel::new(source, descriptor, self.limits.output_limit);
+        let member = self.new_member(&owned, channel, opening);
         let join = |_: &mut Member<S>| owned.slot().set_group(group.key());
         match group.inbox().put(member, join) {
             Ok(()) => {
@@ -94,52 +81,99 @@ impl Registry {
                 self.live.fetch_sub(1, Ordering::AcqRel);
                 self.set.wake();
                 let source = member.channel.into_source();
-                Err(Rejected::new(source, group.over("register")))
+                Err(Rejected::new(source, group.ended("register")))
             }
         }
     }
 
+    /// A member that is greeted; or, if it is not open yet, when it is.
+    fn new_member<S: 'static>(
+        &self,
+        owned: &Owned<'_>,
+        mut channel: Channel<S>,
+        opening: Option<(Duration, Outcome<S>)>,
+    ) -> Member<S> {
+        let key = owned.key();
+        let opening = match opening {
+            None => {
+                channel.greet();
+                owned.readiness().notify_self();
+                None
+            }
+            Some((within, outcome)) => {
+                // Who owns a slot has its key.
+                let _ = self.set_time(key, Purpose::Deadline, self.now().after(within));
+                Some(Opening {
+                    outcome,
+                    notified: false,
+                })
+            }
+        };
+        Member {
+            key,
+            channel,
+            opening,
+        }
+    }
+
     /// Moves a member of another group into this one, if nobody has that group.
-    pub(in crate::dispatch) fn adopt<S>(&self, to: &Group<S>, member: &Handle) -> io::Result<Moved>
+    pub(in crate::dispatch) fn adopt<S>(
+        &self,
+        to: &Group<S>,
+        member: &Handle,
+    ) -> io::Result<Adoption>
     where
         S: Send + 'static,
     {
-        let refusal = |kind, reason: &str| {
-            let (member, group) = (member.id(), to.id());
-            io::Error::new(kind, format!("adopt {member} into group {group}: {reason}"))
-        };
-        let invalid = |reason: &str| refusal(io::ErrorKind::InvalidInput, reason);
-        let over = |reason: &str| refusal(io::ErrorKind::NotFound, reason);
+        match self.try_adopt(to, member) {
+            Ok(adoption) => Ok(adoption),
+            Err((kind, reason)) => {
+                let (member, group) = (member.id(), to.id());
+                let text = format!("move handle {member} to group {group}: {reason}");
+                Err(io::Error::new(kind, text))
+            }
+        }
+    }
+
+    /// The same; why not, in words.
+    fn try_adopt<S>(
+        &self,
+        to: &Group<S>,
+        member: &Handle,
+    ) -> Result<Adoption, (io::ErrorKind, &'static str)>
+    where
+        S: Send + 'static,
+    {
+        use io::ErrorKind::{InvalidInput, NotFound};
         let key = member
             .key_in(self)
-            .ok_or_else(|| invalid("it is of another pool"))?;
+            .ok_or((InvalidInput, "it is of another pool"))?;
         let slot = self
             .slot_of(key)
-            .map_err(|_| over("it is closed already"))?;
+            .map_err(|Stale| (NotFound, "it is closed already"))?;
         let from = slot
             .group()
-            .ok_or_else(|| invalid("it is a member of no group"))?;
+            .ok_or((InvalidInput, "it is a member of no group"))?;
         if from == to.key() {
-            return Ok(Moved::Moved);
+            return Ok(Adoption::Moved);
         }
         let Some(mut owned) = self.try_own_group(from) else {
-            return Ok(Moved::Busy);
+            return Ok(Adoption::Busy);
         };
         let told = owned.with_entry(|entry| {
-            let Some(roster) = entry.as_mut().and_then(|entry| entry.roster()) else {
-                return Ok(Moved::Busy);
-            };
-            let Some(roster) = <dyn Any>::downcast_mut::<Roster<S>>(roster) else {
-                return Err(invalid("its source has another type"));
-            };
+            let roster = entry.as_mut().and_then(|entry| entry.roster());
+            let roster = roster.and_then(|roster| roster.downcast_mut::<Roster<S>>());
+            let roster = roster.ok_or((InvalidInput, "its source has another type"))?;
             match roster.hand_over(key, to, self) {
-                HandedOver::Done => Ok(Moved::Moved),
-                HandedOver::NotHere => Ok(Moved::Busy),
-                HandedOver::Refused => Err(over("that has ended already")),
+                HandedOver::Done => Ok(Adoption::Moved),
+                HandedOver::NotHere => Ok(Adoption::Busy),
+                HandedOver::Refused => Err((NotFound, "that has ended already")),
             }
         });
-        // It may be deserted now.
-        owned.readiness().notify_self();
+        if told == Ok(Adoption::Moved) {
+            // It may be deserted now.
+            owned.readiness().notify_self();
+        }
         self.let_go(owned);
         told
     }
@@ -152,7 +186,7 @@ impl Registry {
     ) -> Result<(), Member<S>> {
         let key = member.key;
         let join = |member: &mut Member<S>| {
-            if member.opens.is_none() {
+            if member.opening.is_none() {
                 member.channel.greet();
             }
             if let Some(slot) = self.slots.get(key.index) {
@@ -247,12 +281,11 @@ impl Registry {
 
     /// A member was used that this visit is not for: it is visited if that is due now.
     pub(in crate::dispatch) fn look_after(&self, key: Key) {
-        if let Ok(slot) = self.slot_of(key) {
-            if slot.pin.is_set() {
-                slot.note_use(self.now());
-            }
-            let _ = self.change(key, |word| Ok(word.look()));
+        let slot = self.slot(key);
+        if slot.pin.is_set() {
+            slot.note_use(self.now());
         }
+        let _ = self.change(key, |word| Ok(word.look()));
     }
 
     /// A member was visited.
@@ -262,28 +295,26 @@ impl Registry {
         }
     }
 
-    pub(in crate::dispatch) fn readiness_of(&self, key: Key) -> Option<&Readiness> {
-        Some(&self.slot_of(key).ok()?.readiness)
+    /// The slot of a member whose group this thread owns.
+    pub(in crate::dispatch) fn slot(&self, member: Key) -> &Slot {
+        let slot = self.slots.get(member.index);
+        slot.expect("a member has a slot")
     }
 
-    /// A member is ended: out of the set, and out of its slot. If the pool has ended, that is not owned, and never used
-    /// again.
-    pub(in crate::dispatch) fn take_out(
-        &self,
-        key: Key,
-        owned: Option<Owned<'_>>,
-        descriptor: RawFd,
-    ) {
+    /// A member ends: out of the set, and out of its slot.
+    pub(in crate::dispatch) fn take_out(&self, key: Key, owned: Owned<'_>, descriptor: RawFd) {
         self.endings.begin(key);
         let _ = self.set.remove(descriptor);
-        match (owned, self.slots.get(key.index)) {
-            (Some(owned), _) => self.empty(owned),
-            (None, Some(slot)) => {
-                slot.readiness.retire();
-                self.timers.forget(&slot.pin);
-            }
-            (None, None) => {}
-        }
+        self.empty(owned);
+    }
+
+    /// The same at the end of the pool: its slot is not owned, and never used again.
+    pub(in crate::dispatch) fn take_out_of_the_end(&self, key: Key, descriptor: RawFd) {
+        self.endings.begin(key);
+        let _ = self.set.remove(descriptor);
+        let slot = self.slot(key);
+        slot.readiness.retire();
+        self.timers.forget(&slot.pin);
     }
 
     /// Tells the end of a member, drops its source, and counts it out. What was kept of its output, if that is lost at
