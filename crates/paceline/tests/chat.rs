@@ -17,6 +17,7 @@ use example::{signal, Server};
 use socket2::{Domain, Socket, Type};
 use support::{bounded, pause, LONG};
 
+/// Builds the example, before a test's time begins.
 fn chat() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| support::example("chat"))
@@ -90,6 +91,7 @@ fn with_little_room(address: SocketAddr) -> TcpStream {
 /// What one says the others hear, and it is told that they have.
 #[test]
 fn others_hear_and_the_speaker_is_told() {
+    chat();
     bounded(|| {
         let server = start(&[]);
         let mut ann = Guest::new(&server);
@@ -129,6 +131,7 @@ fn others_hear_and_the_speaker_is_told() {
 fn a_slow_reader_is_bounded() {
     // More than the buffers of the system take.
     const LINES: usize = 10_000;
+    chat();
     bounded(|| {
         let server = start(&[]);
         let mut slow = Guest::on(with_little_room(server.address));
@@ -169,6 +172,7 @@ fn a_slow_reader_is_bounded() {
 /// Who says and hears nothing for long is sent away; the others stay.
 #[test]
 fn the_idle_are_sent_away() {
+    chat();
     bounded(|| {
         let server = start(&["--idle", "1"]);
         let mut idle = Guest::new(&server);
@@ -193,6 +197,7 @@ fn the_idle_are_sent_away() {
 /// A line that never ends is refused, and one that ends too late.
 #[test]
 fn too_long_a_line_ends_it() {
+    chat();
     bounded(|| {
         let server = start(&[]);
         for end_of_line in ["", "\n"] {

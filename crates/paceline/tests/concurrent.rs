@@ -291,8 +291,9 @@ fn ended_from_inside() {
 /// The example answers, says on which threads it did, and ends in order.
 #[test]
 fn the_example_answers() {
+    let udp_echo = support::example("udp_echo");
     bounded(|| {
-        let mut command = std::process::Command::new(support::example("udp_echo"));
+        let mut command = std::process::Command::new(udp_echo);
         command.args(["--listen", "127.0.0.1:0", "--threads", "2"]);
         let server = example::Server::start(&mut command);
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -37,8 +37,9 @@ fn front_page_serves() {
         println!("skipped: {ADDRESS} is in use");
         return;
     }
+    let front_page = support::example("front_page");
     bounded(|| {
-        let _server = Process::start(&mut Command::new(support::example("front_page")));
+        let _server = Process::start(&mut Command::new(front_page));
         let mut client = connect();
         client.set_read_timeout(Some(LONG)).unwrap();
         client.write_all(b"once around").unwrap();

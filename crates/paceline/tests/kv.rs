@@ -19,6 +19,7 @@ use support::bounded;
 const TOO_LONG: &str = "ERROR a line has at most 1024 bytes";
 const UNKNOWN: &str = "ERROR expected GET key, SET key value, DEL key or QUIT";
 
+/// Builds the example, before a test's time begins.
 fn kv() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| support::example("kv"))
@@ -77,6 +78,7 @@ impl Client {
 /// Every command, one at a time; what one connection sets another one gets.
 #[test]
 fn answers_every_command() {
+    kv();
     bounded(|| {
         let server = start();
         let (mut one, mut other) = (Client::new(&server), Client::new(&server));
@@ -98,6 +100,7 @@ fn answers_every_command() {
 /// A line that is no command gets one line of error, and the connection stays.
 #[test]
 fn tells_what_it_does_not_understand() {
+    kv();
     bounded(|| {
         let server = start();
         let mut client = Client::new(&server);
@@ -117,6 +120,7 @@ fn tells_what_it_does_not_understand() {
 /// Ten thousand requests are on their way before the first answer is read: all are answered, in order.
 #[test]
 fn answers_ten_thousand_pipelined_requests_in_order() {
+    kv();
     bounded(|| {
         let server = start();
         let mut client = Client::new(&server);
@@ -137,6 +141,7 @@ fn answers_ten_thousand_pipelined_requests_in_order() {
 /// requests that it has read already. Others are served meanwhile.
 #[test]
 fn waits_for_a_client_that_does_not_read() {
+    kv();
     bounded(|| {
         let server = start();
         let (mut slow, mut other) = (Client::new(&server), Client::new(&server));
@@ -161,6 +166,7 @@ fn waits_for_a_client_that_does_not_read() {
 /// the connection is closed when all is answered.
 #[test]
 fn answers_all_to_a_client_that_has_stopped_sending() {
+    kv();
     bounded(|| {
         let server = start();
         let mut client = Client::new(&server);
@@ -180,6 +186,7 @@ fn answers_all_to_a_client_that_has_stopped_sending() {
 /// However a conversation is cut into two pieces, the answers are the same.
 #[test]
 fn requests_may_be_split_at_every_byte() {
+    kv();
     bounded(|| {
         let server = start();
         let mut other = Client::new(&server);
@@ -201,6 +208,7 @@ fn requests_may_be_split_at_every_byte() {
 /// Byte by byte.
 #[test]
 fn requests_may_come_in_single_bytes() {
+    kv();
     bounded(|| {
         let server = start();
         let mut client = Client::new(&server);
@@ -216,6 +224,7 @@ fn requests_may_come_in_single_bytes() {
 /// ever comes; what follows it is answered.
 #[test]
 fn refuses_too_long_a_line() {
+    kv();
     bounded(|| {
         let server = start();
         let mut client = Client::new(&server);
@@ -236,6 +245,7 @@ fn refuses_too_long_a_line() {
 /// A client that goes in the middle of a line, in order or not, has done nothing and disturbs nobody.
 #[test]
 fn survives_a_client_that_leaves_in_the_middle_of_a_line() {
+    kv();
     bounded(|| {
         let server = start();
         let mut other = Client::new(&server);
@@ -258,6 +268,7 @@ fn survives_a_client_that_leaves_in_the_middle_of_a_line() {
 /// anything yet.
 #[test]
 fn finishes_what_has_arrived_on_sigterm() {
+    kv();
     bounded(|| {
         let server = start();
         let mut clients: Vec<_> = (0..5).map(|_| Client::new(&server)).collect();
@@ -284,6 +295,7 @@ fn finishes_what_has_arrived_on_sigterm() {
 /// Help is no failure and teaches the protocol; a wrong option is told with it.
 #[test]
 fn helps() {
+    kv();
     bounded(|| {
         let output = run(Command::new(kv()).arg("--help"));
         assert_eq!(output.status.code(), Some(0));

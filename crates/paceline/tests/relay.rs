@@ -16,6 +16,7 @@ use std::{
 use example::{signal, Server};
 use support::{bounded, pause, Random, LONG};
 
+/// Builds the example, before a test's time begins.
 fn relay() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| support::example("relay"))
@@ -75,6 +76,7 @@ fn receive(stream: &mut TcpStream) -> Vec<u8> {
 fn both_directions_are_passed_on() {
     const SIZE: usize = 3 << 20;
     for set in ["epoll", "oneshot", "poll"] {
+        relay();
         bounded(move || {
             let (relay, mut near, mut far) = session(&["--set", set]);
             let senders = [send(&near, text(1, SIZE)), send(&far, text(2, SIZE))];
@@ -97,6 +99,7 @@ fn both_directions_are_passed_on() {
 #[test]
 fn one_direction_does_not_stop_the_other() {
     const SIZE: usize = 3 << 20;
+    relay();
     bounded(|| {
         let (relay, mut near, mut far) = session(&[]);
         let answers = send(&far, text(2, SIZE));
@@ -113,6 +116,7 @@ fn one_direction_does_not_stop_the_other() {
 /// The end of one direction is passed on, and leaves the other open.
 #[test]
 fn half_closes_are_passed_on() {
+    relay();
     bounded(|| {
         let (relay, mut near, mut far) = session(&[]);
         near.write_all(b"question").unwrap();
@@ -133,6 +137,7 @@ fn half_closes_are_passed_on() {
 /// Who does not read is not sent to without bounds: the sender has to wait, and then everything arrives.
 #[test]
 fn slow_readers_hold_up_their_senders() {
+    relay();
     bounded(|| {
         let (relay, near, mut far) = session(&[]);
         near.set_nonblocking(true).unwrap();
@@ -159,6 +164,7 @@ fn slow_readers_hold_up_their_senders() {
 /// If one side fails the other is told, and does not take it for an end.
 #[test]
 fn failures_are_passed_on() {
+    relay();
     bounded(|| {
         let (relay, mut near, far) = session(&[]);
         near.write_all(b"x").unwrap();
@@ -177,6 +183,7 @@ fn failures_are_passed_on() {
 /// Nobody listens behind it: the client is told at once, and the relay goes on.
 #[test]
 fn nobody_behind_it() {
+    relay();
     bounded(|| {
         let vacant = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = vacant.local_addr().unwrap();
@@ -197,6 +204,7 @@ fn nobody_behind_it() {
 /// A session on which nothing happens is ended, both halves of it.
 #[test]
 fn idle_sessions_are_ended() {
+    relay();
     bounded(|| {
         let (relay, mut near, mut far) = session(&["--idle", "1"]);
         near.write_all(b"x").unwrap();

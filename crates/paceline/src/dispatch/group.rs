@@ -81,8 +81,8 @@ pub trait GroupHandler<S>: Send + 'static {
         let _ = (member, why, members);
     }
 
-    /// The last member is gone: [`Next::Close`] ends the group too, and is what happens by default. Anything else: it
-    /// waits for its next member. (One that never had a member waits for its first.)
+    /// The last member is gone: closed, or moved away. [`Next::Close`] ends the group too, and is what happens by default.
+    /// Anything else: it waits for its next member. (One that never had a member waits for its first.)
     fn deserted(&mut self) -> Next {
         Next::Close
     }

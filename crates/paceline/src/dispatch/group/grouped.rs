@@ -154,7 +154,12 @@ where
         let goes_to = goes_to.filter(|_| !member.channel.is_finishing());
         let stays = match goes_to {
             None => Err(member),
-            Some(group) => registry.pass_to(&group, member),
+            Some(group) => registry.pass_to(&group, member).map_err(|mut member| {
+                // The handler believes that it is gone.
+                member.channel.greet();
+                owned.readiness().notify_self();
+                member
+            }),
         };
         match stays {
             Ok(()) => registry.let_go(owned),

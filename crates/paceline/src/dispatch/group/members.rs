@@ -109,8 +109,8 @@ impl<'g, S: Send + 'static> Members<'g, S> {
 
     /// Moves a member to another group. Its interest, its time-out and output that is kept go with it. It never waits.
     ///
-    /// The member that the call is about goes when the call is over. If that closes it, it stays, and so it does if the
-    /// other group has ended by then.
+    /// The member that the call is about goes when the call is over, unless that closes it. If the other group has ended by
+    /// then it stays, and [`joined`](super::GroupHandler::joined) is told of it again.
     ///
     /// # Errors
     /// `NotFound` if it is no member, or the other group has ended; `InvalidInput` if that is of another pool.

@@ -343,6 +343,31 @@ fn loom_member_against_end() {
     });
 }
 
+/// S2: a registration against the end of its group for want of members: it is refused, or the group lives on.
+#[test]
+fn loom_member_against_desertion() {
+    explore(|| {
+        let all = Groups::new(Reports::Edges);
+        let group = all.group(None);
+        let first = all.member_of(&group);
+        let newcomer = {
+            let group = group.clone();
+            thread::spawn(move || group.register(Descriptor, Interest::READ).is_ok())
+        };
+        first.close().unwrap();
+        let lead = lead();
+        work(&all.registry, &lead, true);
+        let accepted = newcomer.join().unwrap();
+        work(&all.registry, &lead, true);
+        assert_eq!(all.registry.live(), 2 * usize::from(accepted));
+        let _ = group.close();
+        work(&all.registry, &lead, true);
+        assert_eq!(all.world.closed(), 1 + usize::from(accepted));
+        assert_eq!(all.registry.live(), 0);
+        all.assert_rests();
+    });
+}
+
 /// S2: a member with input waiting is registered, and the pool drained at once: that is read first, then all end.
 #[test]
 fn loom_drain_of_a_group() {
