@@ -120,6 +120,13 @@ impl<'r> Claim<'r> {
         done
     }
 
+    /// Gives the handle back, where nobody leads; this thread does `afterwards` next.
+    pub(crate) fn release_for_anyone(mut self, afterwards: &Afterwards) {
+        if let Some(owned) = self.owned.take() {
+            self.registry.let_go_for_anyone(owned, afterwards);
+        }
+    }
+
     /// Gives the handle back; this thread holds the lead, whose line that is.
     pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
         let owned = self.owned.take()?;
@@ -197,7 +204,12 @@ fn do_what_is_due(
             });
     }
     if seen.is_drained() && !seen.is_notified() {
-        return Done::without_call(Verdict::Close(Closed::Shutdown));
+        let unheard = registry.unreported(entry, seen);
+        if unheard.is_empty() {
+            return Done::without_call(Verdict::Close(Closed::Shutdown));
+        }
+        lent.settle_with(unheard);
+        return Done::without_call(Verdict::Keep);
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.
     lent.settle();

@@ -416,6 +416,12 @@ impl<'v> Lent<'v> {
         }
     }
 
+    /// The same, and notes what was found besides: it is visited for that.
+    pub(super) fn settle_with(self, found: Ready) {
+        self.readiness.restore(found);
+        self.settle();
+    }
+
     /// Puts nothing back: what was claimed is somebody else's affair from here on.
     pub(super) fn hand_over(self) -> Ready {
         self.taken

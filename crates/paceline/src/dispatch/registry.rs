@@ -1,6 +1,7 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
 mod close;
+mod open;
 mod time;
 mod user_code;
 
@@ -13,6 +14,8 @@ use std::{
 
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, Remains};
+pub(crate) use self::open::Found;
+use self::open::Open;
 use super::{
     claim::Claim,
     concurrent::{Concurrent, ConcurrentHandler},
@@ -67,6 +70,8 @@ pub(crate) struct Registry {
     set: Box<dyn HandleSet>,
     slots: SlotTable,
     returned: ReturnList,
+    /// Instead of that list, if the set is a concurrent one.
+    open: Option<Open>,
     timers: Timers,
     posts: Arc<Posts>,
     limits: Limits,
@@ -92,9 +97,11 @@ impl Registry {
         hooks: Hooks,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
+        let open = set.concurrent().map(|_| Open::new());
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             set,
+            open,
             slots: SlotTable::new(),
             returned: ReturnList::new(),
             timers: Timers::new(clock),
@@ -245,11 +252,6 @@ impl Registry {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Makes the leader look up from its wait.
-    pub(crate) fn wake_leader(&self) {
-        self.set.wake();
-    }
-
     /// How the set reports.
     pub(super) fn reports(&self) -> Reports {
         self.set.reports()
@@ -282,7 +284,7 @@ impl Registry {
         let reports = self.set.reports();
         match slot.readiness.report(key.generation, event.ready, reports) {
             Err(Stale) => self.counters.stale_events.one_more(),
-            Ok(state) => self.line_up(key, slot, state, line),
+            Ok(state) => self.line_up(key, slot, state, |index| line.append(index)),
         }
     }
 
@@ -371,16 +373,26 @@ impl Registry {
         Handle::new(Weak::clone(&self.me), key)
     }
 
-    /// Asks for a visit, from a thread that does not hold the lead.
+    /// Asks for a visit, from a thread that does not hold the lead. Where nobody leads, this thread visits it, as far as
+    /// it only has to be armed.
     fn signal_from_outside(&self, index: u32) {
+        if self.is_open() {
+            if let Some(owned) = self.slots.try_own(index) {
+                self.let_go(owned);
+            }
+            return;
+        }
         let slot = self.slots.get(index);
         if slot.is_some_and(|slot| slot.signal() == Signal::Enlist) {
             self.put_back(index);
         }
     }
 
-    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps.
+    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open line.
     fn put_back(&self, index: u32) {
+        if self.put_in_open_line(index) {
+            return;
+        }
         if let Pushed::WakeLeader = self.returned.push(index, self.link(index)) {
             self.set.wake();
         }

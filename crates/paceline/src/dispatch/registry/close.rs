@@ -175,6 +175,7 @@ impl Registry {
         if let Some(entry) = &entry {
             self.endings.begin(key);
             if let Some(descriptor) = entry.descriptor() {
+                entry.leave_set();
                 let _ = self.set.remove(descriptor);
             }
         }
