@@ -16,8 +16,8 @@
 //! dropped: the lead passes on, the event stays, the thread leaves the pool. *Forgetting* one
 //! ([`std::mem::forget`]) keeps what it held for ever: of a `Leader`, the lead.
 //!
-//! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent set
-//! everyone waits, and nobody leads: that turn is in `turn/open.rs`.
+//! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
+//! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
 mod open;
 

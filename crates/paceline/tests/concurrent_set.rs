@@ -139,8 +139,8 @@ fn a_concurrent_handle_needs_no_promotion_and_no_wake() {
     });
 }
 
-/// Four threads sleep in the set, and four messages come, one after the other: each gets one, though no handler returns.
-/// They are followers while they wait, and nobody ever leads.
+/// Four threads sleep in the set, and four messages come, one after the other: each gets one, though no handler
+/// returns. They are followers while they wait, and nobody ever leads.
 #[test]
 fn several_wait_at_once() {
     bounded(|| {
@@ -199,8 +199,8 @@ fn one_event_to_one_caller() {
     });
 }
 
-/// All sleep, and work is posted: one is woken for it. Two that need each other are both done: who is woken for the first
-/// wakes another for the second.
+/// All sleep, and work is posted: one is woken for it. Two that need each other are both done: who is woken for the
+/// first wakes another for the second.
 #[test]
 fn a_post_wakes_one_and_two_wake_two() {
     bounded(|| {
@@ -267,8 +267,8 @@ fn a_timer_waits_for_somebody() {
     });
 }
 
-/// An idle handle is closed when its time is over, and another whose input nobody has taken yet is not: the kernel knows of it, or
-/// a thread that was told and has not come to it.
+/// An idle handle is closed when its time is over, and another whose input nobody has taken yet is not: the kernel
+/// knows of it, or a thread that was told and has not come to it.
 #[test]
 fn idle_is_idle() {
     bounded(|| {
@@ -295,7 +295,8 @@ fn idle_is_idle() {
     });
 }
 
-/// What is asked of a handle reaches it while all sleep: a notification, a changed interest, a close that is waited for.
+/// What is asked of a handle reaches it while all sleep: a notification, a changed interest, a close that is waited
+/// for.
 #[test]
 fn requests_reach_their_handle() {
     bounded(|| {
@@ -372,8 +373,8 @@ fn a_shutdown_wakes_everyone() {
     });
 }
 
-/// S1: what has come before the shutdown is answered, though the kernel has told nobody of it yet: the only thread is in
-/// a handler.
+/// S1: what has come before the shutdown is answered, though the kernel has told nobody of it yet: the only thread is
+/// in a handler.
 #[test]
 fn a_shutdown_answers_what_has_come() {
     bounded(|| {
@@ -460,8 +461,8 @@ fn nothing_is_lost_if_a_waiter_leaves() {
     });
 }
 
-/// A handler wants to be called again, and the thread that called it leaves the pool: one that sleeps takes it over. So it
-/// does with an event that was claimed and is put back.
+/// A handler wants to be called again, and the thread that called it leaves the pool: one that sleeps takes it over. So
+/// it does with an event that was claimed and is put back.
 #[test]
 fn who_leaves_leaves_nothing_behind() {
     bounded(|| {
@@ -514,7 +515,8 @@ fn everyone_leads_by_hand() {
     });
 }
 
-/// F1: two handles want to be called again and again, by the only thread. What the kernel has to tell is heard all the same.
+/// F1: two handles want to be called again and again, by the only thread. What the kernel has to tell is heard all the
+/// same.
 #[test]
 fn the_set_is_looked_at() {
     bounded(|| {

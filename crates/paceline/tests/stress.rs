@@ -63,8 +63,8 @@ fn nothing_is_lost_doubled_or_misrouted_on_poll() {
     stress_all(&SetKind::Poll);
 }
 
-/// The same on a concurrent set, where all threads wait at once, and each handle goes back through the kernel. It has no
-/// orders and no wake policy.
+/// The same on a concurrent set, where all threads wait at once, and each handle goes back through the kernel. It has
+/// no orders and no wake policy.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_a_concurrent_set() {
     for wake in [Wake::Eager, Wake::Adaptive] {

@@ -3,6 +3,7 @@
 use super::{
     context::{Afterwards, Lent, Origin},
     entry::{Done, Entry, Verdict},
+    handle::Key,
     handler::Closed,
     kind::Pace,
     line::Line,
@@ -79,12 +80,13 @@ impl<'r> Claim<'r> {
         owned.map_or(Pace::Short, |owned| owned.with_entry(pace_of))
     }
 
-    /// Calls the handler, or does what else is due.
-    pub(crate) fn dispatch(
+    /// Calls the handler, or does what else is due. One function for each kind of duty: so each is compiled as a part of
+    /// the one turn that has it.
+    pub(crate) fn dispatch<D: Duty>(
         mut self,
         clock: &Clock,
         start: Timestamp,
-        duty: &dyn Duty,
+        duty: &D,
     ) -> Dispatched<'r> {
         let registry = self.registry;
         let mut owned = self.owned.take().expect("a claim owns until it lets go");
@@ -143,11 +145,11 @@ impl Drop for Claim<'_> {
 }
 
 /// Does what is due at an owned handle, and says what shall become of it.
-fn visit(
+fn visit<D: Duty>(
     registry: &Registry,
     owned: &mut Owned<'_>,
     clock: &Clock,
-    duty: &dyn Duty,
+    duty: &D,
     dispatched: &mut Dispatched<'_>,
 ) -> Verdict {
     let readiness = owned.readiness();
@@ -160,19 +162,14 @@ fn visit(
             None => registry.verdict_on_request(seen),
         };
     }
-    let origin = Origin {
-        registry: registry.weak(),
-        key: owned.key(),
-        duty,
-    };
-    let start = dispatched.end;
+    let (key, start) = (owned.key(), dispatched.end);
     let verdict = owned.with_entry(|entry| {
         let Some(entry) = entry else {
             return Verdict::Keep;
         };
         let afterwards = &mut dispatched.afterwards;
         let begun = entry.kind().begin();
-        let done = do_what_is_due(registry, entry.as_mut(), lent, origin, afterwards);
+        let done = do_what_is_due(registry, entry.as_mut(), lent, key, duty, afterwards);
         publish_sending(entry.as_ref(), readiness, seen);
         dispatched.end = clock.now();
         if done.called {
@@ -185,31 +182,30 @@ fn visit(
 }
 
 /// Sends and calls if something is wanted; ends what is drained.
-fn do_what_is_due(
+fn do_what_is_due<D: Duty>(
     registry: &Registry,
     entry: &mut dyn Entry,
     lent: Lent<'_>,
-    origin: Origin<'_>,
+    key: Key,
+    duty: &D,
     afterwards: &mut Afterwards,
 ) -> Done {
     let seen = lent.seen;
     if lent.notified || !seen.wanted().is_empty() {
+        let origin = Origin {
+            registry: registry.weak(),
+            key,
+            duty,
+        };
         let work = || entry.work(lent, origin, afterwards);
         // The handler's own panics are caught there; this one is of its source.
-        return registry
-            .in_frame(Some(origin.key), work)
-            .unwrap_or_else(|panic| {
-                registry.tell_panic(origin.key, &panic);
-                Done::without_call(Verdict::Close(Closed::Panicked(panic)))
-            });
+        return registry.in_frame(Some(key), work).unwrap_or_else(|panic| {
+            registry.tell_panic(key, &panic);
+            Done::without_call(Verdict::Close(Closed::Panicked(panic)))
+        });
     }
-    if seen.is_drained() && !seen.is_notified() {
-        let unheard = registry.unreported(entry, seen);
-        if unheard.is_empty() {
-            return Done::without_call(Verdict::Close(Closed::Shutdown));
-        }
-        lent.settle_with(unheard);
-        return Done::without_call(Verdict::Keep);
+    if seen.is_drained() && !seen.is_notified() && !registry.finds_news(entry, lent.word()) {
+        return Done::without_call(Verdict::Close(Closed::Shutdown));
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.
     lent.settle();
@@ -217,6 +213,7 @@ fn do_what_is_due(
 }
 
 /// Notes in the word whether output is kept, if that has changed or may have.
+#[inline]
 fn publish_sending(entry: &dyn Entry, readiness: &Readiness, seen: State) {
     let (sending, read_meanwhile) = entry.sending();
     if sending || seen.is_sending() {

@@ -184,8 +184,8 @@ impl<S> Drop for ConcurrentContext<'_, S> {
     }
 }
 
-/// The descriptor of a concurrent handle, while its registration is in the set. Who arms it without owning the handle has
-/// this lock: after the end it might be another registration's.
+/// The descriptor of a concurrent handle, while its registration is in the set. Who arms it without owning the handle
+/// has this lock: after the end it might be another registration's.
 type Watched = Mutex<Option<RawFd>>;
 
 /// Source and handler, as all have them who use them at the same time.
@@ -293,9 +293,9 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// In a concurrent set the kernel shall tell others of what is there once this thread has taken its part of it: told
-    /// before, they would come for the same record. So what was claimed counts as armed, and is armed when the handler
-    /// has used it: it is **owed**, and paid by [`Registry::pay`].
+    /// In a concurrent set the kernel shall tell others of what is there once this thread has taken its part of it:
+    /// told before, they would come for the same record. So what was claimed counts as armed, and is armed when the
+    /// handler has used it: it is **owed**, and paid by [`Registry::pay`].
     pub(super) fn owe(&self, readiness: &Readiness) {
         readiness.arm(self.claimed);
     }

@@ -321,6 +321,7 @@ pub(super) struct Lent<'v> {
 
 impl<'v> Lent<'v> {
     /// Claims everything that is wanted.
+    #[inline]
     pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let look = readiness.look();
         let (wanted, notified) = (look.wanted(), look.is_notified());
@@ -348,6 +349,10 @@ impl<'v> Lent<'v> {
             refused: false,
             is_tcp: false,
         }
+    }
+
+    pub(super) fn word(&self) -> &'v Readiness {
+        self.readiness
     }
 
     pub(super) fn set_tcp(&mut self, is_tcp: bool) {
@@ -414,12 +419,6 @@ impl<'v> Lent<'v> {
         if self.input_ended {
             self.readiness.end_input();
         }
-    }
-
-    /// The same, and notes what was found besides: it is visited for that.
-    pub(super) fn settle_with(self, found: Ready) {
-        self.readiness.restore(found);
-        self.settle();
     }
 
     /// Puts nothing back: what was claimed is somebody else's affair from here on.

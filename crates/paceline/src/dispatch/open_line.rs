@@ -1,8 +1,8 @@
 //! The open line: what needs a visit in a pool on a concurrent set. It belongs to nobody, and all take from it.
 //!
-//! Most handles never come here: the set tells a thread of them, and they are armed again when they are let go. Here wait
-//! those that no descriptor will tell of: posts, timers that are due, notified and closing handles, and those whose
-//! handler has left something unread. All of it is under one lock, with the number of those who sleep in the set:
+//! Most handles never come here: the set tells a thread of them, and they are armed again when they are let go. Here
+//! wait those that no descriptor will tell of: posts, timers that are due, notified and closing handles, and those
+//! whose handler has left something unread. All of it is under one lock, with the number of those who sleep in the set:
 //!
 //! ```text
 //!  a thread looks         [OpenLine::first]   takes the first; if there is none, it sleeps: counted in the same step
@@ -10,9 +10,10 @@
 //!  a thread is back       [OpenLine::back]    no more asleep; a wake that it got is used up; takes the first
 //! ```
 //!
-//! Wakes that nobody has taken yet are one, so there is a **chain**: who takes a handle and leaves others behind wakes the
-//! next, if anybody sleeps. So while a handle waits here and a thread sleeps, a wake is on its way: it was called for, and
-//! whoever gets it takes the first and looks behind it. The end of the pool is told by the same chain, to everyone.
+//! Wakes that nobody has taken yet are one, so there is a **chain**: who takes a handle and leaves others behind wakes
+//! the next, if anybody sleeps. So while a handle waits here and a thread sleeps, a wake is on its way: it was called
+//! for, and whoever gets it takes the first and looks behind it. The end of the pool is told by the same chain, to
+//! everyone.
 //!
 //! Who lets a handle go and is about to look puts it in quietly; if it leaves instead, it calls
 //! ([`OpenLine::pass_on`]).
@@ -156,8 +157,8 @@ impl Inside {
 mod tests {
     use super::*;
 
-    /// A wake is a system call. One is sent if somebody sleeps, and the next one by whoever got it, if there is more; who
-    /// looks itself needs none.
+    /// A wake is a system call. One is sent if somebody sleeps, and the next one by whoever got it, if there is more;
+    /// who looks itself needs none.
     #[test]
     fn one_wake_at_a_time() {
         let line = OpenLine::new();

@@ -373,14 +373,10 @@ impl Registry {
         Handle::new(Weak::clone(&self.me), key)
     }
 
-    /// Asks for a visit, from a thread that does not hold the lead. Where nobody leads, this thread visits it, as far as
-    /// it only has to be armed.
+    /// Asks for a visit, from a thread that does not hold the lead.
     fn signal_from_outside(&self, index: u32) {
         if self.is_open() {
-            if let Some(owned) = self.slots.try_own(index) {
-                self.let_go(owned);
-            }
-            return;
+            return self.signal_in_the_open(index);
         }
         let slot = self.slots.get(index);
         if slot.is_some_and(|slot| slot.signal() == Signal::Enlist) {
@@ -390,8 +386,8 @@ impl Registry {
 
     /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open line.
     fn put_back(&self, index: u32) {
-        if self.put_in_open_line(index) {
-            return;
+        if self.is_open() {
+            return self.put_in_open_line(index);
         }
         if let Pushed::WakeLeader = self.returned.push(index, self.link(index)) {
             self.set.wake();

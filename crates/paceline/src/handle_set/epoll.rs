@@ -6,8 +6,8 @@
 //! while nobody waits is found by the next wait. It is no handle of the pool, so nothing can claim or
 //! suspend it (ACE 1998, 3714).
 //!
-//! Many may wait at once in the third form. The kernel tells each event to one of them, and silences its descriptor. The
-//! alarm is a timerfd there, edge-triggered like the eventfd: when its time comes, one thread gets up, and not all.
+//! Many may wait at once in the third form. The kernel tells each event to one of them, and silences its descriptor.
+//! The alarm is a timerfd there, edge-triggered like the eventfd: when its time comes, one thread gets up, and not all.
 
 use std::{
     io,
@@ -129,7 +129,7 @@ impl HandleSet for Epoll {
     }
 
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
-        debug_assert_ne!(key, WAKER);
+        debug_assert!(key < ALARM, "no handle has this key");
         let edges = match self.reports {
             Reports::Edges => ALL_EDGES,
             Reports::Once => libc::EPOLLONESHOT,

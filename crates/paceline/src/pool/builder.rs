@@ -32,14 +32,15 @@ pub enum SetKind {
     Poll,
     /// One-shot epoll in which all threads wait at once: the paper's concurrent handle set.
     ///
-    /// Each event is told to one thread, which the system chooses. Nobody leads and nobody is promoted, so what says how
-    /// that is done does not apply: order, priorities, wake policy, parallelism, tick, watcher and leader spin. Observers
-    /// are told that a thread is a follower while it waits. A thread is woken for what no descriptor tells: posts, closed
-    /// and notified handles, handlers that have left something unread, the end of the pool.
+    /// Each event is told to one thread, which the system chooses. Nobody leads and nobody is promoted, so what says
+    /// how that is done does not apply: order, priorities, wake policy, parallelism, tick, watcher and leader spin.
+    /// Observers are told that a thread is a follower while it waits. A thread is woken for what no descriptor tells:
+    /// posts, closed and notified handles, handlers that have left something unread, the end of the pool.
     ///
-    /// A concurrent handle on it needs no promotion and no wake at all: another thread is told of the next record once a
-    /// call of its handler has received one. A byte stream costs one more system call per event than on
-    /// [`Epoll`](Self::Epoll), and the system may wake another thread for an event that the one before could have taken.
+    /// A concurrent handle on it needs no promotion and no wake at all: another thread is told of the next record once
+    /// a call of its handler has received one. A byte stream costs one more system call per event than on
+    /// [`Epoll`](Self::Epoll), and the system may wake another thread for an event that the one before could have
+    /// taken.
     Concurrent,
     /// A world of its own, with its own clock, for tests.
     Simulated(Simulation),

@@ -1,7 +1,7 @@
 //! The turn in a concurrent set: all threads wait there at once, and the system chooses who gets an event.
 //!
-//! The roles are the same, with nothing to give away: everyone may lead at once, and to promote is only to say that this
-//! thread handles an event now. So nobody is told to be leader, and no follower sleeps anywhere but in the set.
+//! The roles are the same, with nothing to give away: everyone may lead at once, and to promote is only to say that
+//! this thread handles an event now. So nobody is told to be leader, and no follower sleeps anywhere but in the set.
 
 use std::io;
 
@@ -13,6 +13,7 @@ use crate::{
 };
 
 /// Everyone may wait, whose time is not over, until the pool's is.
+#[cold]
 pub(super) fn lead(place: Place<'_>) -> Led<'_> {
     if place.is_late() {
         return Led::TimedOut;
@@ -23,8 +24,9 @@ pub(super) fn lead(place: Place<'_>) -> Led<'_> {
     }
 }
 
-/// Waits for one event, among others who do. Who is told anything looks for every reason before it gives up: a wake is told
-/// to one thread only.
+/// Waits for one event, among others who do. Who is told anything looks for every reason before it gives up: a wake is
+/// told to one thread only.
+#[cold]
 pub(super) fn wait(place: Place<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
     let shared = place.shared;
     while !is_over(&place) {
@@ -45,6 +47,7 @@ pub(super) fn wait(place: Place<'_>, until: Option<Timestamp>) -> io::Result<Wai
 }
 
 /// There is nobody to promote: others wait already.
+#[cold]
 pub(super) fn promote<'p>(claim: Claim<'p>, place: Place<'p>) -> Processing<'p> {
     place.tell(Role::Processing);
     Processing {
@@ -55,7 +58,8 @@ pub(super) fn promote<'p>(claim: Claim<'p>, place: Place<'p>) -> Processing<'p> 
     }
 }
 
-/// Calls the handler, and gives the handle back.
+/// Calls the handler, gives the handle back, and does what was left for afterwards.
+#[cold]
 pub(super) fn run<'p>(claim: Claim<'p>, start: Timestamp, place: Place<'p>) -> Follower<'p> {
     let shared = place.shared;
     let Dispatched {
@@ -84,7 +88,7 @@ fn is_over(place: &Place<'_>) -> bool {
     is_over
 }
 
-/// A thread whose handler may block as it likes: nobody waits for it to lead.
+/// A thread whose handler may block as it likes: others wait already.
 struct OneOfMany;
 
 impl Duty for OneOfMany {

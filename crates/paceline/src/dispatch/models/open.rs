@@ -6,7 +6,7 @@ use super::{concurrent::Taker, *};
 use crate::{
     dispatch::{
         open_line::{Call, First, OpenLine},
-        Found,
+        Found, TaskContext,
     },
     handle_set::{ConcurrentSet, Told},
     sync::Condvar,
@@ -217,8 +217,8 @@ fn loom_open_push_against_sleep() {
     });
 }
 
-/// H2: two are put in while two sleep, or are about to. The two wakes may be one, and each thread that takes a handle is
-/// gone for long. Each handle is taken all the same.
+/// H2: two are put in while two sleep, or are about to. The two wakes may be one, and each thread that takes a handle
+/// is gone for long. Each handle is taken all the same.
 #[test]
 fn loom_open_two_pushes_wake_two() {
     explore(|| {
@@ -378,7 +378,7 @@ fn loom_open_input_is_not_idle() {
         hall.send();
         let other = {
             let registry = Arc::clone(&registry);
-            thread::spawn(move || drop(turn(&registry, Some(Timestamp::PAST))))
+            thread::spawn(move || turn(&registry, Some(Timestamp::PAST)))
         };
         turn(&registry, Some(Timestamp::PAST));
         other.join().unwrap();
@@ -404,8 +404,10 @@ fn loom_open_the_earliest_alarm_counts() {
             })
         };
         let counted = Arc::clone(&called);
-        let near = registry.after(SOON, move |_| drop(counted.fetch_add(1, Ordering::Relaxed)));
-        drop(near.unwrap());
+        let near = move |_: &mut TaskContext<'_>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        drop(registry.after(SOON, near).unwrap());
         setter.join().unwrap();
         while called.load(Ordering::Relaxed) == 0 {
             turn(&registry, None);

@@ -1,11 +1,12 @@
 //! What threads do that all wait in one concurrent set: how each finds its next handle, and how it gives one back.
 //!
-//! Nobody leads, so nobody's line is at hand. The set tells each event to one thread, which owns the handle directly; what
-//! has no event waits in the open line (`open_line.rs`); and the set's alarm tells one thread that a time has come.
+//! Nobody leads, so nobody's line is at hand. The set tells each event to one thread, which owns the handle directly;
+//! what has no event waits in the open line (`open_line.rs`); and the set's alarm tells one thread that a time has
+//! come.
 //!
 //! Between the moment in which the set tells a thread of an event and the one in which that thread has noted it, others
-//! can't know of it. It does not matter to them, but for two: who ends a handle because the pool drains, and who ends one
-//! because it was idle. These ask the descriptor itself ([`Registry::unreported`]).
+//! can't know of it. It does not matter to them, but for two: who ends a handle because the pool drains, and who ends
+//! one because it was idle. These ask the descriptor itself ([`Registry::finds_news`]).
 
 use std::{io, os::fd::RawFd};
 
@@ -17,7 +18,7 @@ use super::{
         handle::Key,
         open_line::{Call, First, OpenLine},
         owner::Signal,
-        readiness::{Stale, State},
+        readiness::{Readiness, Stale},
         slot::Owned,
     },
     Registry, SHUT,
@@ -50,7 +51,8 @@ impl<'r> Found<'r> {
 /// What a registry has whose set is a concurrent one.
 pub(super) struct Open {
     line: OpenLine,
-    /// The set's alarm: who sets it reads the earliest time and tells the set under this lock, so the last word is true.
+    /// The set's alarm: who sets it reads the earliest time and tells the set under this lock, so the last word is
+    /// true.
     alarm: Mutex<()>,
 }
 
@@ -69,8 +71,8 @@ impl Registry {
         self.open.is_some()
     }
 
-    /// The next handle, for one of many threads that look for one; it sleeps until `until` (`None`: for ever) if there is
-    /// nothing.
+    /// The next handle, for one of many threads that look for one; it sleeps until `until` (`None`: for ever) if there
+    /// is nothing.
     pub(crate) fn next_for_anyone(&self, until: Option<Timestamp>) -> io::Result<Found<'_>> {
         let Some((open, set)) = self.open() else {
             return Ok(Found::Nothing);
@@ -88,7 +90,8 @@ impl Registry {
         }
     }
 
-    /// Waits in the set. The first handle that it tells of is this thread's; if it tells of none, the first of the line.
+    /// Waits in the set. The first handle that it tells of is this thread's; if it tells of none, the first of the
+    /// line.
     fn ask(
         &self,
         open: &Open,
@@ -158,6 +161,7 @@ impl Registry {
     }
 
     /// A time was set that is earlier than all others.
+    #[cold]
     pub(super) fn set_alarm(&self) {
         if let Some((open, set)) = self.open() {
             let _alarm = lock(&open.alarm);
@@ -165,13 +169,20 @@ impl Registry {
         }
     }
 
-    /// Puts a QUEUED slot into the open line, if there is one, and wakes somebody if need be. Tells whether there is.
-    pub(super) fn put_in_open_line(&self, index: u32) -> bool {
-        let open = self.open.as_ref();
-        open.is_some_and(|open| {
+    /// Asks for a visit. What only has to be armed is armed by this thread.
+    #[cold]
+    pub(super) fn signal_in_the_open(&self, index: u32) {
+        if let Some(owned) = self.slots.try_own(index) {
+            self.let_go(owned);
+        }
+    }
+
+    /// Puts a QUEUED slot into the open line, and wakes somebody if need be.
+    #[cold]
+    pub(super) fn put_in_open_line(&self, index: u32) {
+        if let Some(open) = &self.open {
             self.obey(open.line.push(index));
-            true
-        })
+        }
     }
 
     /// This thread leaves. If it had put something into the open line, somebody else must look.
@@ -191,6 +202,7 @@ impl Registry {
 
     /// Ends an ownership, as `let_go`, for a thread that is done with a handle and what it had left for afterwards is
     /// this. If that is nothing, the thread looks for another one at once, and nobody is woken.
+    #[cold]
     pub(in crate::dispatch) fn let_go_for_anyone(&self, owned: Owned<'_>, afterwards: &Afterwards) {
         if let Some(share) = &afterwards.share {
             share.owe(owned.readiness());
@@ -208,9 +220,10 @@ impl Registry {
         }
     }
 
-    /// A thread that uses a concurrent handle has received something, or found nothing: the set shall tell of what is there
-    /// now. If that was **owed** (see [`Share::owe`](super::super::concurrent::Share::owe)) it is paid here, by a thread that does not own the
-    /// handle: an owner would turn away whoever is told at once. `watched` is the descriptor, while the set has it.
+    /// A thread that uses a concurrent handle has received something, or found nothing: the set shall tell of what is
+    /// there now. If that was **owed** (see [`Share::owe`](super::super::concurrent::Share::owe)) it is paid here, by a
+    /// thread that does not own the handle: an owner would turn away whoever is told at once. `watched` is the
+    /// descriptor, while the set has it.
     pub(in crate::dispatch) fn pay(&self, key: Key, watched: &Mutex<Option<RawFd>>, bits: Ready) {
         let descriptor = lock(watched);
         let told = descriptor.map(|descriptor| self.arm_unowned(key, descriptor, bits));
@@ -241,12 +254,17 @@ impl Registry {
         }
     }
 
-    /// What is ready at a handle of a concurrent set, is awaited, and was not noted yet. It is owned by this thread.
-    pub(in crate::dispatch) fn unreported(&self, entry: &dyn Entry, state: State) -> Ready {
+    /// Whether something is ready and awaited at a handle of a concurrent set that nobody has noted yet: it is noted now,
+    /// and the handle is to be visited for it. This thread owns the handle.
+    #[cold]
+    pub(in crate::dispatch) fn finds_news(&self, entry: &dyn Entry, readiness: &Readiness) -> bool {
         let asked = self.set.concurrent().zip(entry.descriptor());
-        asked.map_or(Ready::NONE, |(set, descriptor)| {
+        let news = asked.map_or(Ready::NONE, |(set, descriptor)| {
+            let state = readiness.look();
             state.of_news(set.glance(descriptor, state.reportable()))
-        })
+        });
+        readiness.restore(news);
+        !news.is_empty()
     }
 
     fn open(&self) -> Option<(&Open, &dyn ConcurrentSet)> {

@@ -17,7 +17,7 @@ use super::{
     Registry,
 };
 use crate::{
-    handle_set::{Batch, Ready},
+    handle_set::Batch,
     sync::Timestamp,
     timer::{Due, Purpose, Set},
 };
@@ -212,8 +212,8 @@ impl Registry {
         None
     }
 
-    /// The same where nobody leads: somebody may have been told of an event and not have noted it yet, so the descriptor
-    /// is asked. It is visited either way.
+    /// The same where nobody leads: somebody may have been told of an event and not have noted it yet, so the
+    /// descriptor is asked. It is visited either way.
     fn time_out_unheard(
         &self,
         key: Key,
@@ -224,21 +224,16 @@ impl Registry {
             return Some(now.after(SHORTEST));
         };
         let readiness = owned.readiness();
-        let unheard = owned.with_entry(|entry| {
+        let has_news = owned.with_entry(|entry| {
             let entry = entry.as_deref();
-            entry.map_or(Ready::NONE, |entry| {
-                self.unreported(entry, readiness.look())
-            })
+            entry.is_some_and(|entry| self.finds_news(entry, readiness))
         });
-        let again = match unheard.is_empty() {
+        let again = match has_news {
+            true => Some(now.after(SHORTEST)),
             // Or it is over, and this slot another's.
-            true => {
+            false => {
                 let _ = readiness.time_out(key.generation);
                 None
-            }
-            false => {
-                readiness.restore(unheard);
-                Some(now.after(SHORTEST))
             }
         };
         line(owned.requeue());
