@@ -150,7 +150,7 @@ impl<'p> Leader<'p> {
     pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
         let until = self.place.until(timeout);
         let Some(front) = &mut self.front else {
-            return open::wait(self.place, until);
+            return open::wait(self, until);
         };
         let mut spin = Spin::new(self.place.shared);
         loop {
@@ -246,12 +246,12 @@ impl<'p> Claimed<'p> {
     /// Gives the lead away: from here on another thread may wait.
     pub fn promote(self) -> Processing<'p> {
         let Self {
-            front,
+            front: Some(front),
             mut claim,
             place,
-        } = self;
-        let Some(front) = front else {
-            return open::promote(claim, place);
+        } = self
+        else {
+            return open::promote(self);
         };
         let shared = place.shared;
         let mut held = front.leave_for(Role::Processing);
@@ -297,12 +297,12 @@ impl<'p> Processing<'p> {
     pub fn run(self) -> Follower<'p> {
         let Self {
             claim,
-            running,
+            running: Some(running),
             start,
             place,
-        } = self;
-        let Some(running) = running else {
-            return open::run(claim, start, place);
+        } = self
+        else {
+            return open::run(self);
         };
         let Dispatched {
             mut claim,

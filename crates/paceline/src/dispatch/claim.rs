@@ -199,10 +199,12 @@ fn do_what_is_due<D: Duty>(
         };
         let work = || entry.work(lent, origin, afterwards);
         // The handler's own panics are caught there; this one is of its source.
-        return registry.in_frame(Some(key), work).unwrap_or_else(|panic| {
-            registry.tell_panic(key, &panic);
-            Done::without_call(Verdict::Close(Closed::Panicked(panic)))
-        });
+        return registry
+            .in_frame(Some(origin.key), work)
+            .unwrap_or_else(|panic| {
+                registry.tell_panic(origin.key, &panic);
+                Done::without_call(Verdict::Close(Closed::Panicked(panic)))
+            });
     }
     if seen.is_drained() && !seen.is_notified() && !registry.finds_news(entry, lent.word()) {
         return Done::without_call(Verdict::Close(Closed::Shutdown));

@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Claimed, Follower, Leader, Led, Place, Processing, Waited};
 use crate::{
-    dispatch::{Claim, Dispatched, Duty, Found},
+    dispatch::{Dispatched, Duty, Found},
     observe::Role,
     sync::Timestamp,
 };
@@ -27,12 +27,12 @@ pub(super) fn lead(place: Place<'_>) -> Led<'_> {
 /// Waits for one event, among others who do. Who is told anything looks for every reason before it gives up: a wake is
 /// told to one thread only.
 #[cold]
-pub(super) fn wait(place: Place<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
+pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
+    let Leader { front, place } = leader;
     let shared = place.shared;
     while !is_over(&place) {
         match shared.registry.next_for_anyone(until)? {
             Found::Handle(claim) => {
-                let front = None;
                 return Ok(Waited::Claimed(Claimed {
                     front,
                     claim,
@@ -48,7 +48,8 @@ pub(super) fn wait(place: Place<'_>, until: Option<Timestamp>) -> io::Result<Wai
 
 /// There is nobody to promote: others wait already.
 #[cold]
-pub(super) fn promote<'p>(claim: Claim<'p>, place: Place<'p>) -> Processing<'p> {
+pub(super) fn promote(claimed: Claimed<'_>) -> Processing<'_> {
+    let Claimed { claim, place, .. } = claimed;
     place.tell(Role::Processing);
     Processing {
         claim,
@@ -60,7 +61,13 @@ pub(super) fn promote<'p>(claim: Claim<'p>, place: Place<'p>) -> Processing<'p> 
 
 /// Calls the handler, gives the handle back, and does what was left for afterwards.
 #[cold]
-pub(super) fn run<'p>(claim: Claim<'p>, start: Timestamp, place: Place<'p>) -> Follower<'p> {
+pub(super) fn run(processing: Processing<'_>) -> Follower<'_> {
+    let Processing {
+        claim,
+        start,
+        place,
+        ..
+    } = processing;
     let shared = place.shared;
     let Dispatched {
         claim, afterwards, ..
