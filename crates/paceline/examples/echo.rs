@@ -25,7 +25,8 @@ usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set S
   --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
                   eager (the textbook: on every event)
   --set SET       where the leader waits: epoll (default: edge-triggered), oneshot (epoll, armed
-                  anew for every event) or poll (to be had everywhere)
+                  anew for every event) or poll (to be had everywhere); or concurrent (epoll, in
+                  which all threads wait at once: nobody leads, so --order and --wake mean nothing)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
@@ -93,7 +94,7 @@ fn serve(options: &Options) -> io::Result<()> {
     let report = pool.shutdown(Duration::from_secs(5));
     let seen = pool.snapshot();
     eprintln!(
-        "echo: {report}; {} connections, {} events, {} wakes, {} looks of the standby",
+        "echo: {report}; {} connections, {} promotions, {} wakes, {} looks of the standby",
         seen.accepted, seen.promotions, seen.wakes, seen.ticks
     );
     Ok(())
@@ -170,6 +171,7 @@ fn set(text: &str) -> Result<SetKind, String> {
         "epoll" => Ok(SetKind::Epoll),
         "oneshot" => Ok(SetKind::OneShot),
         "poll" => Ok(SetKind::Poll),
+        "concurrent" => Ok(SetKind::Concurrent),
         _ => Err(format!("{text} is no handle set")),
     }
 }

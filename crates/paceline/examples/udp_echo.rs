@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use paceline::{scratch, ConcurrentContext, ConcurrentHandler, Interest, Next, Pool};
+use paceline::{scratch, ConcurrentContext, ConcurrentHandler, Interest, Next, Pool, SetKind};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -26,10 +26,12 @@ use signal_hook::{
 const HELP: &str = "\
 A UDP echo server on a Leader/Followers pool: several threads receive from one socket at once.
 
-usage: udp_echo [--listen ADDR] [--threads N] [--sleep MICROSECONDS]
+usage: udp_echo [--listen ADDR] [--threads N] [--set SET] [--sleep MICROSECONDS]
 
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default 4)
+  --set SET       where they wait: leader (default: one of them, in edge-triggered epoll) or concurrent (all at once:
+                  nobody leads, and nobody is promoted or woken)
   --sleep N       sleep for N microseconds before each answer (default 0). Answers that take no time stay on one
                   thread, whose caches are warm; with `--sleep 1000` you see several at work
   --help          this text
@@ -89,6 +91,7 @@ fn serve(options: &Options) -> io::Result<()> {
     let pool = Pool::builder()
         .name("udp")
         .threads(options.threads)
+        .handle_set(options.set.clone())
         .build()?;
     let socket = UdpSocket::bind(&options.listen)?;
     let address = socket.local_addr()?;
@@ -99,17 +102,22 @@ fn serve(options: &Options) -> io::Result<()> {
     pool.register_concurrent(socket, Interest::READ, echo.clone())?;
     println!("listening on {address}");
     signals.forever().next();
+    let seen = pool.snapshot();
     let report = pool.shutdown(Duration::from_secs(5));
     for (thread, count) in &*echo.answered.lock().unwrap() {
         eprintln!("{thread}: {count}");
     }
-    eprintln!("{report}");
+    eprintln!(
+        "{report}; {} promotions, {} wakes",
+        seen.promotions, seen.wakes
+    );
     Ok(())
 }
 
 struct Options {
     listen: String,
     threads: usize,
+    set: SetKind,
     sleep: Duration,
 }
 
@@ -119,6 +127,7 @@ impl Options {
         let mut options = Self {
             listen: "127.0.0.1:7000".to_owned(),
             threads: 4,
+            set: SetKind::default(),
             sleep: Duration::ZERO,
         };
         while let Some(word) = words.next() {
@@ -131,6 +140,13 @@ impl Options {
                     let number = text.parse().ok().filter(|number| *number > 0);
                     let mistake = format!("--threads {text}: a number above zero is needed");
                     options.threads = number.ok_or(mistake)?;
+                }
+                "--set" => {
+                    options.set = match value()?.as_str() {
+                        "leader" => SetKind::Epoll,
+                        "concurrent" => SetKind::Concurrent,
+                        other => return Err(format!("--set {other}: no such set")),
+                    };
                 }
                 "--sleep" => {
                     let text = value()?;

@@ -16,7 +16,10 @@
 //! dropped: the lead passes on, the event stays, the thread leaves the pool. *Forgetting* one
 //! ([`std::mem::forget`]) keeps what it held for ever: of a `Leader`, the lead.
 //!
-//! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`.
+//! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
+//! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
+
+mod open;
 
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -104,12 +107,15 @@ impl<'p> Follower<'p> {
             Some(held) if !place.is_late() => Arrival::Leads(held),
             given_back => {
                 drop(given_back);
+                if place.shared.registry.is_open() {
+                    return open::lead(place);
+                }
                 place.arrive()
             }
         };
         match arrival {
             Arrival::Leads(held) => {
-                let front = Front::new(held, &place);
+                let front = Some(Front::new(held, &place));
                 Led::Leader(Leader { front, place })
             }
             Arrival::TimedOut => Led::TimedOut,
@@ -118,10 +124,12 @@ impl<'p> Follower<'p> {
     }
 }
 
-/// This thread holds the lead: it alone may wait in the handle set.
+/// This thread holds the lead: it alone may wait in the handle set. (In a concurrent set everyone may: see
+/// [`SetKind::Concurrent`](crate::SetKind::Concurrent).)
 #[must_use = "dropping it gives the lead away and leaves the pool"]
 pub struct Leader<'p> {
-    front: Front<'p>,
+    /// The lead; `None` where everyone may wait.
+    front: Option<Front<'p>>,
     place: Place<'p>,
 }
 
@@ -141,13 +149,16 @@ impl<'p> Leader<'p> {
     /// What the handle set said. The lead has passed on then, and the thread has left the pool.
     pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
         let until = self.place.until(timeout);
+        let Some(front) = &mut self.front else {
+            return open::wait(self, until);
+        };
         let mut spin = Spin::new(self.place.shared);
         loop {
             if self.place.shared.is_over() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
             let registry = &*self.place.shared.registry;
-            let held = &mut self.front.held;
+            let held = &mut front.held;
             if let Some(epoch) = held.overdue() {
                 held.note_look();
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
@@ -226,7 +237,7 @@ impl Spin {
 /// This thread holds the lead and has claimed an event.
 #[must_use = "dropping it puts the event back, gives the lead away and leaves the pool"]
 pub struct Claimed<'p> {
-    front: Front<'p>,
+    front: Option<Front<'p>>,
     claim: Claim<'p>,
     place: Place<'p>,
 }
@@ -235,10 +246,13 @@ impl<'p> Claimed<'p> {
     /// Gives the lead away: from here on another thread may wait.
     pub fn promote(self) -> Processing<'p> {
         let Self {
-            front,
+            front: Some(front),
             mut claim,
             place,
-        } = self;
+        } = self
+        else {
+            return open::promote(self);
+        };
         let shared = place.shared;
         let mut held = front.leave_for(Role::Processing);
         let pace = claim.pace();
@@ -257,7 +271,7 @@ impl<'p> Claimed<'p> {
         };
         Processing {
             claim,
-            running,
+            running: Some(running),
             start,
             place,
         }
@@ -268,7 +282,8 @@ impl<'p> Claimed<'p> {
 #[must_use = "dropping it puts the event back and leaves the pool"]
 pub struct Processing<'p> {
     claim: Claim<'p>,
-    running: Running<'p, Line>,
+    /// How the lead counts it; `None` where nobody leads.
+    running: Option<Running<'p, Line>>,
     start: Timestamp,
     place: Place<'p>,
 }
@@ -282,10 +297,13 @@ impl<'p> Processing<'p> {
     pub fn run(self) -> Follower<'p> {
         let Self {
             claim,
-            running,
+            running: Some(running),
             start,
             place,
-        } = self;
+        } = self
+        else {
+            return open::run(self);
+        };
         let Dispatched {
             mut claim,
             mut end,
@@ -423,6 +441,7 @@ impl<'p> Place<'p> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.tell(Role::Gone);
+        self.shared.registry.leave_open_line();
         // A guest may have been the last one who could lead.
         if self.membership.is_some() {
             self.shared.call_one_more(self.shared.clock.now());

@@ -85,7 +85,12 @@ fn full() -> (Socket, Vec<Socket>, SocketAddr) {
 }
 
 fn pools() -> impl Iterator<Item = Pool> {
-    let sets = [SetKind::Epoll, SetKind::OneShot, SetKind::Poll];
+    let sets = [
+        SetKind::Epoll,
+        SetKind::OneShot,
+        SetKind::Poll,
+        SetKind::Concurrent,
+    ];
     sets.into_iter().map(|set| {
         let pool = Pool::builder().threads(2).handle_set(set);
         pool.build().unwrap()

@@ -10,7 +10,13 @@ use example::{echo, expect_echo, run, signal, Server};
 use support::bounded;
 
 fn start() -> Server {
-    Server::start(Command::new(echo()).args(["--listen", "127.0.0.1:0", "--threads", "3"]))
+    start_on("epoll")
+}
+
+fn start_on(set: &str) -> Server {
+    let mut command = Command::new(echo());
+    command.args(["--listen", "127.0.0.1:0", "--threads", "3", "--set", set]);
+    Server::start(&mut command)
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -32,6 +38,27 @@ fn echoes_for_several_clients() {
         expect_echo(&mut clients[0], &vec![7; 60_000]);
         signal("TERM", server.id());
         assert!(server.output().status.success());
+    });
+}
+
+/// On every set; and on the concurrent one nobody was promoted.
+#[test]
+fn echoes_on_every_set() {
+    bounded(|| {
+        for set in ["epoll", "oneshot", "poll", "concurrent"] {
+            let server = start_on(set);
+            let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+            for round in 0..20 {
+                for client in &mut clients {
+                    expect_echo(client, &[round; 100]);
+                }
+            }
+            signal("TERM", server.id());
+            let output = server.output();
+            assert!(output.status.success());
+            let nobody = text(&output.stderr).contains(", 0 promotions");
+            assert_eq!(nobody, set == "concurrent", "{output:?}");
+        }
     });
 }
 

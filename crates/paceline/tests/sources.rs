@@ -49,6 +49,11 @@ macro_rules! on_kernel_sets {
                 }
 
                 #[test]
+                fn concurrent() {
+                    bounded(|| super::$case(&pool(SetKind::Concurrent)));
+                }
+
+                #[test]
                 fn poll() {
                     bounded(|| super::$case(&pool(SetKind::Poll)));
                 }

@@ -65,11 +65,25 @@ fn nothing_is_lost_doubled_or_misrouted_on_poll() {
     stress_all(&SetKind::Poll);
 }
 
+/// The same on a concurrent set, where all threads wait at once, and each handle goes back through the kernel. It has
+/// no orders and no wake policy.
+#[test]
+fn nothing_is_lost_doubled_or_misrouted_on_a_concurrent_set() {
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        stress(SetKind::Concurrent, wake, Order::Newest);
+    }
+}
+
 /// Posts and timers from several threads, half as many as messages: each post is done once, each timer called once, or
 /// not after it was cancelled.
 #[test]
 fn posts_and_timers_are_done_once() {
-    let sets = [SetKind::Epoll, SetKind::OneShot, SetKind::Poll];
+    let sets = [
+        SetKind::Epoll,
+        SetKind::OneShot,
+        SetKind::Poll,
+        SetKind::Concurrent,
+    ];
     for wake in [Wake::Eager, Wake::Adaptive] {
         for set in sets.clone() {
             task_stress::run(set, wake, wanted_messages() / (2 * SETS));
@@ -81,7 +95,12 @@ fn posts_and_timers_are_done_once() {
 /// back once.
 #[test]
 fn members_that_move_lose_nothing() {
-    let sets = [SetKind::Epoll, SetKind::OneShot, SetKind::Poll];
+    let sets = [
+        SetKind::Epoll,
+        SetKind::OneShot,
+        SetKind::Poll,
+        SetKind::Concurrent,
+    ];
     for wake in [Wake::Eager, Wake::Adaptive] {
         for set in sets.clone() {
             group_stress::run(set, wake, wanted_messages() / (4 * SETS));
@@ -89,7 +108,7 @@ fn members_that_move_lose_nothing() {
     }
 }
 
-/// All orders, and the sets above.
+/// All orders, and the sets above that have them.
 const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
 const SETS: u64 = 3;
 

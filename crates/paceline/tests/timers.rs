@@ -406,7 +406,13 @@ fn refused_is_given_back() {
 #[test]
 fn on_real_sets() {
     bounded(|| {
-        for set in [SetKind::Epoll, SetKind::OneShot, SetKind::Poll] {
+        let sets = [
+            SetKind::Epoll,
+            SetKind::OneShot,
+            SetKind::Poll,
+            SetKind::Concurrent,
+        ];
+        for set in sets {
             let pool = Pool::builder().threads(2).handle_set(set).build().unwrap();
             let (done, wait) = mpsc::channel();
             let start = Instant::now();

@@ -80,12 +80,13 @@ impl<'r> Claim<'r> {
         owned.map_or(Pace::Short, |owned| owned.with_entry(pace_of))
     }
 
-    /// Calls the handler, or does what else is due.
-    pub(crate) fn dispatch(
+    /// Calls the handler, or does what else is due. One function for each kind of duty: so each is compiled as a part of
+    /// the one turn that has it.
+    pub(crate) fn dispatch<D: Duty>(
         mut self,
         clock: &Clock,
         start: Timestamp,
-        duty: &dyn Duty,
+        duty: &D,
     ) -> Dispatched<'r> {
         let registry = self.registry;
         let mut owned = self.owned.take().expect("a claim owns until it lets go");
@@ -121,6 +122,13 @@ impl<'r> Claim<'r> {
         done
     }
 
+    /// Gives the handle back, where nobody leads; this thread does `afterwards` next.
+    pub(crate) fn release_for_anyone(mut self, afterwards: &Afterwards) {
+        if let Some(owned) = self.owned.take() {
+            self.registry.let_go_for_anyone(owned, afterwards);
+        }
+    }
+
     /// Gives the handle back; this thread holds the lead, whose line that is.
     pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
         let owned = self.owned.take()?;
@@ -137,11 +145,11 @@ impl Drop for Claim<'_> {
 }
 
 /// Does what is due at an owned handle, and says what shall become of it.
-fn visit(
+fn visit<D: Duty>(
     registry: &Registry,
     owned: &mut Owned<'_>,
     clock: &Clock,
-    duty: &dyn Duty,
+    duty: &D,
     dispatched: &mut Dispatched<'_>,
 ) -> Verdict {
     let readiness = owned.readiness();
@@ -154,21 +162,26 @@ fn visit(
             None => registry.verdict_on_request(seen),
         };
     }
-    let origin = Origin {
-        registry: registry.weak(),
-        key: owned.key(),
-        duty,
-    };
-    let start = dispatched.end;
+    let (key, start) = (owned.key(), dispatched.end);
     let verdict = owned.with_entry(|entry| {
         let Some(entry) = entry else {
             return Verdict::Keep;
         };
         let afterwards = &mut dispatched.afterwards;
         let begun = entry.kind().begin();
-        let work = |lent: Lent<'_>| entry.work(lent, origin, afterwards);
-        let done = match do_what_is_due(registry, origin.key, lent, work) {
+        let work = |lent: Lent<'_>| {
+            let origin = Origin {
+                registry: registry.weak(),
+                key,
+                duty,
+            };
+            entry.work(lent, origin, afterwards)
+        };
+        let done = match do_what_is_due(registry, key, lent, work) {
             Due::Done(done) => done,
+            Due::Drained if registry.finds_news(entry.descriptor(), readiness) => {
+                Done::without_call(Verdict::Keep)
+            }
             Due::Drained if entry.may_end() => Done::without_call(Verdict::Close(Closed::Shutdown)),
             Due::Drained => Done::without_call(Verdict::Keep),
         };
@@ -217,6 +230,7 @@ pub(super) fn do_what_is_due(
 }
 
 /// Notes in the word whether output is kept, if that has changed or may have.
+#[inline]
 pub(super) fn publish_sending(
     (sending, read_meanwhile): (bool, bool),
     readiness: &Readiness,

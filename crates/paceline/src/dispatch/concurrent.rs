@@ -9,6 +9,9 @@
 //! puts the readiness back at once, so the next leader claims the same handle, and calls the same handler (`&self`) at
 //! the same time.
 //!
+//! In a concurrent set it is the kernel that tells the next thread, as soon as the first has received something: see
+//! [`Share::owe`].
+//!
 //! Who finds nothing, and had not taken the readiness out of the word before, does that and looks once more: what comes
 //! later is an edge. The word belongs to a registration, not to a thread, so each such step compares the generation.
 //!
@@ -27,6 +30,7 @@ use super::{
     handle::{Handle, Key},
     handler::{Closed, Next},
     kind::Kind,
+    readiness::Readiness,
     registry::{End, Registry},
     unwind::caught,
 };
@@ -68,6 +72,7 @@ pub struct ConcurrentContext<'c, S> {
     registry: &'c Registry,
     key: Key,
     duty: &'c dyn Duty,
+    watched: &'c Watched,
     notified: bool,
     /// The readiness that was taken out of the word, and did not run dry.
     claimed: Ready,
@@ -134,6 +139,7 @@ impl<S> ConcurrentContext<'_, S> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.claimed.has(direction) {
                         self.claimed = self.claimed.without(direction);
+                        self.pay(direction);
                         self.refused = true;
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
@@ -155,8 +161,18 @@ impl<S> ConcurrentContext<'_, S> {
     fn put_back(&mut self, directions: Ready) {
         let back = self.claimed & directions;
         if !back.is_empty() {
-            self.registry.restore_ready(self.key, back);
+            match self.registry.is_open() {
+                true => self.pay(back),
+                false => self.registry.restore_ready(self.key, back),
+            }
             self.claimed = self.claimed.without(back);
+        }
+    }
+
+    /// Has a concurrent set tell of what is there now.
+    fn pay(&self, directions: Ready) {
+        if self.registry.is_open() {
+            self.registry.pay(self.key, self.watched, directions);
         }
     }
 }
@@ -168,10 +184,15 @@ impl<S> Drop for ConcurrentContext<'_, S> {
     }
 }
 
+/// The descriptor of a concurrent handle, while its registration is in the set. Who arms it without owning the handle
+/// has this lock: after the end it might be another registration's.
+type Watched = Mutex<Option<RawFd>>;
+
 /// Source and handler, as all have them who use them at the same time.
 struct Common<S, H> {
     source: S,
     handler: H,
+    watched: Watched,
     kind: Arc<Kind>,
     /// How the handler wants it to end.
     wish: Mutex<Option<Closed>>,
@@ -208,6 +229,7 @@ where
             registry,
             key: share.of,
             duty,
+            watched: &self.watched,
             notified: share.notified,
             claimed: share.claimed,
             refused: false,
@@ -270,6 +292,15 @@ pub(crate) struct Share {
     pub(super) notified: bool,
 }
 
+impl Share {
+    /// In a concurrent set the kernel shall tell others of what is there once this thread has taken its part of it:
+    /// told before, they would come for the same record. So what was claimed counts as armed, and is armed when the
+    /// handler has used it: it is **owed**, and paid by [`Registry::pay`].
+    pub(super) fn owe(&self, readiness: &Readiness) {
+        readiness.arm(self.claimed);
+    }
+}
+
 /// The registration of a concurrent handle.
 pub(super) struct Concurrent<S, H> {
     common: Arc<Common<S, H>>,
@@ -282,6 +313,7 @@ impl<S, H> Concurrent<S, H> {
         let common = Arc::new(Common {
             source,
             handler,
+            watched: Mutex::new(Some(descriptor)),
             kind,
             wish: Mutex::new(None),
             end: Mutex::new(None),
@@ -326,6 +358,10 @@ where
 
     fn fail(&mut self, error: io::Error) {
         self.failure = Some(error);
+    }
+
+    fn leave_set(&self) {
+        lock(&self.common.watched).take();
     }
 
     fn take_end(&mut self) -> Option<Closed> {

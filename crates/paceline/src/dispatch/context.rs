@@ -321,6 +321,7 @@ pub(super) struct Lent<'v> {
 
 impl<'v> Lent<'v> {
     /// Claims everything that is wanted.
+    #[inline]
     pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let look = readiness.look();
         let (wanted, notified) = (look.wanted(), look.is_notified());

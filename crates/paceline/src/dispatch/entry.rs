@@ -30,6 +30,9 @@ pub(super) trait Entry: Send {
         drop(error);
     }
 
+    /// It is about to be taken out of the set: nobody arms it any more.
+    fn leave_set(&self) {}
+
     /// How it wants to end, if it does.
     fn take_end(&mut self) -> Option<Closed> {
         None

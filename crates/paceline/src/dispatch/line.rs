@@ -134,7 +134,7 @@ impl Line {
         registry.take_returned(self);
         let answer = waited?;
         self.may_be_more = answer.batch == Batch::Full || self.waiting.len() > before;
-        registry.expire(self, answer.batch);
+        registry.expire(answer.batch, |index| self.append(index));
         Ok(answer)
     }
 }

@@ -15,6 +15,7 @@ mod kind;
 mod line;
 #[cfg(all(test, loom))]
 mod models;
+mod open_line;
 mod owner;
 mod readiness;
 mod registry;
@@ -35,7 +36,7 @@ pub use handler::{Closed, EventHandler, Interest, Next, Panics};
 pub(crate) use hooks::Hooks;
 pub(crate) use kind::Pace;
 pub(crate) use line::{Line, Look};
-pub(crate) use registry::{Limits, Registry};
+pub(crate) use registry::{Found, Limits, Registry};
 pub use rejected::Rejected;
 pub use scratch::{scratch, Scratch};
 pub use task::{TaskContext, TickContext};

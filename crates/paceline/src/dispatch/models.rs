@@ -6,6 +6,7 @@
 mod concurrent;
 mod groups;
 mod once;
+mod open;
 mod requests;
 mod time;
 
@@ -80,13 +81,18 @@ impl World {
     }
 
     fn registry(&self) -> Arc<Registry> {
+        self.registry_over(Box::new(self.clone()))
+    }
+
+    /// The same over a set that is made of this one.
+    fn registry_over(&self, set: Box<dyn HandleSet>) -> Arc<Registry> {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
             post_limit: 1,
         };
         Registry::new(
-            Box::new(self.clone()),
+            set,
             Clock::Virtual(Arc::clone(&self.0.clock)),
             limits,
             Hooks::default(),

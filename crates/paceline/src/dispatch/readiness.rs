@@ -98,10 +98,13 @@ impl Readiness {
     pub(super) fn arm(&self, directions: Ready) -> Ready {
         let bits = u64::from(directions.bits()) << ARMED_SHIFT;
         let state = State(self.0.fetch_or(bits, Ordering::AcqRel) | bits);
-        match state.0 & ENDED != 0 {
-            true => state.armed().without(Ready::READABLE),
-            false => state.armed(),
-        }
+        state.without_ended(state.armed())
+    }
+
+    /// What was armed in these directions counts no more: if they are awaited, the set is to be told.
+    pub(super) fn disarm(&self, generation: u32, directions: Ready) -> Result<State, Stale> {
+        let bits = u64::from(directions.bits()) << ARMED_SHIFT & ARMED;
+        self.change_of(generation, |state| state.with(bits, false))
     }
 
     /// The end of the input was read.
@@ -283,14 +286,41 @@ impl State {
 
     /// What is awaited, not ready, and will not be reported.
     pub(super) fn unarmed(self) -> Ready {
-        let over = match self.0 & OVER != 0 {
-            true => Ready::READABLE,
-            false => Ready::NONE,
-        };
-        self.awaited().without(self.ready() | self.armed() | over)
+        self.still_awaited().without(self.ready() | self.armed())
     }
 
-    fn armed(self) -> Ready {
+    /// What a set would have to be armed with for all that is awaited.
+    pub(super) fn reportable(self) -> Ready {
+        self.without_ended(self.still_awaited())
+    }
+
+    /// Of what is `ready`, what would be reported; nothing, unless that is awaited.
+    pub(super) fn of_news(self, ready: Ready) -> Ready {
+        let awaited = self.still_awaited();
+        match ready.has(awaited) {
+            true => ready & (awaited | Ready::HANG_UP),
+            false => Ready::NONE,
+        }
+    }
+
+    /// What is awaited. Whose end was read twice, that input is not.
+    fn still_awaited(self) -> Ready {
+        match self.0 & OVER != 0 {
+            true => self.awaited().without(Ready::READABLE),
+            false => self.awaited(),
+        }
+    }
+
+    /// Only a hang-up or an error is waited for after the end of the input.
+    pub(super) fn without_ended(self, directions: Ready) -> Ready {
+        match self.0 & ENDED != 0 {
+            true => directions.without(Ready::READABLE),
+            false => directions,
+        }
+    }
+
+    /// What the set will report, or somebody owes it to tell.
+    pub(super) fn armed(self) -> Ready {
         Ready::from_bits((self.0 >> ARMED_SHIFT) as u8 & 3)
     }
 

@@ -2,6 +2,7 @@
 
 mod close;
 mod members;
+mod open;
 mod time;
 mod user_code;
 
@@ -14,6 +15,8 @@ use std::{
 
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, Remains};
+pub(crate) use self::open::Found;
+use self::open::Open;
 use super::{
     channel::Channel,
     claim::Claim,
@@ -69,6 +72,8 @@ pub(crate) struct Registry {
     set: Box<dyn HandleSet>,
     slots: SlotTable,
     returned: ReturnList,
+    /// Instead of that list, if the set is a concurrent one.
+    open: Option<Open>,
     timers: Timers,
     posts: Arc<Posts>,
     limits: Limits,
@@ -94,9 +99,11 @@ impl Registry {
         hooks: Hooks,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
+        let open = set.concurrent().map(|_| Open::new());
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             set,
+            open,
             slots: SlotTable::new(),
             returned: ReturnList::new(),
             timers: Timers::new(clock),
@@ -247,11 +254,6 @@ impl Registry {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Makes the leader look up from its wait.
-    pub(crate) fn wake_leader(&self) {
-        self.set.wake();
-    }
-
     /// How the set reports.
     pub(super) fn reports(&self) -> Reports {
         self.set.reports()
@@ -271,7 +273,11 @@ impl Registry {
 
     /// Owns the slot at `index`, taken off the line; of a member, its group.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
-        let owned = self.slots.claim(index)?;
+        self.claimed(self.slots.claim(index)?)
+    }
+
+    /// What is owned, to be visited; of a member, its group.
+    fn claimed<'r>(&'r self, owned: Owned<'r>) -> Option<Claim<'r>> {
         let owned = match owned.slot().group() {
             None => owned,
             Some(group) => self.own_group_of(owned, group)?,
@@ -288,7 +294,7 @@ impl Registry {
         let reports = self.set.reports();
         match slot.readiness.report(key.generation, event.ready, reports) {
             Err(Stale) => self.counters.stale_events.one_more(),
-            Ok(state) => self.line_up(key, slot, state, line),
+            Ok(state) => self.line_up(key, slot, state, |index| line.append(index)),
         }
     }
 
@@ -379,14 +385,20 @@ impl Registry {
 
     /// Asks for a visit, from a thread that does not hold the lead.
     fn signal_from_outside(&self, index: u32) {
+        if self.is_open() {
+            return self.signal_in_the_open(index);
+        }
         let slot = self.slots.get(index);
         if slot.is_some_and(|slot| slot.signal() == Signal::Enlist) {
             self.put_back(index);
         }
     }
 
-    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps.
+    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open line.
     fn put_back(&self, index: u32) {
+        if self.is_open() {
+            return self.put_in_open_line(index);
+        }
         if let Pushed::WakeLeader = self.returned.push(index, self.link(index)) {
             self.set.wake();
         }

@@ -13,6 +13,9 @@
 //!    compares generations. An event is never lost.
 //! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.
 //! 4. Everything but `wait` may be called from anywhere, at any time, also while someone waits.
+//!
+//! In a **concurrent** set ([`ConcurrentSet`]) many threads wait at once. Whatever happens is told to one of them, and
+//! so is a wake; wakes that nobody has taken yet are one.
 
 use std::{io, ops, os::fd::RawFd};
 
@@ -53,6 +56,40 @@ pub(crate) trait HandleSet: Send + Sync {
 
     /// Ends the current or the next wait.
     fn wake(&self);
+
+    /// The same set, if it is a concurrent one.
+    fn concurrent(&self) -> Option<&dyn ConcurrentSet> {
+        None
+    }
+}
+
+/// A set in which many threads may wait at once. It reports once.
+pub(crate) trait ConcurrentSet {
+    /// As [`HandleSet::wait`], for any number of callers; `tell` gets at most `room` things.
+    fn wait_among_others(
+        &self,
+        room: usize,
+        until: Option<Timestamp>,
+        tell: &mut dyn FnMut(Told),
+    ) -> io::Result<()>;
+
+    /// Has one of those who wait told when `at` has come, instead of what was set before; `None`: nobody.
+    fn set_alarm(&self, at: Option<Timestamp>);
+
+    /// What of `directions` is ready now, or whether there is an error or a hang-up: whether that was told to somebody
+    /// already or not.
+    fn glance(&self, descriptor: RawFd, directions: Ready) -> Ready;
+}
+
+/// What one of many who wait is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// A descriptor was armed, and is ready.
+    Handle(Event),
+    /// Somebody called [`HandleSet::wake`].
+    Woken,
+    /// The time that was set has come.
+    Alarm,
 }
 
 /// How often a set reports a descriptor that stays ready.

@@ -232,6 +232,22 @@ impl Polled {
     }
 }
 
+/// What of `directions` is ready at one descriptor now, or whether there is an error or a hang-up. In doubt nothing is.
+#[cfg(target_os = "linux")]
+pub(super) fn glance(fd: RawFd, directions: Ready) -> Ready {
+    let mut polled = libc::pollfd {
+        fd,
+        events: awaited(directions),
+        revents: 0,
+    };
+    // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
+    let told = unsafe { libc::poll(&mut polled, 1, 0) };
+    match told > 0 {
+        true => ready(polled.revents),
+        false => Ready::NONE,
+    }
+}
+
 fn awaited(directions: Ready) -> i16 {
     let table = [
         (Ready::READABLE, libc::POLLIN | PEER_STOPPED),

@@ -31,7 +31,7 @@ pub enum Role {
 /// It is called on the thread that changes, in the middle of the protocol: it must be quick, must not
 /// call the pool, and must not panic (that aborts the process). A thread is told to be `Leader` after
 /// it took the lead, and to be something else before it gives the lead away, so at no time are two
-/// threads of one pool told to be leaders.
+/// threads of one pool told to be leaders. (In a concurrent set nobody is.)
 pub trait Observer: Send + Sync + 'static {
     /// Thread `thread` (counted from zero in the order of entering) is now in `role`.
     fn role_changed(&self, thread: usize, role: Role);
@@ -43,7 +43,7 @@ pub trait Observer: Send + Sync + 'static {
 pub struct Snapshot {
     /// Times a leader gave the lead away with an event in its hands.
     pub promotions: u64,
-    /// Followers woken: to lead, or to watch an open lead.
+    /// Followers woken: to lead, or to watch an open lead; in a concurrent set, for what no descriptor tells.
     pub wakes: u64,
     /// Of these, how many found nothing to do: somebody else led, or their time was over.
     pub wasted_wakes: u64,

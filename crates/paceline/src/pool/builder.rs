@@ -17,7 +17,7 @@ use crate::{
     turn::{self, Follower},
 };
 
-/// Where the leader waits.
+/// Where the leader waits, or everyone.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum SetKind {
@@ -30,6 +30,18 @@ pub enum SetKind {
     OneShot,
     /// `poll`, to be had everywhere. Every wait looks at every handle that waits. Level-triggered too.
     Poll,
+    /// One-shot epoll in which all threads wait at once: the paper's concurrent handle set.
+    ///
+    /// Each event is told to one thread, which the system chooses. Nobody leads and nobody is promoted, so what says
+    /// how that is done does not apply: order, priorities, wake policy, parallelism, tick, watcher and leader spin.
+    /// Observers are told that a thread is a follower while it waits. A thread is woken for what no descriptor tells:
+    /// posts, closed and notified handles, handlers that have left something unread, the end of the pool.
+    ///
+    /// A concurrent handle on it needs no promotion and no wake at all: another thread is told of the next record once
+    /// a call of its handler has received one. A byte stream costs one more system call per event than on
+    /// [`Epoll`](Self::Epoll), and the system may wake another thread for an event that the one before could have
+    /// taken.
+    Concurrent,
     /// A world of its own, with its own clock, for tests.
     Simulated(Simulation),
 }
@@ -305,8 +317,9 @@ impl Builder {
         let counters = Arc::new(Counters::default());
         let policy = self.policy();
         let (set, clock) = open(&self.set)?;
+        let leads = !matches!(self.set, SetKind::Concurrent);
         let watched =
-            self.watcher && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
+            self.watcher && leads && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
         let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
         let lead = lead.watched(watched).staffed(self.staff());
         let lead = Arc::new(lead);
@@ -354,6 +367,11 @@ impl Builder {
         wrong.extend(threads.fault());
         if self.keep_alive.is_some() && !threads.is_elastic() {
             wrong.push(format!("keep_alive: threads({threads}) is no range"));
+        }
+        if matches!(self.set, SetKind::Concurrent) && threads.is_elastic() {
+            wrong.push(format!(
+                "threads({threads}): nobody leads in a concurrent set, so none can be missing"
+            ));
         }
         let name = &self.outfit.name;
         if name.contains('\0') {
@@ -416,13 +434,19 @@ fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
             let set = crate::handle_set::Epoll::new(clock.clone(), reports)?;
             Ok((Box::new(set), clock))
         }
+        #[cfg(target_os = "linux")]
+        SetKind::Concurrent => {
+            let clock = Clock::monotonic();
+            let set = crate::handle_set::Epoll::for_many(clock.clone())?;
+            Ok((Box::new(set), clock))
+        }
         SetKind::Poll => {
             let clock = Clock::monotonic();
             let set = PollSet::new(clock.clone())?;
             Ok((Box::new(set), clock))
         }
         #[cfg(not(target_os = "linux"))]
-        SetKind::Epoll | SetKind::OneShot => {
+        SetKind::Epoll | SetKind::OneShot | SetKind::Concurrent => {
             let text = "build a pool: epoll is not to be had on this system";
             Err(io::Error::new(io::ErrorKind::Unsupported, text))
         }

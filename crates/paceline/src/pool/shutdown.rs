@@ -108,7 +108,7 @@ impl Shared {
         self.crew.wait_for_others(&self.clock, drained_by);
         // 3. Nobody leads any more; everyone is woken to go.
         self.lead.close();
-        self.registry.wake_leader();
+        self.registry.end_waits();
         self.crew.wait_for_others(&self.clock, deadline);
         // 4. What is left ends now: idle handles here, busy ones when their handler returns.
         self.registry.shut();

@@ -184,7 +184,8 @@ impl Timers {
         self.earliest.store(next_turn(&wheel), Ordering::Release);
     }
 
-    fn earliest(&self) -> Option<Timestamp> {
+    /// When the next point in time may have come.
+    pub(crate) fn earliest(&self) -> Option<Timestamp> {
         match self.earliest.load(Ordering::Acquire) {
             NEVER => None,
             nanos => Some(Timestamp::from_nanos(nanos)),

@@ -95,7 +95,7 @@ fn what_is_refused_later_is_told(set: Set) {
     );
     assert_eq!(handle.close().unwrap_err().kind(), ErrorKind::NotFound);
 }
-on_sets!(what_is_refused_later_is_told: one_shot);
+on_sets!(what_is_refused_later_is_told: one_shot, concurrent);
 
 struct Fleeting {
     descriptor: RawFd,

@@ -106,7 +106,7 @@ fn closed_while_the_leader_sleeps(set: Set) {
         assert!(matches!(end.try_recv(), Ok(Closed::Requested)));
         far.wait_closed();
     }
-    assert_eq!(world.promotions(), 0);
+    assert_eq!(world.handled(), 0);
 }
 on_every_set!(closed_while_the_leader_sleeps);
 
@@ -133,9 +133,9 @@ fn what_nobody_waits_for_wakes_nobody(set: Set) {
     // One: the first sleep may not have been counted yet.
     let waits = leader.sleeps_so_far() - slept;
     assert!(waits <= 1, "{waits} waits have ended");
-    assert_eq!(world.promotions(), 0);
+    assert_eq!(world.handled(), 0);
 }
-on_sets!(what_nobody_waits_for_wakes_nobody: one_shot, poll);
+on_sets!(what_nobody_waits_for_wakes_nobody: one_shot, poll, concurrent);
 
 /// The more there is to look at, the longer a leader takes to come back from its wait.
 fn others(world: &World) -> Vec<(Handle, Far)> {

@@ -39,14 +39,14 @@ macro_rules! on_sets {
 
 macro_rules! on_every_set {
     ($case:ident) => {
-        on_sets!($case: epoll, one_shot, poll, simulated, simulated_one_shot);
+        on_sets!($case: epoll, one_shot, poll, concurrent, simulated, simulated_one_shot);
     };
 }
 
 /// For cases that need the kernel's own sources.
 macro_rules! on_kernel_sets {
     ($case:ident) => {
-        on_sets!($case: epoll, one_shot, poll);
+        on_sets!($case: epoll, one_shot, poll, concurrent);
     };
 }
 
@@ -57,6 +57,7 @@ pub(crate) enum Set {
     epoll,
     one_shot,
     poll,
+    concurrent,
     simulated,
     simulated_one_shot,
 }
@@ -64,12 +65,20 @@ pub(crate) enum Set {
 impl Set {
     /// Whether a handle is silent while it is busy, and the kernel says so.
     pub(crate) fn is_silent_while_busy(self) -> bool {
-        matches!(self, Self::one_shot | Self::poll)
+        matches!(self, Self::one_shot | Self::poll | Self::concurrent)
+    }
+
+    /// What a thread is told to be that waits in the set.
+    fn waiting_role(self) -> Role {
+        match self {
+            Self::concurrent => Role::Follower,
+            _ => Role::Leader,
+        }
     }
 
     fn simulation(self) -> Option<Simulation> {
         match self {
-            Self::epoll | Self::one_shot | Self::poll => None,
+            Self::epoll | Self::one_shot | Self::poll | Self::concurrent => None,
             Self::simulated => Some(Simulation::new(1)),
             Self::simulated_one_shot => Some(Simulation::one_shot(1)),
         }
@@ -80,6 +89,7 @@ impl Set {
             (_, Some(simulation)) => SetKind::Simulated(simulation.clone()),
             (Self::one_shot, None) => SetKind::OneShot,
             (Self::poll, None) => SetKind::Poll,
+            (Self::concurrent, None) => SetKind::Concurrent,
             (_, None) => SetKind::Epoll,
         }
     }
@@ -89,6 +99,7 @@ impl Set {
 pub(crate) struct World {
     pub(crate) pool: Pool,
     pub(crate) witness: Witness,
+    waiting_role: Role,
     simulation: Option<Simulation>,
 }
 
@@ -110,6 +121,7 @@ impl World {
         Self {
             pool,
             witness,
+            waiting_role: set.waiting_role(),
             simulation,
         }
     }
@@ -159,21 +171,24 @@ impl World {
         Worker(told.recv_timeout(LONG).unwrap())
     }
 
-    /// As [`join`](Self::join); it leads and sleeps in the set when this returns.
+    /// As [`join`](Self::join); it sleeps in the set when this returns.
     pub(crate) fn join_and_rest(&self) -> Worker {
         let worker = self.join();
         self.rest(&worker);
         worker
     }
 
-    /// Waits until somebody leads and `worker` sleeps.
+    /// Waits until somebody waits in the set and `worker` sleeps.
     pub(crate) fn rest(&self, worker: &Worker) {
-        self.witness.wait_for(Role::Leader, 1);
+        self.witness.wait_for(self.waiting_role, 1);
         worker.wait_asleep();
     }
 
-    pub(crate) fn promotions(&self) -> u64 {
-        self.pool.snapshot().promotions
+    /// How many times a thread went to handle an event.
+    pub(crate) fn handled(&self) -> usize {
+        let log = self.witness.log();
+        let handled = log.iter().filter(|(_, role)| *role == Role::Processing);
+        handled.count()
     }
 }
 

@@ -125,7 +125,12 @@ pub fn asks(peer: &mut TcpStream, byte: u8) {
 }
 
 pub fn pools(threads: usize) -> impl Iterator<Item = Pool> {
-    let sets = [SetKind::Epoll, SetKind::OneShot, SetKind::Poll];
+    let sets = [
+        SetKind::Epoll,
+        SetKind::OneShot,
+        SetKind::Poll,
+        SetKind::Concurrent,
+    ];
     let all = sets
         .into_iter()
         .flat_map(|set| [Wake::Eager, Wake::Adaptive].map(|wake| (set.clone(), wake)));

@@ -89,6 +89,9 @@ where
         let work = |lent: Lent<'_>| member.work(lent, origin, afterwards, handler, &mut members);
         let done = match do_what_is_due(registry, origin.key, lent, work) {
             Due::Done(done) => done,
+            Due::Drained if registry.finds_news(Some(member.channel.descriptor()), readiness) => {
+                Done::without_call(Verdict::Keep)
+            }
             Due::Drained => Done::without_call(Verdict::Close(Closed::Shutdown)),
         };
         let goes_to = members.leave(visit.afterwards);

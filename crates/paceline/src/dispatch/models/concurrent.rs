@@ -4,7 +4,7 @@ use super::*;
 use crate::dispatch::{ConcurrentContext, ConcurrentHandler};
 
 /// Takes bytes, one at a time, until there is none; others may do so meanwhile.
-struct Taker(World);
+pub(super) struct Taker(pub(super) World);
 
 impl ConcurrentHandler<Descriptor> for Taker {
     fn ready(&self, cx: &mut ConcurrentContext<'_, Descriptor>) -> io::Result<Next> {

@@ -200,6 +200,7 @@ impl Registry {
             self.endings.begin(key);
             entry.dissolve(self);
             if let Some(descriptor) = entry.descriptor() {
+                entry.leave_set();
                 let _ = self.set.remove(descriptor);
             }
         }

@@ -7,7 +7,6 @@ use super::{
         entry::Entry,
         handle::{Handle, Key},
         handler::Interest,
-        line::Line,
         owner::Signal,
         readiness::{Stale, State},
         return_list::Pushed,
@@ -140,7 +139,9 @@ impl Registry {
             Set::Over => Err(Stale),
             Set::Later => Ok(()),
             Set::Earliest => {
-                if let Pushed::WakeLeader = self.returned.nudge() {
+                if self.is_open() {
+                    self.set_alarm();
+                } else if let Pushed::WakeLeader = self.returned.nudge() {
                     self.set.wake();
                 }
                 Ok(())
@@ -166,8 +167,9 @@ impl Registry {
     }
 
     /// Lines up everything whose time has come. This thread holds the lead, and has just asked the set: what that has
-    /// told comes first, and if it has not told everything (`batch`), nobody is taken for idle yet.
-    pub(in crate::dispatch) fn expire(&self, line: &mut Line, batch: Batch) {
+    /// told comes first, and if it has not told everything (`batch`), nobody is taken for idle yet. Or nobody leads.
+    pub(in crate::dispatch) fn expire(&self, batch: Batch, mut enlist: impl FnMut(u32)) {
+        let line = &mut enlist;
         self.timers.expire(|due, now, late| {
             let key = Key::from_bits(due.key);
             match due.purpose {
@@ -182,7 +184,7 @@ impl Registry {
     }
 
     /// The time of a task has come.
-    fn call(&self, key: Key, late: u64, line: &mut Line) -> Option<Timestamp> {
+    fn call(&self, key: Key, late: u64, line: &mut impl FnMut(u32)) -> Option<Timestamp> {
         let slot = self.slots.get(key.index)?;
         let state = slot.readiness.notify(key.generation).ok()?;
         self.note_timer(late);
@@ -195,13 +197,14 @@ impl Registry {
         &self,
         key: Key,
         now: Timestamp,
-        line: &mut Line,
+        line: &mut impl FnMut(u32),
         end: impl Fn(&Slot) -> End,
     ) -> Option<Timestamp> {
         let slot = self.slots.get(key.index)?;
         match end(slot) {
             End::AskAgain(later) => return Some(later),
             End::At(end) if end > now => return Some(end),
+            End::At(_) if self.is_open() => return self.time_out_unheard(key, now, line),
             End::At(_) => {}
         }
         let state = slot.readiness.time_out(key.generation).ok()?;
@@ -209,10 +212,39 @@ impl Registry {
         None
     }
 
+    /// The same where nobody leads: somebody may have been told of an event and not have noted it yet, so the
+    /// descriptor is asked. It is visited either way.
+    fn time_out_unheard(
+        &self,
+        key: Key,
+        now: Timestamp,
+        line: &mut impl FnMut(u32),
+    ) -> Option<Timestamp> {
+        let Some(mut owned) = self.slots.try_own(key.index) else {
+            return Some(now.after(SHORTEST));
+        };
+        let readiness = owned.readiness();
+        let has_news = owned.with_entry(|entry| {
+            // A member's descriptor is with its group; if it has news they are found there.
+            let descriptor = entry.as_deref().and_then(Entry::descriptor);
+            self.finds_news(descriptor, readiness)
+        });
+        let again = match has_news {
+            true => Some(now.after(SHORTEST)),
+            // Or it is over, and this slot another's.
+            false => {
+                let _ = readiness.time_out(key.generation);
+                None
+            }
+        };
+        line(owned.requeue());
+        again
+    }
+
     /// Puts a handle in the line if it must be visited, and is in no list.
-    pub(super) fn line_up(&self, key: Key, slot: &Slot, state: State, line: &mut Line) {
+    pub(super) fn line_up(&self, key: Key, slot: &Slot, state: State, line: impl FnOnce(u32)) {
         if state.needs_visit() && slot.signal() == Signal::Enlist {
-            line.append(key.index);
+            line(key.index);
         }
     }
 

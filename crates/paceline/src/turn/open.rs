@@ -1,0 +1,105 @@
+//! The turn in a concurrent set: all threads wait there at once, and the system chooses who gets an event.
+//!
+//! The roles are the same, with nothing to give away: everyone may lead at once, and to promote is only to say that
+//! this thread handles an event now. So nobody is told to be leader, and no follower sleeps anywhere but in the set.
+
+use std::io;
+
+use super::{Claimed, Follower, Leader, Led, Place, Processing, Waited};
+use crate::{
+    dispatch::{Dispatched, Duty, Found},
+    observe::Role,
+    sync::Timestamp,
+};
+
+/// Everyone may wait, whose time is not over, until the pool's is.
+#[cold]
+pub(super) fn lead(place: Place<'_>) -> Led<'_> {
+    if place.is_late() {
+        return Led::TimedOut;
+    }
+    match is_over(&place) {
+        true => Led::Closing,
+        false => Led::Leader(Leader { front: None, place }),
+    }
+}
+
+/// Waits for one event, among others who do. Who is told anything looks for every reason before it gives up: a wake is
+/// told to one thread only.
+#[cold]
+pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
+    let Leader { front, place } = leader;
+    let shared = place.shared;
+    while !is_over(&place) {
+        match shared.registry.next_for_anyone(until)? {
+            Found::Handle(claim) => {
+                return Ok(Waited::Claimed(Claimed {
+                    front,
+                    claim,
+                    place,
+                }));
+            }
+            Found::Nothing if shared.clock.has_passed(until) => break,
+            Found::Nothing | Found::LookAgain => {}
+        }
+    }
+    Ok(Waited::Nothing(follower(place)))
+}
+
+/// There is nobody to promote: others wait already.
+#[cold]
+pub(super) fn promote(claimed: Claimed<'_>) -> Processing<'_> {
+    let Claimed { claim, place, .. } = claimed;
+    place.tell(Role::Processing);
+    Processing {
+        claim,
+        running: None,
+        start: place.shared.clock.now(),
+        place,
+    }
+}
+
+/// Calls the handler, gives the handle back, and does what was left for afterwards.
+#[cold]
+pub(super) fn run(processing: Processing<'_>) -> Follower<'_> {
+    let Processing {
+        claim,
+        start,
+        place,
+        ..
+    } = processing;
+    let shared = place.shared;
+    let Dispatched {
+        claim, afterwards, ..
+    } = claim.dispatch(&shared.clock, start, &OneOfMany);
+    if let Some(claim) = claim {
+        claim.release_for_anyone(&afterwards);
+    }
+    if !afterwards.is_empty() {
+        shared.registry.run_afterwards(afterwards, &OneOfMany);
+    }
+    place.tell(Role::Follower);
+    follower(place)
+}
+
+fn follower(place: Place<'_>) -> Follower<'_> {
+    Follower { held: None, place }
+}
+
+/// Whether nobody shall wait any more. Whoever finds out wakes the next.
+fn is_over(place: &Place<'_>) -> bool {
+    let is_over = place.shared.is_over();
+    if is_over {
+        place.shared.registry.end_waits();
+    }
+    is_over
+}
+
+/// A thread whose handler may block as it likes: others wait already.
+struct OneOfMany;
+
+impl Duty for OneOfMany {
+    fn go_away(&self) {}
+    fn come_back(&self) {}
+    fn call_for_help(&self) {}
+}
