@@ -142,6 +142,8 @@ impl GroupHandler<TcpStream> for Session {
         let handle = cx.handle();
         // Small messages go out at once. A connection that is gone already will tell.
         let _ = cx.source().set_nodelay(true);
+        // However it ends, its peer is told that something failed, until both have said everything.
+        linger(cx.source(), Some(Duration::ZERO));
         // Who does not take its output may have to send its own first.
         cx.read_while_sending(true);
         handle.set_timeout(self.idle)?;
@@ -149,8 +151,8 @@ impl GroupHandler<TcpStream> for Session {
             None => {
                 handle.set_interest(Interest::NONE)?;
                 self.client = Some(Half::new(handle));
-                let connecting = members.group().connect(self.to, CONNECT);
-                self.server = Some(Half::new(connecting.inspect_err(|_| reset(cx.source()))?));
+                let server = members.group().connect(self.to, CONNECT)?;
+                self.server = Some(Half::new(server));
             }
             Some(client) => client.handle.set_interest(Interest::READ)?,
         }
@@ -171,8 +173,10 @@ impl GroupHandler<TcpStream> for Session {
         }
         match self.is_over() {
             true => {
-                let other = &self.half(side.other()).handle;
-                members.finish(other)?;
+                let other = self.half(side.other()).handle.clone();
+                linger(cx.source(), None);
+                members.each(|_, cx| linger(cx.source(), None));
+                members.finish(&other)?;
                 Ok(Next::Close)
             }
             false => Ok(Next::Continue),
@@ -185,11 +189,10 @@ impl GroupHandler<TcpStream> for Session {
         }
         self.totals.failed.fetch_add(1, Ordering::Relaxed);
         eprintln!("relay: connection {}: {why}", member.id());
-        members.each(|other, cx| {
-            reset(cx.source());
+        for other in members.handles() {
             // If it is closed already, it need not be.
             let _ = other.close();
-        });
+        }
     }
 }
 
@@ -210,10 +213,7 @@ impl Session {
             cx.write_all(bytes)?;
             Ok(cx.unsent())
         });
-        let kept = match given {
-            Ok(kept) => kept,
-            Err(error) => return give_up(&other, &error, cx),
-        };
+        let kept = given.map_err(|error| of_the_other(&other, &error))?;
         self.totals.bytes.fetch_add(count as u64, Ordering::Relaxed);
         match (count, kept) {
             (0, 0) => self.pass_end(side, members),
@@ -298,19 +298,16 @@ impl Half {
     }
 }
 
-/// The other side can't be written to. It is closed, and this one with it.
-fn give_up(other: &Handle, error: &io::Error, cx: &mut Context<'_, TcpStream>) -> io::Result<()> {
-    reset(cx.source());
-    // If it is closed already, that was told.
-    let _ = other.close();
+/// The other side can't be written to: this one ends, and has it closed too.
+fn of_the_other(other: &Handle, error: &io::Error) -> io::Error {
     let text = format!("to its other half, {}: {error}", other.id());
-    Err(io::Error::new(error.kind(), text))
+    io::Error::new(error.kind(), text)
 }
 
-/// When this connection is closed, its peer is told that something failed.
-fn reset(stream: &TcpStream) {
-    // If even that fails, it is only closed.
-    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+/// How long the system goes on sending after a close: not at all, which resets the connection, or as always.
+fn linger(stream: &TcpStream, span: Option<Duration>) {
+    // If that fails it is closed as always.
+    let _ = SockRef::from(stream).set_linger(span);
 }
 
 /// Sends the end of the stream. A peer that is gone already needs none.

@@ -15,8 +15,6 @@ pub(super) struct Channel<S> {
     /// As it was told at registration; a source is not asked again.
     descriptor: RawFd,
     outbox: Outbox<S>,
-    /// The handler is to be greeted first.
-    greets: bool,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
     /// How it is to end, when its end was asked for.
@@ -38,15 +36,9 @@ impl<S: 'static> Channel<S> {
             source,
             descriptor,
             outbox: Outbox::new(output_limit),
-            greets: false,
             finishing: false,
             end: None,
         }
-    }
-
-    /// The handler is to be called before anything has happened.
-    pub(super) fn greet(&mut self) {
-        self.greets = true;
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -161,7 +153,7 @@ impl<S: 'static> Channel<S> {
             false => Ready::READABLE | Ready::WRITABLE,
         };
         let is_ready = lent.may_call && lent.taken.has(for_handler);
-        (lent.notified || is_ready) && !self.finishing
+        (lent.notified || lent.greets || is_ready) && !self.finishing
     }
 
     /// Calls the handler and judges what it said.
@@ -172,10 +164,12 @@ impl<S: 'static> Channel<S> {
         afterwards: &mut Afterwards,
         call: impl FnOnce(&mut Context<'_, S>, Call) -> io::Result<Next>,
     ) -> Verdict {
-        let what = match std::mem::take(&mut self.greets) {
+        let what = match lent.greets {
             true => Call::Greet,
             false => Call::Ready,
         };
+        // What it was notified of is another call.
+        let again = lent.greets && lent.notified;
         let mut cx = self.context(lent, origin, afterwards);
         let told = match caught(|| call(&mut cx, what)) {
             Ok(told) => told,
@@ -187,6 +181,7 @@ impl<S: 'static> Channel<S> {
         let refused = cx.lent.refused;
         match told {
             Ok(Next::Again) => cx.lent.settle_and_ask_again(),
+            _ if again => cx.lent.settle_and_ask_again(),
             _ => cx.lent.settle(),
         }
         match told {

@@ -213,7 +213,7 @@ pub(super) fn do_what_is_due(
     work: impl FnOnce(Lent<'_>) -> Done,
 ) -> Due {
     let seen = lent.seen;
-    if lent.notified || !seen.wanted().is_empty() {
+    if lent.notified || lent.greets || !seen.wanted().is_empty() {
         // The handler's own panics are caught there; this one is of its source.
         let done = registry.in_frame(Some(key), || work(lent));
         return Due::Done(done.unwrap_or_else(|panic| {
@@ -221,7 +221,7 @@ pub(super) fn do_what_is_due(
             Done::without_call(Verdict::Close(Closed::Panicked(panic)))
         }));
     }
-    if seen.is_drained() && !seen.is_notified() {
+    if seen.is_drained() && !seen.is_called() {
         return Due::Drained;
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.

@@ -160,7 +160,9 @@ where
         self.lent.budget -= count.min(self.lent.budget);
         if self.lent.is_dry_after(count, room) {
             self.lent.mark_dry(Ready::READABLE);
-            self.lent.input_ended |= count == 0 && self.is_hung_up();
+            // What was not claimed is read again, by the visit that it is for.
+            let is_mine = self.lent.taken.has(Ready::READABLE);
+            self.lent.input_ended |= count == 0 && self.is_hung_up() && is_mine;
         }
         Ok(count)
     }
@@ -306,6 +308,8 @@ pub(super) struct Lent<'v> {
     pub(super) may_call: bool,
     /// The handler is to be called, whatever is ready.
     pub(super) notified: bool,
+    /// It is to be greeted.
+    pub(super) greets: bool,
     /// The directions that ran dry.
     dry: Ready,
     /// The end of the input was read.
@@ -324,20 +328,20 @@ impl<'v> Lent<'v> {
     #[inline]
     pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let look = readiness.look();
-        let (wanted, notified) = (look.wanted(), look.is_notified());
-        let seen = match notified {
-            true => readiness.claim_notified(wanted),
+        let (wanted, called) = (look.wanted(), look.is_called());
+        let seen = match called {
+            true => readiness.claim_calls(wanted),
             false => readiness.claim(wanted),
         };
         // It may have been suspended since the look: what counts is the step that claimed.
         let may_call = seen.may_call();
-        if notified && !may_call {
-            readiness.notify_self();
+        if called && !may_call {
+            readiness.restore_calls(seen);
         }
-        let notified = notified && may_call;
         Self {
             may_call,
-            notified,
+            notified: called && seen.is_notified(),
+            greets: called && seen.greets(),
             input_ended: false,
             reports,
             readiness,
@@ -357,6 +361,7 @@ impl<'v> Lent<'v> {
         Self {
             may_call: true,
             notified: false,
+            greets: false,
             input_ended: false,
             reports,
             readiness,

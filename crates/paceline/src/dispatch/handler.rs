@@ -18,8 +18,7 @@ pub trait EventHandler<S>: Send + 'static {
     fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next>;
 
     /// Whether [`connected`](Self::connected) is to be called for connections that were accepted or registered too. It
-    /// costs one more turn for each, so by default it is not. Asked once. A [`notify`](super::Handle::notify) that comes
-    /// before that call is one with it.
+    /// costs one more turn for each, so by default it is not. Asked once.
     fn speaks_first(&self) -> bool {
         false
     }

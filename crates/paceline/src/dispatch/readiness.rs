@@ -3,6 +3,7 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 17 | greets: the handler is to be greeted, before any other call |
 //! | 16 | timed out: closing, because its time is over |
 //! | 15 | over: the end of the input was read again; it is waited for no more |
 //! | 14 | ended: the end of the input was read; only a hang-up or an error is waited for |
@@ -43,6 +44,7 @@ const ARMED: u64 = 3 << ARMED_SHIFT;
 const ENDED: u64 = 1 << 14;
 const OVER: u64 = 1 << 15;
 const TIMED_OUT: u64 = 1 << 16;
+const GREETS: u64 = 1 << 17;
 const GENERATION_SHIFT: u32 = 32;
 
 #[derive(Debug)]
@@ -121,6 +123,18 @@ impl Readiness {
         self.change_of(generation, |state| state.with(NOTIFIED, true))
     }
 
+    /// The handler is to be greeted: a call of its own, before all others. Who says so owns the registration, or its
+    /// group.
+    pub(super) fn greet(&self) {
+        self.0.fetch_or(GREETS, Ordering::AcqRel);
+    }
+
+    /// Puts the calls back that `seen` had, and that could not be made.
+    pub(super) fn restore_calls(&self, seen: State) {
+        self.0
+            .fetch_or(seen.0 & (NOTIFIED | GREETS), Ordering::AcqRel);
+    }
+
     /// The owner wants to be called again.
     pub(super) fn notify_self(&self) {
         self.0.fetch_or(NOTIFIED, Ordering::AcqRel);
@@ -158,9 +172,9 @@ impl Readiness {
         State(self.0.fetch_and(!u64::from(bits.bits()), Ordering::AcqRel))
     }
 
-    /// Likewise, with the notification.
-    pub(super) fn claim_notified(&self, bits: Ready) -> State {
-        let bits = u64::from(bits.bits()) | NOTIFIED;
+    /// Likewise, with the notification and the greeting.
+    pub(super) fn claim_calls(&self, bits: Ready) -> State {
+        let bits = u64::from(bits.bits()) | NOTIFIED | GREETS;
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
@@ -279,9 +293,17 @@ impl State {
         self.ready() & self.awaited()
     }
 
-    /// Whether the handler is to be called, whatever is ready.
+    /// Whether the handler is to be called, whatever is ready: notified, or greeted.
+    pub(super) fn is_called(self) -> bool {
+        self.0 & (NOTIFIED | GREETS) != 0 && self.may_call()
+    }
+
     pub(super) fn is_notified(self) -> bool {
         self.0 & NOTIFIED != 0 && self.may_call()
+    }
+
+    pub(super) fn greets(self) -> bool {
+        self.0 & GREETS != 0 && self.may_call()
     }
 
     /// What is awaited, not ready, and will not be reported.
@@ -326,7 +348,7 @@ impl State {
 
     /// Whether a thread must do something for the handle.
     pub(super) fn is_due(self) -> bool {
-        self.is_closing() || !self.wanted().is_empty() || self.is_notified() || self.is_drained()
+        self.is_closing() || !self.wanted().is_empty() || self.is_called() || self.is_drained()
     }
 
     /// Whether a drain ends it, if nothing is wanted: all is sent, and whatever has come was reported.

@@ -153,10 +153,9 @@ impl Registry {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
                 let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
-                let mut channel = Channel::new(source, descriptor, limit);
+                let channel = Channel::new(source, descriptor, limit);
                 if greets {
-                    channel.greet();
-                    owned.readiness().notify_self();
+                    owned.readiness().greet();
                 }
                 let entry = Box::new(Registered::new(channel, handler, kind));
                 Ok(match deadline {

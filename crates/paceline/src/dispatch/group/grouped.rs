@@ -157,11 +157,9 @@ where
         let goes_to = goes_to.filter(|_| !member.channel.is_finishing());
         let stays = match goes_to {
             None => Err(member),
-            Some(group) => registry.pass_to(&group, member).map_err(|mut member| {
+            Some(group) => registry.pass_to(&group, member).inspect_err(|_| {
                 // The handler believes that it is gone.
-                member.channel.greet();
-                owned.readiness().notify_self();
-                member
+                owned.readiness().greet();
             }),
         };
         match stays {
@@ -200,6 +198,9 @@ where
 
     /// What becomes of the group itself. It ends if nobody is in it, nobody is about to be, and nobody wants it.
     fn fate(&mut self, visit: &Visit<'_>) -> Verdict {
+        if self.roster.members.is_empty() {
+            self.roster.take_in();
+        }
         if !self.roster.members.is_empty() {
             return Verdict::Keep;
         }

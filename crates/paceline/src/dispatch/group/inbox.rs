@@ -41,13 +41,13 @@ impl<S> Inbox<S> {
     /// Puts a member into it, and does what makes it one, in one step. Gives it back if it is shut.
     pub(in crate::dispatch) fn put(
         &self,
-        mut member: Member<S>,
-        join: impl FnOnce(&mut Member<S>),
+        member: Member<S>,
+        join: impl FnOnce(&Member<S>),
     ) -> Result<(), Member<S>> {
         match &mut lock(&self.0).newcomers {
             None => Err(member),
             Some(newcomers) => {
-                join(&mut member);
+                join(&member);
                 newcomers.push(member);
                 Ok(())
             }

@@ -71,21 +71,32 @@ impl<'g, S: Send + 'static> Members<'g, S> {
     /// [`ready`](super::GroupHandler::ready) it closes the member that *that* call is about.
     ///
     /// # Errors
-    /// What `using` says; `NotFound` if it is no other member of this group.
+    /// What `using` says; `NotFound` if it is no other member of this group, `NotConnected` if its connection does not
+    /// stand yet.
     pub fn with<R>(
         &mut self,
         member: &Handle,
         using: impl FnOnce(&mut Context<'_, S>) -> io::Result<R>,
     ) -> io::Result<R> {
         let at = self.position("use", member)?;
+        if self.roster.members[at].opening.is_some() {
+            let text = format!(
+                "use handle {}: its connection does not stand yet",
+                member.id()
+            );
+            return Err(io::Error::new(io::ErrorKind::NotConnected, text));
+        }
         self.lend(at, using)
     }
 
-    /// Uses each of the others in turn.
+    /// Uses each of the others in turn whose connection stands.
     pub fn each(&mut self, mut using: impl FnMut(&Handle, &mut Context<'_, S>)) {
         for at in 0..self.len() {
-            let handle = self.handle(self.roster.members[at].key);
-            self.lend(at, |cx| using(&handle, cx));
+            let member = &self.roster.members[at];
+            if member.opening.is_none() {
+                let handle = self.handle(member.key);
+                self.lend(at, |cx| using(&handle, cx));
+            }
         }
     }
 
@@ -138,6 +149,9 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         }
         let at = self.position("move", member)?;
         let key = self.roster.members[at].key;
+        if *group == self.roster.group {
+            return Ok(());
+        }
         match self.roster.hand_over(key, group, self.registry) {
             HandedOver::Done => Ok(()),
             HandedOver::NotHere | HandedOver::Refused => Err(over()),

@@ -198,7 +198,8 @@ impl Registry {
         let mut entry = owned.with_entry(Option::take);
         if let Some(entry) = &mut entry {
             self.endings.begin(key);
-            entry.dissolve(self);
+            let dissolved = self.in_frame(Some(key), || entry.dissolve(self));
+            dissolved.unwrap_or_else(|panic| self.tell_panic(key, &panic));
             if let Some(descriptor) = entry.descriptor() {
                 entry.leave_set();
                 let _ = self.set.remove(descriptor);

@@ -65,7 +65,7 @@ impl Registry {
         let key = owned.key();
         let channel = Channel::new(source, descriptor, self.limits.output_limit);
         let member = self.new_member(&owned, channel, opening);
-        let join = |_: &mut Member<S>| owned.slot().set_group(group.key());
+        let join = |_: &Member<S>| owned.slot().set_group(group.key());
         match group.inbox().put(member, join) {
             Ok(()) => {
                 // A drain that passed this slot before `occupy` is seen here; a later one marks it.
@@ -90,14 +90,13 @@ impl Registry {
     fn new_member<S: 'static>(
         &self,
         owned: &Owned<'_>,
-        mut channel: Channel<S>,
+        channel: Channel<S>,
         opening: Option<(Duration, Outcome<S>)>,
     ) -> Member<S> {
         let key = owned.key();
         let opening = match opening {
             None => {
-                channel.greet();
-                owned.readiness().notify_self();
+                owned.readiness().greet();
                 None
             }
             Some((within, outcome)) => {
@@ -185,17 +184,17 @@ impl Registry {
         member: Member<S>,
     ) -> Result<(), Member<S>> {
         let key = member.key;
-        let join = |member: &mut Member<S>| {
+        let slot = self.slot(key);
+        let join = |member: &Member<S>| {
+            // One that is not open yet is greeted when it is.
             if member.opening.is_none() {
-                member.channel.greet();
+                slot.readiness.greet();
             }
-            if let Some(slot) = self.slots.get(key.index) {
-                slot.set_group(group.key());
-            }
+            slot.set_group(group.key());
         };
         group.inbox().put(member, join)?;
         // If the pool has ended meanwhile, it is ended with its new group.
-        let _ = self.notify(key);
+        let _ = self.change(key, |word| Ok(word.look()));
         Ok(())
     }
 

@@ -272,7 +272,7 @@ enum End {
 fn deadline_of(slot: &Slot, now: Timestamp) -> End {
     match slot.is_idle() {
         true => End::At(now),
-        false => End::AskAgain(now),
+        false => End::AskAgain(now.after(SHORTEST)),
     }
 }
 
