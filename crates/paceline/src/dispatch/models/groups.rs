@@ -393,3 +393,73 @@ fn loom_drain_of_a_group() {
         assert_eq!((all.world.read(), all.world.closed()), (1, 1));
     });
 }
+
+/// H3: a member is routed to a group that it has left, which ends, and whose slot has the next group.
+#[test]
+fn loom_route_against_reuse() {
+    explore(|| {
+        let all = Groups::new(Reports::Edges);
+        let (old, new) = (all.group(None), all.group(None));
+        let member = all.member_of(&old);
+        let lead = lead();
+        let session = Session {
+            world: all.world.clone(),
+            goes_to: None,
+            ended: Arc::clone(&all.ended),
+        };
+        let mover = {
+            let (new, registry, lead) = (new.clone(), Arc::clone(&all.registry), Arc::clone(&lead));
+            thread::spawn(move || {
+                let moved = new.adopt(&member).unwrap();
+                work(&registry, &lead, false);
+                drop(registry.group(session).unwrap());
+                moved
+            })
+        };
+        all.world.send();
+        work(&all.registry, &lead, true);
+        let moved = mover.join().unwrap();
+        work(&all.registry, &lead, true);
+        assert_eq!(all.world.read(), 1);
+        let ended = all.ended.load(Ordering::Relaxed);
+        assert_eq!(ended, usize::from(moved == Adoption::Moved));
+    });
+}
+
+/// S2: a registration into a group against the end of the pool.
+#[test]
+fn loom_member_against_sweep() {
+    explore(|| {
+        let all = Groups::new(Reports::Edges);
+        let group = all.group(None);
+        let newcomer = {
+            let group = group.clone();
+            thread::spawn(move || group.register(Descriptor, Interest::READ).is_ok())
+        };
+        all.registry.shut();
+        let accepted = newcomer.join().unwrap();
+        assert_eq!(all.world.closed(), usize::from(accepted));
+        assert_eq!(all.ended.load(Ordering::Relaxed), 1);
+        assert_eq!(all.registry.live(), 0);
+    });
+}
+
+/// S1: a drain against a move from outside.
+#[test]
+fn loom_drain_against_adoption() {
+    explore(|| {
+        let all = Groups::new(Reports::Edges);
+        let (old, new) = (all.group(None), all.group(None));
+        let member = all.member_of(&old);
+        let mover = thread::spawn(move || drop(new.adopt(&member)));
+        all.registry.drain();
+        let mut line = Line::new();
+        while !all.registry.is_drained() {
+            if let Some(claim) = line.next(&all.registry, None).unwrap() {
+                drop(dispatch(claim));
+            }
+        }
+        mover.join().unwrap();
+        all.assert_over();
+    });
+}
