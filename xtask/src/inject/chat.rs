@@ -126,6 +126,17 @@ impl Guest {
         }
     }
 
+    /// Has it heard what it must, before it leaves? Whether it was there all the time shows when the server answers it
+    /// once more: that its connection ends, in order or not, may also be a fault's doing.
+    fn take_stock(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
+        let duty = self.ear.duty();
+        self.spoke = Instant::now();
+        self.wire.send(b"/who\n")?;
+        self.listen(found, |guest| guest.ear.calls() > 0)?;
+        found(&self.ear.settle(&duty));
+        Ok(())
+    }
+
     /// Makes edges, if that is allowed here.
     fn nudge(&mut self) -> Result<(), End> {
         if self.wire.nudge == Some(Nudge::Message) {
@@ -150,13 +161,8 @@ impl Conversation for Guest {
         self.listen(found, |guest| guest.unanswered() == 0)
     }
 
-    /// Whether it was there all the time shows when the server answers once more: an end may also be a fault's.
     fn close(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
-        let duty = self.ear.duty();
-        self.spoke = Instant::now();
-        self.wire.send(b"/who\n")?;
-        self.listen(found, |guest| guest.ear.calls() > 0)?;
-        found(&self.ear.settle(&duty));
+        self.take_stock(found)?;
         self.wire.send_no_more()?;
         loop {
             match self.hear(found)? {
@@ -168,7 +174,8 @@ impl Conversation for Guest {
         }
     }
 
-    fn reset(mut self: Box<Self>) -> Result<(), End> {
+    fn reset(mut self: Box<Self>, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
+        self.take_stock(found)?;
         self.ask(1)?;
         self.wire.await_input()
     }

@@ -14,7 +14,7 @@ pub(super) trait Conversation: Send {
     fn close(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End>;
 
     /// Asks once more, and drops what comes unread, which resets the connection.
-    fn reset(self: Box<Self>) -> Result<(), End>;
+    fn reset(self: Box<Self>, found: &mut dyn FnMut(&Findings)) -> Result<(), End>;
 
     /// How many messages were answered.
     fn answered(&self) -> u64;

@@ -99,7 +99,7 @@ impl Conversation for Connection {
         }
     }
 
-    fn reset(mut self: Box<Self>) -> Result<(), End> {
+    fn reset(mut self: Box<Self>, _found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
         self.ask(1)?;
         self.wire.await_input()
     }

@@ -454,9 +454,11 @@ impl Client {
         let Some(mut connection) = self.slots[slot].take() else {
             return;
         };
-        let left = match self.roll(3) {
-            0 => connection.reset(),
-            _ => connection.close(&mut |findings| self.shared.found(findings)),
+        let resets = self.roll(3) == 0;
+        let mut found = |findings: &Findings| self.shared.found(findings);
+        let left = match resets {
+            true => connection.reset(&mut found),
+            false => connection.close(&mut found),
         };
         if let Err(end) = left {
             self.give_up(&end, 0);

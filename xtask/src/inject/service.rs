@@ -101,11 +101,11 @@ impl Service {
     }
 }
 
-/// A fault as it is made where another server stands behind: a lie about room for output is told about that one's
-/// socket too, and there no client can make the edge.
+/// A fault as it is made where another server stands behind. That there is no room for output is also said of that
+/// one's socket, and there no client can make the edge; said once it does no harm, for the pool asks again.
 fn before_another(fault: Fault) -> Fault {
     match fault.name {
-        "sendto-EAGAIN" | "sendto-EAGAIN-twice" => fault
+        "sendto-EAGAIN-twice" => fault
             .skipped("a lie at the back-end's socket, where no client can make the missing edge"),
         _ => fault,
     }

@@ -43,7 +43,7 @@ impl Ear {
     pub(super) fn enter(room: &Arc<Room>, owner: u64) -> Ear {
         let mut book = room.book();
         book.enter(owner);
-        let came = book.sight(|voice| voice.receipts);
+        let came = book.sight(Voice::settled);
         drop(book);
         Ear {
             room: Arc::clone(room),
@@ -107,7 +107,7 @@ impl Ear {
         for (speaker, lines) in duty {
             let next = self.next.get(speaker).copied().unwrap_or(0);
             findings.lost += lines.end - next.clamp(lines.start, lines.end);
-            book.prove(*speaker, lines.end - lines.start);
+            book.prove(*speaker, lines);
         }
         findings
     }
@@ -177,7 +177,7 @@ impl Ear {
     fn settled_before(&self, speaker: u64, voice: &Voice) -> u64 {
         match self.came.counts.get(&speaker) {
             Some(count) => *count,
-            None if voice.had_left(&self.came) => voice.receipts,
+            None if voice.had_left(&self.came) => voice.settled(),
             None => 0,
         }
     }
@@ -349,9 +349,10 @@ mod tests {
 
     #[test]
     fn a_receipt_that_tells_of_too_few_is_found_at_the_end() {
-        let (room, mut ann, mut bob) = ann_speaks(2);
+        let (room, mut ann, mut bob) = ann_speaks(3);
+        ann.take(&receipts(1, 2));
         ann.take(&receipts(2, 0));
-        assert_eq!(found(&mut bob, &lines(ANN, &[0, 1])), [0, 0, 0]);
+        assert_eq!(found(&mut bob, &lines(ANN, &[0, 1, 2])), [0, 0, 0]);
         assert_eq!(room.settle().lost, 2);
     }
 

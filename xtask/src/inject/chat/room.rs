@@ -21,10 +21,9 @@ impl Room {
     /// When all have left: receipts that told of fewer than have proved that they were reached.
     pub(super) fn settle(&self) -> Findings {
         let book = self.book();
-        let short = book.voices.values();
-        let lost = short.map(|voice| voice.proved.saturating_sub(voice.reached));
+        let short = book.voices.values().flat_map(|voice| &voice.receipts);
         Findings {
-            lost: lost.sum(),
+            lost: short.map(Receipt::short).sum(),
             ..Findings::default()
         }
     }
@@ -48,18 +47,35 @@ pub(super) struct Voice {
     name: Option<String>,
     /// How many lines it has said, or is about to.
     pub(super) said: u64,
-    /// How many receipts it was given: so many lines, the first ones, have been handed to the system for everybody
-    /// who stays.
-    pub(super) receipts: u64,
-    /// How many others they have reached, by the receipts.
-    reached: u64,
-    /// How many others they have reached, by those others.
-    proved: u64,
+    /// What it was told of its first lines. So many have been handed to the system for everybody who stays: receipts
+    /// may overtake each other, but only among lines that were said in one piece, and none of them tells then of
+    /// fewer than are bound to hear any of these.
+    receipts: Vec<Receipt>,
     /// How many had left before it; `None` while it is there.
     left: Option<usize>,
 }
 
+/// What became of one line.
+struct Receipt {
+    /// How many others it has reached, by the receipt.
+    reached: u64,
+    /// How many others it has reached, by those others.
+    proved: u64,
+}
+
+impl Receipt {
+    /// How many of those it has reached it does not tell.
+    fn short(&self) -> u64 {
+        self.proved.saturating_sub(self.reached)
+    }
+}
+
 impl Voice {
+    /// How many of its lines are settled.
+    pub(super) fn settled(&self) -> u64 {
+        self.receipts.len() as u64
+    }
+
     /// Whether this is its name. Whoever hears a name first takes it for true.
     pub(super) fn is_called(&mut self, name: &str) -> bool {
         self.name.get_or_insert_with(|| name.to_owned()) == name
@@ -112,11 +128,10 @@ impl Book {
     /// Somebody was given a receipt. `None`: it has no line without one.
     pub(super) fn receipt(&mut self, guest: u64, reached: u64) -> Option<()> {
         let voice = self.voices.get_mut(&guest)?;
-        if voice.receipts == voice.said {
+        if voice.settled() == voice.said {
             return None;
         }
-        voice.receipts += 1;
-        voice.reached += reached;
+        voice.receipts.push(Receipt { reached, proved: 0 });
         Some(())
     }
 
@@ -143,15 +158,18 @@ impl Book {
         let others = speakers.filter(|speaker| **speaker != guest);
         let ranges = others.filter_map(|speaker| {
             let first = welcomed.counts.get(speaker).copied().unwrap_or(0);
-            Some((*speaker, first..self.voices.get(speaker)?.receipts))
+            Some((*speaker, first..self.voices.get(speaker)?.settled()))
         });
         ranges.filter(|(_, range)| !range.is_empty()).collect()
     }
 
-    /// Somebody has heard so many lines of a speaker as it must.
-    pub(super) fn prove(&mut self, speaker: u64, lines: u64) {
-        if let Some(voice) = self.voices.get_mut(&speaker) {
-            voice.proved += lines;
+    /// Somebody has heard these lines of a speaker, as it must.
+    pub(super) fn prove(&mut self, speaker: u64, lines: &Range<u64>) {
+        let receipts = self.voices.get_mut(&speaker).map(|it| &mut it.receipts);
+        let (start, end) = (lines.start as usize, lines.end as usize);
+        let proved = receipts.and_then(|receipts| receipts.get_mut(start..end));
+        for receipt in proved.into_iter().flatten() {
+            receipt.proved += 1;
         }
     }
 }
