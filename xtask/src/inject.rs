@@ -55,8 +55,9 @@ in order.
 `echo` and `relay`: a message is answered when it comes back. It is lost if it does not though its
 connection lives or a later one comes back, or if it comes back changed; doubled if it comes back again;
 misrouted if it comes back on another connection; hung after 10 s with neither answer nor end.
-Before `relay` stands nothing; behind it an `echo` that no fault strikes, and that must end in order too.
-What ends either of its sockets ends the client's connection, so that is where it counts as refused.
+`relay` stands before an `echo` that no fault strikes, and that must end in order too. What ends either
+socket of a session, or keeps the second one from being opened, ends the client's connection: that is
+where it counts as refused.
 
 `chat`: a message is answered when its speaker is given the receipt. It is lost if somebody who stayed
 has not heard it then: who had read its welcome before it was said, and was still answered after the
@@ -180,10 +181,25 @@ struct Part {
     faults: Vec<Fault>,
     /// For all of them.
     limit: Duration,
+    /// How long each of them is there.
+    time: Duration,
 }
 
-/// Limit for the few faults with a service other than `echo` in a short run of `ci`.
-const FEW_LIMIT: Duration = Duration::from_secs(14);
+impl Part {
+    /// A service under these faults, which share the time.
+    fn new(service: Service, faults: Vec<Fault>, limit: Duration) -> Part {
+        let time = share(limit, faults.len());
+        Part {
+            service,
+            faults,
+            limit,
+            time,
+        }
+    }
+}
+
+/// How long each of the few faults with a service other than `echo` is there, in a short run of `ci`.
+const FEW_TIME: Duration = Duration::from_millis(500);
 
 /// Puts the examples under faults, for `ci`: in a short run `echo` under every one, the others under a few.
 pub(crate) fn check(depth: Depth) -> Verdict {
@@ -192,19 +208,13 @@ pub(crate) fn check(depth: Depth) -> Verdict {
         server: None,
         arguments: Vec::new(),
     };
-    let part = |service: Service| match depth {
-        Depth::Full => Part {
-            service,
-            faults: service.faults(Set::Epoll),
-            limit: depth.limit(),
-        },
-        Depth::Short => Part {
-            service,
-            faults: service.few(),
-            limit: match service {
-                Service::Echo => depth.limit(),
-                Service::Relay | Service::Chat => FEW_LIMIT,
-            },
+    let part = |service: Service| match (depth, service) {
+        (Depth::Full, _) | (_, Service::Echo) => {
+            Part::new(service, service.faults(Set::Epoll), depth.limit())
+        }
+        (Depth::Short, _) => Part {
+            time: FEW_TIME,
+            ..Part::new(service, service.few(), depth.limit())
         },
     };
     options.run(&Service::ALL.map(part), true)
@@ -247,7 +257,7 @@ impl Options {
             strace_log: workspace.log("inject-strace"),
             controls: workspace.logs.join("inject-controls"),
             depth: self.depth,
-            time: share(part.limit, part.faults.len()),
+            time: part.time,
         })
     }
 }
@@ -305,11 +315,7 @@ fn select(
     let part = |service: &Service| {
         let mut faults = service.faults(set);
         faults.retain(|fault| names.is_empty() || is_named(fault));
-        Part {
-            service: *service,
-            faults,
-            limit,
-        }
+        Part::new(*service, faults, limit)
     };
     let mut parts: Vec<_> = services.iter().map(part).collect();
     parts.retain(|part| !part.faults.is_empty());
