@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* The calls, in the order of their records. */
-enum call { ACCEPT4, EPOLL_CTL, RECV, SEND, EPOLL_WAIT, FUTEX_SLEEP, CALLS };
+enum call { ACCEPT4, EPOLL_CTL, RECV, SEND, EPOLL_WAIT, FUTEX_SLEEP, CONNECT, CALLS };
 
 /* What becomes of one call, and what became of it. */
 struct record {
@@ -91,6 +91,13 @@ int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags)
     REAL(accept4)
     int error;
     return strikes(ACCEPT4, &error) ? fails(error) : real(socket, address, length, flags);
+}
+
+int connect(int socket, const struct sockaddr *address, socklen_t length)
+{
+    REAL(connect)
+    int error;
+    return strikes(CONNECT, &error) ? fails(error) : real(socket, address, length);
 }
 
 /* Only an ADD: a DEL does not fail for want of room. */

@@ -16,12 +16,12 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask ci [--full]
 
 Runs, in this order: fmt, clippy, doc, test, loom (2 preemptions), shuttle, stress (10^6 messages),
-tsan, tidy, faults, inject (a minute). All steps run, also behind one that failed; a table of them comes
-last. Under 20 minutes on two cores.
+tsan, tidy, faults, inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also
+behind one that failed; a table of them comes last. Under 20 minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
-          tsan, 100_000 injected faults), and after them asan with leaks, instructions, msrv, deny,
-          mutants and coverage; hours.
+          tsan, 100_000 injected faults with each service), and after them asan with leaks,
+          instructions, msrv, deny, mutants and coverage; hours.
 
 A step whose tool is not installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {

@@ -1,4 +1,4 @@
-//! `inject`: the fault matrix. A real server, in a process of its own, is put under one fault after the other
+//! `inject`: the fault matrix. Real servers, each in a process of its own, are put under one fault after the other
 //! while clients check every answer. Whatever the kernel or the machine does, nothing may be lost, doubled,
 //! misrouted or left hanging, and when the fault is over the server serves as before.
 
@@ -11,47 +11,70 @@ use crate::verb::{Verb, Verdict};
 use crate::workspace::Workspace;
 
 use catalogue::{Fault, Set};
-use row::Row;
+use fate::Fate;
 use server::Program;
+use service::Service;
 use stage::Stage;
 use tools::Tools;
 
 mod catalogue;
-mod client;
+mod chat;
+mod conversation;
+mod echo;
+mod fate;
 mod library;
 mod load;
-mod message;
 mod row;
 mod server;
+mod service;
 mod stage;
 mod strace;
 mod thread;
 mod tools;
+mod wire;
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
     name: "inject",
     summary: "put a running server under one fault after the other and check every answer",
     help: "\
-usage: cargo xtask inject [--full] [--seconds N] [--server-args WORDS] [NAME...] [--list]
+usage: cargo xtask inject [--service NAME] [--full] [--seconds N] [--server-args WORDS] [FAULT...] [--list]
 
-Starts the example `echo` anew for each fault, sends it messages that carry their connection and their
-number over 16 connections which are closed, reset and reopened, makes the fault (strace, a preloaded
-library, ptrace, prlimit), takes it away, and asks on fresh connections. One row per fault:
+Starts an example anew for each fault, sends it messages that carry their connection and their number
+over 16 connections which are closed, reset and reopened, makes the fault (strace, a preloaded library,
+ptrace, prlimit), takes it away, and asks on fresh connections. One row per fault:
   injected   how often it struck; zero is a failure
   requests   messages sent
   refused    of them, those whose connection the fault ended, visibly, where it may
   nudges     edges that clients made in place of one that the fault took away, where it does
-  lost, doubled, misrouted, hung (10 s): none is allowed
+  lost, doubled, misrouted, hung: none is allowed
   recovery   from the end of the fault until fresh connections were served, at most
 Besides, no more connections may end than faults struck, no thread may be gone, and the server must end
 in order.
 
-  NAME                 only these faults
+`echo` and `relay`: a message is answered when it comes back. It is lost if it does not though its
+connection lives or a later one comes back, or if it comes back changed; doubled if it comes back again;
+misrouted if it comes back on another connection; hung after 10 s with neither answer nor end.
+`relay` stands before an `echo` that no fault strikes, and that must end in order too. What ends either
+socket of a session, or keeps the second one from being opened, ends the client's connection: that is
+where it counts as refused.
+
+`chat`: a message is answered when its speaker is given the receipt. It is lost if somebody who stayed
+has not heard it then: who had read its welcome before it was said, and was still answered after the
+receipt was read. Also lost: a gap in the numbers of a speaker, a changed line, whatever the server says
+somebody has missed, and receipts that tell of fewer than have heard. Doubled: a number that is heard
+again, or behind a later one. Misrouted: one's own line, a line that nobody has said or under another's
+name, a line whose receipt was read before the hearer came, and a receipt for nothing. Hung: a line
+with neither receipt nor end after 10 s.
+
+  FAULT                only these faults
+  --service NAME       echo (default), relay, chat, or all (default of --full without --server or
+                       --server-args)
   --list               tell the faults, run nothing
-  --full               longer, at least 100_000 faults; and the n-th calls until a run sees no fault
-  --seconds N          limit for the whole run (default 60, full 600), shared out to the rows; a row that
-                       would begin later fails
+  --full               longer, at least 100_000 faults with each service; and the n-th calls until a run
+                       sees no fault
+  --seconds N          limit for the run with one service (default 60, full 600), shared out to the
+                       rows; a row that would begin later fails
   --server-args WORDS  further arguments of the server, such as `--wake eager`; with `--set poll` the
                        faults are those of `poll`, and epoll's own are skipped
   --server PROGRAM     this program instead of the example
@@ -67,22 +90,27 @@ made here is printed as skipped, with the reason, and counted. Logs are kept in 
         let limit = args.seconds("--seconds", depth.limit())?;
         let server = args.value("--server")?.map(PathBuf::from);
         let arguments = args.value("--server-args")?.unwrap_or_default();
+        let arguments: Vec<_> = arguments.split_whitespace().map(str::to_owned).collect();
+        let is_like_no_other = server.is_some() || !arguments.is_empty();
+        let service = args.value("--service")?;
+        let service = service.or(is_like_no_other.then(|| Service::Echo.name().to_owned()));
+        let services = services(service.as_deref(), depth)?;
         let options = Options {
             depth,
-            limit,
             server,
-            arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+            arguments,
         };
         let names = args.names()?;
-        let faults = select(&names, Set::of(&options.arguments))?;
+        let set = Set::of(&options.arguments);
+        let parts = select(&services, &names, set, limit)?;
         Ok(match list {
-            true => tell(&faults),
-            false => options.run(&faults, names.is_empty()),
+            true => tell(&parts),
+            false => options.run(&parts, names.is_empty()),
         })
     },
 };
 
-/// Faults that a full run must inject, in all.
+/// Faults that a full run must inject, with each service.
 const FULL_FAULTS: u64 = 100_000;
 
 /// How far it goes.
@@ -95,7 +123,7 @@ pub(crate) enum Depth {
 }
 
 impl Depth {
-    /// Limit for the whole run, if nothing else is said.
+    /// Limit for the run with one service, if nothing else is said.
     fn limit(self) -> Duration {
         match self {
             Depth::Short => Duration::from_secs(60),
@@ -114,6 +142,14 @@ enum Trouble {
 }
 
 impl Trouble {
+    /// As the table tells it.
+    fn told(&self) -> String {
+        match self {
+            Trouble::Skipped(why) => format!("skipped: {why}"),
+            Trouble::Failed(why) => format!("FAILED: {why}"),
+        }
+    }
+
     /// What a tool complains of: that something is not permitted, or not there, says nothing about the server.
     fn of_tool(tool: &str, complaint: &str) -> Trouble {
         let why = format!("{tool}: {complaint}");
@@ -131,67 +167,120 @@ impl Trouble {
 struct Options {
     /// How far to go.
     depth: Depth,
-    /// For the whole run.
-    limit: Duration,
     /// A server other than the example.
     server: Option<PathBuf>,
     /// Further arguments of the server.
     arguments: Vec<String>,
 }
 
-/// Puts the example under every fault, for `ci`.
+/// One service, and what it is put under.
+struct Part {
+    /// The service.
+    service: Service,
+    /// Its faults.
+    faults: Vec<Fault>,
+    /// For all of them.
+    limit: Duration,
+    /// How long each of them is there.
+    time: Duration,
+}
+
+impl Part {
+    /// A service under these faults, which share the time.
+    fn new(service: Service, faults: Vec<Fault>, limit: Duration) -> Part {
+        let time = share(limit, faults.len());
+        Part {
+            service,
+            faults,
+            limit,
+            time,
+        }
+    }
+}
+
+/// How long each of the few faults with a service other than `echo` is there, in a short run of `ci`.
+const FEW_TIME: Duration = Duration::from_millis(500);
+
+/// Puts the examples under faults, for `ci`: in a short run `echo` under every one, the others under a few.
 pub(crate) fn check(depth: Depth) -> Verdict {
     let options = Options {
         depth,
-        limit: depth.limit(),
         server: None,
         arguments: Vec::new(),
     };
-    options.run(&catalogue::all(Set::Epoll), true)
+    let part = |service: Service| match (depth, service) {
+        (Depth::Full, _) | (_, Service::Echo) => {
+            Part::new(service, service.faults(Set::Epoll), depth.limit())
+        }
+        (Depth::Short, _) => Part {
+            time: FEW_TIME,
+            ..Part::new(service, service.few(), depth.limit())
+        },
+    };
+    options.run(&Service::ALL.map(part), true)
 }
 
 impl Options {
     /// Runs the faults one by one, prints the table and counts. `whole`: they are all there are.
-    fn run(&self, faults: &[Fault], whole: bool) -> Verdict {
-        let stage = match self.stage(faults.len()) {
-            Ok(stage) => stage,
-            Err(why) => return Verdict::failed(why),
+    fn run(&self, parts: &[Part], whole: bool) -> Verdict {
+        let mut fates = Vec::new();
+        for part in parts {
+            match self.stage(part) {
+                Ok(stage) => fates.extend(part.play(&stage)),
+                Err(why) => return Verdict::failed(format!("{}: {why}", part.service.name())),
+            }
+        }
+        table::print(row::HEADING, fates.iter().map(Fate::cells));
+        let must_inject = match self.depth {
+            Depth::Full if whole => FULL_FAULTS,
+            Depth::Full | Depth::Short => 0,
         };
-        let end = Instant::now() + self.limit;
-        let fates: Vec<_> = faults
-            .iter()
-            .map(|fault| fate(&stage, fault, end))
-            .collect();
-        let rows = faults
-            .iter()
-            .zip(&fates)
-            .map(|(fault, fate)| cells(fault, fate));
-        table::print(row::HEADING, rows);
-        count(
-            &fates,
-            (whole && self.depth == Depth::Full).then_some(FULL_FAULTS),
-        )
+        fate::count(&fates, must_inject)
     }
 
-    /// Builds what every fault needs.
-    fn stage(&self, faults: usize) -> Result<Stage, String> {
+    /// Builds what every fault of a part needs.
+    fn stage(&self, part: &Part) -> Result<Stage, String> {
         let workspace = Workspace::this();
         let path = match &self.server {
             Some(path) => path.clone(),
-            None => server::build(&workspace)?,
+            None => server::build(&workspace, part.service)?,
         };
         Ok(Stage {
             program: Program {
+                service: part.service,
                 path,
                 arguments: self.arguments.clone(),
                 log: workspace.log("inject-server"),
             },
+            back_end: back_end(&workspace, part.service)?,
             tools: Tools::compile(&workspace),
             strace_log: workspace.log("inject-strace"),
             controls: workspace.logs.join("inject-controls"),
             depth: self.depth,
-            time: share(self.limit, faults),
+            time: part.time,
         })
+    }
+}
+
+/// The program that stands behind a service, if one does.
+fn back_end(workspace: &Workspace, service: Service) -> Result<Option<Program>, String> {
+    let Some(service) = service.back_end() else {
+        return Ok(None);
+    };
+    Ok(Some(Program {
+        service,
+        path: server::build(workspace, service)?,
+        arguments: Vec::new(),
+        log: workspace.log("inject-back-end"),
+    }))
+}
+
+impl Part {
+    /// Plays its faults one by one.
+    fn play(&self, stage: &Stage) -> Vec<Fate> {
+        let end = Instant::now() + self.limit;
+        let faults = self.faults.iter();
+        faults.map(|fault| fate(stage, fault, end)).collect()
     }
 }
 
@@ -201,115 +290,109 @@ fn share(limit: Duration, faults: usize) -> Duration {
     share.min(Duration::from_secs(30))
 }
 
-/// The faults with these names, or all if none is named, for a server with this set.
-fn select(names: &[String], set: Set) -> Result<Vec<Fault>, Usage> {
-    let faults = catalogue::all(set);
-    let known = |name: &&String| faults.iter().any(|fault| fault.name == **name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        return Err(Usage(format!(
-            "there is no fault `{unknown}` (`--list` tells what there is)"
-        )));
+/// The services that are meant.
+fn services(name: Option<&str>, depth: Depth) -> Result<Vec<Service>, Usage> {
+    let all = Service::ALL.to_vec();
+    match (name, depth) {
+        (Some("all"), _) | (None, Depth::Full) => Ok(all),
+        (None, Depth::Short) => Ok(vec![Service::Echo]),
+        (Some(name), _) => {
+            let named = all.into_iter().find(|service| service.name() == name);
+            let unknown = || Usage(format!("`{name}` is none of echo, relay, chat, all"));
+            named.map(|service| vec![service]).ok_or_else(unknown)
+        }
     }
-    let wanted = |fault: &Fault| names.is_empty() || names.iter().any(|name| name == fault.name);
-    Ok(faults.into_iter().filter(wanted).collect())
+}
+
+/// The faults with these names, or all if none is named, for servers with this set.
+fn select(
+    services: &[Service],
+    names: &[String],
+    set: Set,
+    limit: Duration,
+) -> Result<Vec<Part>, Usage> {
+    let is_named = |fault: &Fault| names.iter().any(|name| name == fault.name);
+    let part = |service: &Service| {
+        let mut faults = service.faults(set);
+        faults.retain(|fault| names.is_empty() || is_named(fault));
+        Part::new(*service, faults, limit)
+    };
+    let mut parts: Vec<_> = services.iter().map(part).collect();
+    parts.retain(|part| !part.faults.is_empty());
+    let found = || parts.iter().flat_map(|part| &part.faults);
+    let is_unknown = |name: &&String| !found().any(|fault| fault.name == **name);
+    match names.iter().find(is_unknown) {
+        Some(unknown) => Err(Usage(format!(
+            "there is no fault `{unknown}` (`--list` tells what there is)"
+        ))),
+        None => Ok(parts),
+    }
 }
 
 /// Prints the faults.
-fn tell(faults: &[Fault]) -> Verdict {
-    let rows = faults
-        .iter()
-        .map(|fault| [fault.name, fault.story].map(str::to_owned));
-    table::print(["fault", "what it is"], rows);
-    Verdict::passed(format!("{} faults", faults.len()))
+fn tell(parts: &[Part]) -> Verdict {
+    let of_part = |part: &Part| {
+        let row = |fault: &Fault| [part.service.name(), fault.name, fault.story].map(str::to_owned);
+        part.faults.iter().map(row).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = parts.iter().flat_map(of_part).collect();
+    let summary = format!("{} faults", rows.len());
+    table::print(["service", "fault", "what it is"], rows.into_iter());
+    Verdict::passed(summary)
 }
 
 /// Runs one fault, and says how that went.
-fn fate(stage: &Stage, fault: &Fault, end: Instant) -> Result<Row, Trouble> {
-    let fate = match Instant::now() < end {
+fn fate(stage: &Stage, fault: &Fault, end: Instant) -> Fate {
+    let outcome = match Instant::now() < end {
         true => stage.play(fault),
         false => Err(Trouble::Failed("no time was left for it".to_owned())),
     };
-    match &fate {
-        Ok(row) if row.passed() => println!(
-            "{}: {} faults, {} requests [{:.1} s]",
-            fault.name,
-            row.injected,
-            row.tally.requests,
-            row.time.as_secs_f64()
-        ),
-        Ok(row) => println!("{}: FAILED: {}", fault.name, row.wrongs().join(", ")),
-        Err(Trouble::Skipped(why)) => println!("{}: skipped: {why}", fault.name),
-        Err(Trouble::Failed(why)) => println!("{}: FAILED: {why}", fault.name),
-    }
+    let fate = Fate {
+        service: stage.program.service,
+        name: fault.name,
+        outcome,
+    };
+    println!("{}", fate.told());
     fate
-}
-
-/// A fault as a row of the table.
-fn cells(fault: &Fault, fate: &Result<Row, Trouble>) -> [String; 11] {
-    match fate {
-        Ok(row) => row.cells(),
-        Err(Trouble::Skipped(why)) => {
-            row::cells_without_figures(fault.name, format!("skipped: {why}"))
-        }
-        Err(Trouble::Failed(why)) => {
-            row::cells_without_figures(fault.name, format!("FAILED: {why}"))
-        }
-    }
-}
-
-/// The closing line. Nothing at all that passed, or fewer faults than there must be, is a failure.
-fn count(fates: &[Result<Row, Trouble>], must_inject: Option<u64>) -> Verdict {
-    let rows = || fates.iter().flatten();
-    let passed = rows().filter(|row| row.passed()).count();
-    let skipped = fates
-        .iter()
-        .filter(|fate| matches!(fate, Err(Trouble::Skipped(_))));
-    let skipped = skipped.count();
-    let failed = fates.len() - passed - skipped;
-    let injected: u64 = rows().map(|row| row.injected).sum();
-    let requests: u64 = rows().map(|row| row.tally.requests).sum();
-    let sites = |lasts: usize| -> u64 { rows().map(|row| row.sites[lasts]).sum() };
-    let summary = format!(
-        "{injected} faults under {requests} requests, at {} sites once and {} lastingly; \
-         rows: {passed} passed, {failed} failed, {skipped} skipped",
-        sites(0),
-        sites(1),
-    );
-    match must_inject {
-        Some(most) if injected < most && failed == 0 && skipped < fates.len() => {
-            Verdict::failed(format!("{summary}; at least {most} faults were asked for"))
-        }
-        _ if skipped == fates.len() => Verdict::skipped(summary),
-        _ => Verdict::from_failures(failed, summary),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verb::Outcome;
 
-    #[test]
-    fn an_unknown_fault_is_a_wrong_command_line() {
-        assert!(select(&["no-such-fault".to_owned()], Set::Epoll).is_err());
-        let one = select(&["short-sends".to_owned()], Set::Epoll).unwrap();
-        assert_eq!(one.len(), 1);
+    /// The words of a command line.
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
-    fn a_failed_row_fails_the_run_and_a_skipped_one_is_counted() {
-        let skipped = || Err(Trouble::Skipped("no strace".to_owned()));
-        let failed = Err(Trouble::Failed("no server".to_owned()));
-        assert_eq!(count(&[skipped()], None).outcome, Outcome::Skipped);
-        let verdict = count(&[skipped(), failed], None);
-        assert_eq!(verdict.outcome, Outcome::Failed);
-        assert!(verdict.summary.contains("1 failed, 1 skipped"));
+    fn an_unknown_fault_or_service_is_a_wrong_command_line() {
+        let select = |services: &[Service], line: &str| {
+            let parts = select(services, &words(line), Set::Epoll, Duration::ZERO);
+            parts.map(|parts| parts.iter().map(|part| part.faults.len()).sum::<usize>())
+        };
+        assert!(select(&Service::ALL, "no-such-fault").is_err());
+        assert_eq!(select(&[Service::Chat], "short-sends"), Ok(1));
+        assert_eq!(select(&Service::ALL, "short-sends nth-connect"), Ok(4));
+        assert!(select(&[Service::Echo], "nth-connect").is_err());
+        assert!(services(Some("no-such-service"), Depth::Full).is_err());
+    }
+
+    #[test]
+    fn echo_alone_is_the_default_and_all_of_a_full_run() {
+        let chosen = |name, depth| services(name, depth).map(|services| services.len());
+        assert_eq!(chosen(None, Depth::Short), Ok(1));
+        assert_eq!(chosen(None, Depth::Full), Ok(3));
+        assert_eq!(chosen(Some("relay"), Depth::Full), Ok(1));
+        assert_eq!(chosen(Some("all"), Depth::Short), Ok(3));
     }
 
     #[test]
     fn the_faults_of_a_short_run_fit_into_its_time() {
-        let faults = catalogue::all(Set::Epoll).len();
-        let all = share(Depth::Short.limit(), faults) * u32::try_from(faults).unwrap();
-        assert!(all <= Depth::Short.limit() / 2);
+        for service in Service::ALL {
+            let faults = service.faults(Set::Epoll).len();
+            let all = share(Depth::Short.limit(), faults) * u32::try_from(faults).unwrap();
+            assert!(all <= Depth::Short.limit() / 2);
+        }
     }
 }

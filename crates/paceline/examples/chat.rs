@@ -132,6 +132,7 @@ impl EventHandler<TcpStream> for Person {
         if let Some(me) = self.me {
             self.room.leave(me);
         }
+        self.mailbox.shut();
     }
 }
 
@@ -317,18 +318,21 @@ struct Letters {
     bytes: usize,
     /// How many did not go in.
     missed: usize,
+    /// Its owner is gone.
+    shut: bool,
 }
 
 impl Mailbox {
     /// Puts a letter in, if there is room, and has the owner's handler called.
     fn put_in(&self, letter: Letter, owner: &Handle) {
         let mut letters = self.letters();
-        let missed = match letters.bytes + letter.text.len() > MAILBOX {
-            true => {
+        let fits = !letters.shut && letters.bytes + letter.text.len() <= MAILBOX;
+        let missed = match fits {
+            false => {
                 letters.missed += 1;
                 Some(letter)
             }
-            false => {
+            true => {
                 letters.bytes += letter.text.len();
                 letters.queue.push_back(letter);
                 None
@@ -339,6 +343,17 @@ impl Mailbox {
         drop(missed);
         // If it is closed, it hears nothing any more.
         let _ = owner.notify();
+    }
+
+    /// Nobody will read what is in it. (Letters hold the mailboxes of their speakers: two that are gone would keep each
+    /// other, and every letter in them.)
+    fn shut(&self) {
+        let mut letters = self.letters();
+        letters.shut = true;
+        let missed = mem::take(&mut letters.queue);
+        drop(letters);
+        // Without the lock: their speakers are told.
+        drop(missed);
     }
 
     /// The next letter; after the last one, how many are missing.

@@ -169,6 +169,31 @@ fn a_slow_reader_is_bounded() {
     });
 }
 
+/// Two guests went in the middle of speaking, each with mail from the other that it had not read yet: the two mailboxes
+/// held each other, and whoever else had a letter in them was never told what became of it. A mailbox is emptied when its
+/// owner goes.
+#[test]
+fn guests_that_go_together_hold_back_no_receipt() {
+    const ROUNDS: usize = 100;
+    const LINES: usize = 20;
+    bounded(|| {
+        let server = start(&[]);
+        let mut eve = Guest::new(&server);
+        for _ in 0..ROUNDS {
+            let mut going = [Guest::new(&server), Guest::new(&server)];
+            for guest in &mut going {
+                guest.say(&("to each other\n".repeat(300) + "/quit"));
+            }
+            eve.say(&["to both"; LINES].join("\n"));
+            let mut receipts = 0;
+            while receipts < LINES {
+                receipts += usize::from(eve.hear().starts_with("* reached"));
+            }
+        }
+        end(server);
+    });
+}
+
 /// Who says and hears nothing for long is sent away; the others stay.
 #[test]
 fn the_idle_are_sent_away() {

@@ -89,6 +89,24 @@ fn sleepers_take_no_core() {
     });
 }
 
+/// A handler of a kind that is known to sleep says that it is going to block. Coming back it counted as running though it
+/// had not before, and the way back began with a guess that knew nothing of that: a debug assertion ended the program.
+#[test]
+fn a_kind_that_sleeps_may_tell_it() {
+    bounded(|| {
+        let stage = Stage::new(2, |pool| pool.tick(Duration::from_secs(3600)));
+        for telling in [Telling::Nothing, Telling::Blocking] {
+            let sleeper = stage.stuck(telling);
+            for _ in 0..64 {
+                sleeper.block();
+                stage.world.clock().advance(Duration::from_millis(1));
+                sleeper.release();
+                stage.rest(0);
+            }
+        }
+    });
+}
+
 /// A handler that takes a millisecond and does not sleep.
 fn computing(stage: &Stage) -> impl EventHandler<SimStream> {
     let world = stage.world.clone();

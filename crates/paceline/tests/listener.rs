@@ -13,7 +13,7 @@ use std::{
     process::Command,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc, Arc,
+        mpsc, Arc, RwLock,
     },
     thread,
     time::Duration,
@@ -21,7 +21,7 @@ use std::{
 
 use example::{expect_echo, Server};
 use paceline::{Context, Interest, Next, Pool};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use support::{bounded, wait_until, LONG};
 
 fn echo(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
@@ -267,6 +267,49 @@ fn the_spare_descriptor_is_snatched() {
         wait_until(|| pool.snapshot().refused == 5 - served);
         assert_eq!(pool.snapshot().accepted, served);
         expect_echo(&mut connect(listener.local_addr()), b"served again");
+    });
+}
+
+/// A pool that passes connections on took its own listener's spare descriptor, which then had none to refuse with: under
+/// a full table clients waited until somebody left. What the pool opens itself leaves the spare one alone.
+#[test]
+fn the_pool_does_not_snatch_its_own_spare_descriptor() {
+    with_few_descriptors("the_pool_does_not_snatch_its_own_spare_descriptor", || {
+        let pool = Pool::builder().threads(2).build().unwrap();
+        let listener = pool.listen("127.0.0.1:0", |_, _| Some(echo)).unwrap();
+        let address = listener.local_addr();
+        let clients = || {
+            let client = |_| Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            (0..20).map(client).collect::<Vec<_>>()
+        };
+        let mut held = (clients(), fill_the_table());
+        let (stop, table_is_full) = (AtomicBool::new(false), RwLock::new(()));
+        let snatch = || {
+            while !stop.load(Ordering::SeqCst) {
+                let _full = table_is_full.read().unwrap();
+                assert!(pool.connect(address, LONG, echo).is_err(), "snatched");
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(snatch);
+            }
+            for round in 1..=100 {
+                for client in &held.0 {
+                    client.set_read_timeout(Some(LONG)).unwrap();
+                    client.connect(&address.into()).unwrap();
+                    let told = (&*client).read(&mut [0]);
+                    assert!(matches!(told, Ok(0)), "{told:?}");
+                }
+                // Then the spare one is back in its place.
+                wait_until(|| pool.snapshot().refused == 20 * round);
+                let _while_it_is_not = table_is_full.write().unwrap();
+                held.0.clear();
+                held.0 = clients();
+                held.1.extend(fill_the_table());
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
     });
 }
 

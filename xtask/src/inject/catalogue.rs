@@ -10,11 +10,11 @@
 //! and a wake is never spoilt: a swallowed one is no real fault. With `--set poll` the wake is a `sendto` too, of
 //! one byte. There strace would spoil it, so the library does its work, which spares what is that short.
 
-use super::client::Nudge;
 use super::library::Call;
 use super::load::{Lives, Terms};
 use super::server::End;
 use super::thread::Role;
+use super::wire::Nudge;
 
 /// One fault.
 pub(super) struct Fault {
@@ -96,13 +96,15 @@ const EMFILE: u64 = 24;
 const ENOSPC: u64 = 28;
 /// ECONNRESET, as Linux numbers it.
 const ECONNRESET: u64 = 104;
+/// ECONNREFUSED, as Linux numbers it.
+const ECONNREFUSED: u64 = 111;
 
 /// The calls by which a leader waits in epoll.
 const EPOLL_WAIT: &str = "?epoll_wait,?epoll_pwait";
 /// The calls by which a leader waits in `poll`.
 const POLL: &str = "?poll,?ppoll";
 
-/// All faults, in the order of the table, for a server with this set.
+/// The faults that any server may meet, in the order of the table, if it has this set.
 pub(super) fn all(set: Set) -> Vec<Fault> {
     let groups = [interrupted(), at_accept(), at_connections(), held_up()];
     let more = [by_library(), sites(), of_threads_and_limits()];
@@ -196,7 +198,7 @@ impl Fault {
     }
 
     /// The same, where it can't be made, for this reason.
-    fn skipped(self, reason: &'static str) -> Fault {
+    pub(super) fn skipped(self, reason: &'static str) -> Fault {
         let how = How::Not(reason);
         Fault { how, ..self }
     }
@@ -300,6 +302,46 @@ fn at_connections() -> Vec<Fault> {
     ]
 }
 
+/// What a server that opens connections itself is told then: the client for whom it does has nobody to speak to, and
+/// its connection ends.
+pub(super) fn at_connect() -> Vec<Fault> {
+    let strace = |name, story, calls, tamper| fault(name, story, How::Strace(calls, tamper));
+    let ends = [
+        strace(
+            "connect-ECONNREFUSED",
+            "nobody listens at the other end: the client's connection ends",
+            "connect",
+            "error=ECONNREFUSED:when=2+5",
+        ),
+        strace(
+            "connect-EADDRNOTAVAIL",
+            "no port is left: the client's connection ends",
+            "connect",
+            "error=EADDRNOTAVAIL:when=2+5",
+        ),
+        strace(
+            "socket-EMFILE",
+            "no descriptor is left for the second socket: the client's connection ends",
+            "socket",
+            "error=EMFILE:when=2+5",
+        ),
+    ];
+    let sites = site(
+        ["nth-connect", "from-nth-connect"],
+        Call::Connect,
+        ECONNREFUSED,
+    );
+    let delayed = strace(
+        "connect-delayed",
+        "a thread is held up for 20 ms while it opens a connection",
+        "connect",
+        "delay_enter=20000:when=1+5",
+    );
+    let ends = ends.into_iter().chain(sites).map(Fault::may_refuse);
+    let all = ends.chain([delayed]);
+    all.map(Fault::with_short_lives).collect()
+}
+
 /// Calls that take long; never an error at a futex, for a wake that is swallowed is no real fault.
 fn held_up() -> Vec<Fault> {
     let strace = |name, story, calls, tamper| fault(name, story, How::Strace(calls, tamper));
@@ -381,14 +423,16 @@ fn by_library() -> Vec<Fault> {
     ]
 }
 
-/// Each call fails at its n-th time, whichever n is, once and lastingly.
-fn sites() -> Vec<Fault> {
+/// A call that fails at its n-th time, once and lastingly.
+fn site(names: [&'static str; 2], call: Call, error: u64) -> [Fault; 2] {
     let once = "the n-th call fails, n = 1, 2, 3 ... until a run sees no fault";
     let on = "the n-th call fails and all after it, until the fault is taken away; n = 1, 2, 3 ...";
-    let site = |names: [&'static str; 2], call, error| {
-        let made = [(names[0], once, Lasts::Once), (names[1], on, Lasts::On)];
-        made.map(|(name, story, lasts)| fault(name, story, How::Site(call, error, lasts)))
-    };
+    let made = [(names[0], once, Lasts::Once), (names[1], on, Lasts::On)];
+    made.map(|(name, story, lasts)| fault(name, story, How::Site(call, error, lasts)))
+}
+
+/// Each call fails at its n-th time, whichever n is.
+fn sites() -> Vec<Fault> {
     let accept = site(["nth-accept4", "from-nth-accept4"], Call::Accept4, EMFILE);
     let control = site(
         ["nth-epoll_ctl", "from-nth-epoll_ctl"],
@@ -458,8 +502,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::inject::service::Service;
 
     const SETS: [Set; 2] = [Set::Epoll, Set::Poll];
+
+    /// The faults of the service that has most, if it has this set.
+    fn all(set: Set) -> Vec<Fault> {
+        Service::Relay.faults(set)
+    }
 
     #[test]
     fn every_name_is_there_once() {

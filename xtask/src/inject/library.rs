@@ -29,10 +29,12 @@ pub(super) enum Call {
     EpollWait,
     /// Going to sleep.
     FutexSleep,
+    /// Opening a connection.
+    Connect,
 }
 
 /// The number of calls.
-const CALLS: u64 = 6;
+const CALLS: u64 = 7;
 
 /// The words of a record, in their order.
 #[derive(Clone, Copy)]

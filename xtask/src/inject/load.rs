@@ -8,8 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::client::{Connection, End, Nudge, LIMIT};
-use super::message::Findings;
+use super::conversation::{Conversation, End, Findings};
+use super::service::Speech;
+use super::wire::{Nudge, LIMIT};
 
 /// Threads of clients.
 const CLIENTS: usize = 4;
@@ -108,6 +109,8 @@ enum Phase {
 struct Shared {
     /// Where the server listens.
     address: SocketAddr,
+    /// What they speak.
+    speech: Speech,
     /// What they put up with.
     terms: Terms,
     /// How long their connections live.
@@ -141,10 +144,15 @@ impl Shared {
         how(&mut self.state().tally);
     }
 
+    /// Counts what was found in a connection.
+    fn found(&self, findings: &Findings) {
+        self.count(|tally| tally.add(findings));
+    }
+
     /// A new connection.
-    fn open(&self) -> io::Result<Connection> {
+    fn open(&self) -> io::Result<Box<dyn Conversation>> {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        Connection::open(self.address, number, self.nudge())
+        self.speech.open(self.address, number, self.nudge())
     }
 
     /// The edge that a client may make.
@@ -165,8 +173,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Sends the clients to a server.
-    pub(super) fn start(address: SocketAddr, terms: Terms, lives: Lives) -> Load {
+    /// Sends clients that speak so to a server.
+    pub(super) fn start(address: SocketAddr, speech: Speech, terms: Terms, lives: Lives) -> Load {
         let state = State {
             phase: Phase::Work,
             resting: 0,
@@ -174,6 +182,7 @@ impl Load {
         };
         let shared = Arc::new(Shared {
             address,
+            speech,
             terms,
             lives,
             state: Mutex::new(state),
@@ -254,7 +263,7 @@ impl Load {
         self.shared.count(|tally| tally.requests += count);
         let served = self.serve(&mut fresh);
         if let Err(end) = &served {
-            let unanswered = count - fresh.iter().map(Connection::answered).sum::<u64>();
+            let unanswered = count - fresh.iter().map(|it| it.answered()).sum::<u64>();
             let terms = self.shared.terms;
             self.shared.count(|tally| tally.end(end, unanswered, terms));
         }
@@ -262,14 +271,16 @@ impl Load {
     }
 
     /// Asks once on each, reads the answers, and closes.
-    fn serve(&self, connections: &mut [Connection]) -> Result<(), End> {
+    fn serve(&self, connections: &mut [Box<dyn Conversation>]) -> Result<(), End> {
         for connection in connections.iter_mut() {
             connection.ask(1)?;
         }
         for connection in connections.iter_mut() {
-            connection.collect(|findings| self.shared.count(|tally| tally.add(findings)))?;
+            connection.collect(&mut |findings| self.shared.found(findings))?;
         }
-        connections.iter_mut().try_for_each(Connection::close)
+        let close =
+            |it: &mut Box<dyn Conversation>| it.close(&mut |findings| self.shared.found(findings));
+        connections.iter_mut().try_for_each(close)
     }
 
     /// One crowd of `count` connections, each of which may be refused if the terms are so.
@@ -284,7 +295,8 @@ impl Load {
     /// Lets the clients close their connections, and tells what was counted.
     pub(super) fn finish(mut self) -> Tally {
         self.end();
-        let tally = self.tally();
+        let mut tally = self.tally();
+        tally.add(&self.shared.speech.settle());
         let told = tally.answered + tally.refused + tally.lost + tally.hung;
         // Whatever cannot be accounted for is lost.
         let lost = tally.lost + tally.requests.saturating_sub(told);
@@ -314,7 +326,7 @@ struct Client {
     /// What all share.
     shared: Arc<Shared>,
     /// Its connections; `None` where one must be opened.
-    slots: Vec<Option<Connection>>,
+    slots: Vec<Option<Box<dyn Conversation>>>,
     /// The state of its dice.
     dice: u64,
 }
@@ -378,16 +390,15 @@ impl Client {
     fn collect_everywhere(&mut self) {
         for slot in 0..self.slots.len() {
             if let Some(mut connection) = self.slots[slot].take() {
-                let collected = self.collect(&mut connection);
+                let collected = self.collect(&mut *connection);
                 self.put_back(slot, connection, collected);
             }
         }
     }
 
     /// Reads the answers of one connection.
-    fn collect(&self, connection: &mut Connection) -> Result<(), End> {
-        let collected =
-            connection.collect(|findings| self.shared.count(|tally| tally.add(findings)));
+    fn collect(&self, connection: &mut dyn Conversation) -> Result<(), End> {
+        let collected = connection.collect(&mut |findings| self.shared.found(findings));
         let nudges = connection.take_nudges();
         self.shared.count(|tally| {
             tally.nudges += nudges.edges;
@@ -397,7 +408,7 @@ impl Client {
     }
 
     /// Takes the connection of a slot out; opens it if there is none.
-    fn take(&mut self, slot: usize) -> Option<Connection> {
+    fn take(&mut self, slot: usize) -> Option<Box<dyn Conversation>> {
         if let Some(connection) = self.slots[slot].take() {
             return Some(connection);
         }
@@ -411,7 +422,12 @@ impl Client {
     }
 
     /// Puts a connection back, unless it has ended.
-    fn put_back(&mut self, slot: usize, connection: Connection, outcome: Result<(), End>) {
+    fn put_back(
+        &mut self,
+        slot: usize,
+        connection: Box<dyn Conversation>,
+        outcome: Result<(), End>,
+    ) {
         match outcome {
             Ok(()) => self.slots[slot] = Some(connection),
             Err(end) => self.give_up(&end, connection.unanswered()),
@@ -438,9 +454,11 @@ impl Client {
         let Some(mut connection) = self.slots[slot].take() else {
             return;
         };
-        let left = match self.roll(3) {
-            0 => connection.reset(),
-            _ => connection.close(),
+        let resets = self.roll(3) == 0;
+        let mut found = |findings: &Findings| self.shared.found(findings);
+        let left = match resets {
+            true => connection.reset(&mut found),
+            false => connection.close(&mut found),
         };
         if let Err(end) = left {
             self.give_up(&end, 0);
@@ -450,7 +468,8 @@ impl Client {
     /// Closes all connections, each of which must end in order.
     fn close_everything(&mut self) {
         for mut connection in std::mem::take(&mut self.slots).into_iter().flatten() {
-            if let Err(end) = connection.close() {
+            let closed = connection.close(&mut |findings| self.shared.found(findings));
+            if let Err(end) = closed {
                 self.give_up(&end, 0);
             }
         }

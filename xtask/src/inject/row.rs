@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::load::{Tally, Terms};
+use super::service::Service;
 
 /// What came of one fault.
 pub(super) struct Row {
+    /// What was put under it.
+    pub(super) service: Service,
     /// The fault's name.
     pub(super) name: &'static str,
     /// What a client had to put up with.
@@ -25,7 +28,8 @@ pub(super) struct Row {
 }
 
 /// The columns of the table.
-pub(super) const HEADING: [&str; 11] = [
+pub(super) const HEADING: [&str; 12] = [
+    "service",
     "fault",
     "injected",
     "requests",
@@ -81,7 +85,7 @@ impl Row {
     }
 
     /// Its cells.
-    pub(super) fn cells(&self) -> [String; 11] {
+    pub(super) fn cells(&self) -> [String; 12] {
         let tally = &self.tally;
         let verdict = match self.wrongs().join(", ") {
             wrongs if wrongs.is_empty() && self.sites != [0, 0] => {
@@ -101,19 +105,21 @@ impl Row {
             tally.hung,
         ];
         std::array::from_fn(|column| match column {
-            0 => self.name.to_owned(),
-            9 => to_the_right(column, format!("{:.1}", self.recovery.as_secs_f64() * 1e3)),
-            10 => verdict.clone(),
-            _ => to_the_right(column, figures[column - 1].to_string()),
+            0 => self.service.name().to_owned(),
+            1 => self.name.to_owned(),
+            10 => to_the_right(column, format!("{:.1}", self.recovery.as_secs_f64() * 1e3)),
+            11 => verdict.clone(),
+            _ => to_the_right(column, figures[column - 2].to_string()),
         })
     }
 }
 
 /// The cells of a fault without figures.
-pub(super) fn cells_without_figures(name: &str, verdict: String) -> [String; 11] {
+pub(super) fn cells_without_figures(service: Service, name: &str, verdict: String) -> [String; 12] {
     std::array::from_fn(|column| match column {
-        0 => name.to_owned(),
-        10 => verdict.clone(),
+        0 => service.name().to_owned(),
+        1 => name.to_owned(),
+        11 => verdict.clone(),
         _ => to_the_right(column, "-".to_owned()),
     })
 }
@@ -125,12 +131,13 @@ fn to_the_right(column: usize, cell: String) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A row with nothing wrong.
-    fn good() -> Row {
+    pub(in crate::inject) fn good() -> Row {
         Row {
+            service: Service::Echo,
             name: "row",
             terms: Terms::MayBeRefused,
             injected: 5,

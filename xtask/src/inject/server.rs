@@ -1,4 +1,4 @@
-//! The server under fault: the example `echo` as a process of its own.
+//! The server under fault, and the one behind it: examples, each as a process of its own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use super::service::Service;
 use super::Trouble;
 use crate::harness;
 use crate::run::{self, Background, Ending};
@@ -21,6 +22,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// What it says when it has ended in order.
 const FINISHED: &str = "everything was finished";
 
+/// What it says when a handler of its own has failed in the worst way.
+const PANICKED: &str = "panicked";
+
 /// What it has to tell when it ends in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -31,9 +35,14 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Whether it has told that, and nothing worse, which would come first.
+    /// Whether it has told that in its last line, and nothing worse, which would come first there; a panic would
+    /// have been told before.
     fn is_told(self, said: &str) -> bool {
-        let first = said.split([',', ';']).next().unwrap_or_default();
+        let first = last_line(said).split([',', ';']).next();
+        let first = first.unwrap_or_default();
+        if said.contains(PANICKED) {
+            return false;
+        }
         match self {
             End::Clean => first.ends_with(FINISHED),
             End::WaitsFailed => first.contains(" of its threads"),
@@ -46,6 +55,8 @@ const THREADS: &str = "4";
 
 /// The program and how it is started.
 pub(super) struct Program {
+    /// Whose it is.
+    pub(super) service: Service,
     /// The executable.
     pub(super) path: PathBuf,
     /// Further arguments.
@@ -67,20 +78,32 @@ impl Program {
         self.is_eager() || orders.iter().any(|order| self.is_told(order))
     }
 
+    /// The same, with another server behind it.
+    pub(super) fn before(&self, back_end: SocketAddr) -> Program {
+        let mut arguments = self.arguments.clone();
+        arguments.extend(["--to".to_owned(), back_end.to_string()]);
+        Program {
+            service: self.service,
+            path: self.path.clone(),
+            arguments,
+            log: self.log.clone(),
+        }
+    }
+
     /// Whether this word is among its arguments.
     fn is_told(&self, word: &str) -> bool {
         self.arguments.iter().any(|argument| argument == word)
     }
 }
 
-/// Builds the example; tells where it is.
-pub(super) fn build(workspace: &Workspace) -> Result<PathBuf, String> {
+/// Builds an example; tells where it is.
+pub(super) fn build(workspace: &Workspace, service: Service) -> Result<PathBuf, String> {
     let told = workspace.log("inject-artifacts");
     let list = run::create(&told).map_err(|error| format!("could not be logged: {error}"))?;
     let mut cargo = workspace.cargo(Form::Std);
     cargo
         .args(["build", "--release", "--package", "paceline"])
-        .args(["--example", "echo"])
+        .args(["--example", service.name()])
         .arg("--message-format=json-render-diagnostics")
         .stdout(list);
     harness::build_logged(&mut cargo, workspace)?;
@@ -89,6 +112,8 @@ pub(super) fn build(workspace: &Workspace) -> Result<PathBuf, String> {
 
 /// A running server. Dropping it kills it.
 pub(super) struct Server {
+    /// What it is.
+    service: Service,
     /// The process.
     process: Background,
     /// Its number.
@@ -125,6 +150,7 @@ impl Server {
             return Err(Trouble::Failed(why));
         };
         Ok(Server {
+            service: program.service,
             process,
             id,
             address,
@@ -136,11 +162,17 @@ impl Server {
     pub(super) fn end(self, end: End) -> Result<(), String> {
         let ending = self.process.end("TERM", LIMIT);
         let said = run::read_log(&self.log);
+        let name = self.service.name();
         match ending {
             Ending::Passed if end.is_told(&said) => Ok(()),
-            Ending::Passed => Err(format!("the server left something undone: {}", said.trim())),
-            other => Err(format!("the server ended badly: {other:?} {}", said.trim())),
+            Ending::Passed => Err(format!("{name} left something undone: {}", worst(&said))),
+            other => Err(format!("{name} ended badly: {other:?} {}", worst(&said))),
         }
+    }
+
+    /// What the names of its pool's threads begin with.
+    pub(super) fn thread_prefix(&self) -> String {
+        format!("{}-", self.service.name())
     }
 
     /// How many descriptors it has open.
@@ -152,6 +184,17 @@ impl Server {
     pub(super) fn folder(&self) -> PathBuf {
         Path::new("/proc").join(self.id.to_string())
     }
+}
+
+/// The report at the end of what it has said.
+fn last_line(said: &str) -> &str {
+    said.lines().last().unwrap_or_default()
+}
+
+/// The line that a person wants to see: of a panic, or the report.
+fn worst(said: &str) -> &str {
+    let panic = said.lines().find(|line| line.contains(PANICKED));
+    panic.unwrap_or_else(|| last_line(said))
 }
 
 /// A process that has ended before anybody ended it.
@@ -183,5 +226,9 @@ mod tests {
         assert!(End::WaitsFailed.is_told(failed) && !End::Clean.is_told(failed));
         assert!(!End::WaitsFailed.is_told(undone) && !End::Clean.is_told(undone));
         assert!(!End::Clean.is_told("") && !End::WaitsFailed.is_told(""));
+        let told_before = format!("chat: connection 7: reset, by the peer; again\n{clean}");
+        assert!(End::Clean.is_told(&told_before));
+        let panicked = format!("echo: a handler panicked: boom\n{clean}");
+        assert!(!End::Clean.is_told(&panicked));
     }
 }

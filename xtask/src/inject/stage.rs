@@ -10,7 +10,8 @@ use super::catalogue::{Fault, How, Lasts};
 use super::library::{self, Call, Controls, Spoil};
 use super::load::{Load, Tally};
 use super::row::Row;
-use super::server::{Program, Server};
+use super::server::{End, Program, Server};
+use super::service::Service;
 use super::strace::{self, Attached};
 use super::thread::{count, Role, Stopped};
 use super::tools::Tools;
@@ -49,6 +50,8 @@ const SEARCH: Duration = Duration::from_secs(3);
 pub(super) struct Stage {
     /// The server.
     pub(super) program: Program,
+    /// The one behind it, which no fault strikes.
+    pub(super) back_end: Option<Program>,
     /// The C programs.
     pub(super) tools: Tools,
     /// Where strace writes.
@@ -82,8 +85,10 @@ impl Stage {
             return Err(Trouble::Skipped(reason.to_owned()));
         }
         let controls = self.controls_for(fault.how)?;
-        let server = self.start(controls.as_ref())?;
-        let load = Load::start(server.address, fault.terms, fault.lives);
+        let back_end = self.start_back_end()?;
+        let server = self.start(back_end.as_ref(), controls.as_ref())?;
+        let speech = self.program.service.speech();
+        let load = Load::start(server.address, speech, fault.terms, fault.lives);
         load.work_until(started + SEARCH, |tally| tally.answered >= WARM);
         let threads = count(&server);
         let act = Act {
@@ -105,7 +110,9 @@ impl Stage {
                 .push(format!("{left} threads of {threads} are gone"));
         }
         done.complaints.extend(server.end(fault.end).err());
-        let row = done.row(fault, tally, started.elapsed());
+        let ended = back_end.and_then(|back_end| back_end.end(End::Clean).err());
+        done.complaints.extend(ended);
+        let row = done.row(self.program.service, fault, tally, started.elapsed());
         if row.passed() {
             strace::forget(&self.strace_log);
         }
@@ -120,22 +127,37 @@ impl Stage {
         }
     }
 
-    /// Starts the server, with the library before libc if it is told through a file.
-    fn start(&self, controls: Option<&Controls>) -> Result<Server, Trouble> {
+    /// Starts the server behind, if there is to be one.
+    fn start_back_end(&self) -> Result<Option<Server>, Trouble> {
+        let start = |program| Server::start(program, &[]);
+        self.back_end.as_ref().map(start).transpose()
+    }
+
+    /// Starts the server, before the one behind it, with the library before libc if it is told through a file.
+    fn start(
+        &self,
+        back_end: Option<&Server>,
+        controls: Option<&Controls>,
+    ) -> Result<Server, Trouble> {
+        let program = match back_end {
+            Some(back_end) => &self.program.before(back_end.address),
+            None => &self.program,
+        };
         let Some(controls) = controls else {
-            return Server::start(&self.program, &[]);
+            return Server::start(program, &[]);
         };
         let library: &OsStr = self.tools.library()?.as_ref();
         let file: &OsStr = controls.path.as_ref();
         let variables = [("LD_PRELOAD", library), (library::VARIABLE, file)];
-        Server::start(&self.program, &variables)
+        Server::start(program, &variables)
     }
 }
 
 impl Done {
     /// The row of the table.
-    fn row(self, fault: &Fault, tally: Tally, time: Duration) -> Row {
+    fn row(self, service: Service, fault: &Fault, tally: Tally, time: Duration) -> Row {
         Row {
+            service,
             name: fault.name,
             terms: fault.terms,
             injected: self.injected,

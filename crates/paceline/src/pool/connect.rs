@@ -8,7 +8,7 @@ use std::{
 
 use socket2::{Domain, Socket, Type};
 
-use super::Pool;
+use super::{listen::beside_listeners, Pool};
 use crate::dispatch::{Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Rejected};
 
 impl Pool {
@@ -54,7 +54,8 @@ impl Pool {
 
 /// A socket that is being connected.
 pub(super) fn begin(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    let domain = Domain::for_address(address);
+    let socket = beside_listeners(|| Socket::new(domain, Type::STREAM, None))?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),

@@ -9,7 +9,7 @@ use std::{
         unix::net::{UnixListener, UnixStream},
     },
     path::Path,
-    sync::{Arc, Weak},
+    sync::{Arc, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -271,11 +271,15 @@ impl<F, S, H> Acceptor<F, S, H> {
     /// # Errors
     /// "Would block" if nobody waits: a full table is told before an empty queue.
     fn refuse_one<L: Listening>(&mut self, cx: &mut Context<'_, L>) -> io::Result<()> {
-        self.spare.release();
-        let accepted = cx.try_read(L::accept_one);
-        let told = match accepted {
-            Ok(refused) => {
-                drop(refused);
+        let accepted = {
+            let _nobody_else_opens = GIVEN_UP.write().unwrap_or_else(PoisonError::into_inner);
+            self.spare.release();
+            let accepted = cx.try_read(L::accept_one).map(drop);
+            self.spare = Spare::new();
+            accepted
+        };
+        match accepted {
+            Ok(()) => {
                 self.counters.refused.one_more();
                 Ok(())
             }
@@ -285,9 +289,7 @@ impl<F, S, H> Acceptor<F, S, H> {
                 Ok(())
             }
             Err(nobody_waits) => Err(nobody_waits),
-        };
-        self.spare = Spare::new();
-        told
+        }
     }
 }
 
@@ -327,6 +329,17 @@ impl Failure {
             _ => Self::Lasting,
         }
     }
+}
+
+/// Written while a listener has given up its spare descriptor: the pools themselves must not take it, or there would be
+/// none to refuse with until another one is free, and connections would wait that long. (Whatever else opens descriptors
+/// in this process may take it; then they do.)
+static GIVEN_UP: RwLock<()> = RwLock::new(());
+
+/// Opens a descriptor, which is not the spare one of a listener.
+pub(super) fn beside_listeners<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let _none_is_given_up = GIVEN_UP.read().unwrap_or_else(PoisonError::into_inner);
+    open()
 }
 
 /// A descriptor held back for the moment when there are no others.

@@ -219,7 +219,12 @@ impl<'a, T> Running<'a, T> {
         let surprised = lead.watcher.is_some() && self.is_late(now);
         let running = ManuallyDrop::new(self);
         let opener = Taker::Opener(opening.sequence());
-        let judgement = lead.word.update_from(opening, |word| {
+        // Who was away may be counted where it was not when it opened: then that is no guess at all.
+        let guess = match running.counted.get() && opening.running() == 0 {
+            true => lead.word.look(),
+            false => opening,
+        };
+        let judgement = lead.word.update_from(guess, |word| {
             let word = running.left(word);
             match lead.policy.judge(word, opener) {
                 Judgement::Take => (word.taken(), Judgement::Take),

@@ -1,5 +1,7 @@
-//! The messages of the load: each carries the number of its connection and its own, and can be told from
+//! The messages of an echo: each carries the number of its connection and its own, and can be told from
 //! those two alone, so an echo is compared byte by byte.
+
+use crate::inject::conversation::Findings;
 
 /// Bytes before the filler: a mark, the length of the whole, the connection, the number.
 const HEADER: usize = 24;
@@ -31,21 +33,6 @@ fn length(connection: u64, number: u64) -> usize {
         0 => LONGEST,
         _ => HEADER + (mixed / 64 % 200) as usize,
     }
-}
-
-/// What is wrong, or right, with what came back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Findings {
-    /// Messages that came back as they were sent, in their turn.
-    pub(super) answered: u64,
-    /// Messages that did not come back, though a later one did, or came back changed.
-    pub(super) lost: u64,
-    /// Messages that came back again.
-    pub(super) doubled: u64,
-    /// Messages of other connections.
-    pub(super) misrouted: u64,
-    /// Bytes came that begin no message: nothing behind them can be understood.
-    pub(super) garbled: bool,
 }
 
 /// Reads the echoes of one connection.

@@ -1,0 +1,318 @@
+//! A conversation with `chat`: what one guest says all the others hear, and the speaker is given a receipt.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::conversation::{Conversation, End, Findings};
+use super::wire::{Nudge, Nudges, Wire};
+
+use ear::Ear;
+use room::Room;
+
+mod ear;
+mod line;
+mod room;
+
+/// What all guests of one server share.
+#[derive(Default)]
+pub(super) struct Chat {
+    /// Who is there, and what was said.
+    room: Arc<Room>,
+    /// The sockets of all, where guests may nudge: whose turn it is to be nudged, a waiting speaker can't know.
+    doors: Mutex<BTreeMap<u64, TcpStream>>,
+}
+
+impl Chat {
+    /// What shows only when all have left.
+    pub(super) fn settle(&self) -> Findings {
+        self.room.settle()
+    }
+
+    /// Makes an edge at every guest, by an empty line, which means nothing; tells how many.
+    fn nudge_everybody(&self) -> u64 {
+        let doors = self.doors();
+        let nudged = doors.values().map(|mut door| door.write_all(b"\n"));
+        nudged.filter(Result::is_ok).count() as u64
+    }
+
+    /// The sockets, whoever panicked with them.
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of reading once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// Something.
+    Words,
+    /// Nothing, for a while.
+    Silence,
+    /// The end.
+    End,
+}
+
+/// One guest.
+pub(super) struct Guest {
+    /// The socket.
+    wire: Wire,
+    /// What all guests share.
+    chat: Arc<Chat>,
+    /// Judges what it hears.
+    ear: Ear,
+    /// Its connection.
+    number: u64,
+    /// How many lines it has said.
+    said: u64,
+    /// When it spoke last.
+    spoke: Instant,
+}
+
+impl Guest {
+    /// Comes in.
+    pub(super) fn open(
+        chat: &Arc<Chat>,
+        address: SocketAddr,
+        number: u64,
+        nudge: Option<Nudge>,
+    ) -> io::Result<Guest> {
+        let ear = Ear::enter(&chat.room, number);
+        let wire = Wire::open(address, nudge)?;
+        if nudge == Some(Nudge::Message) {
+            chat.doors().insert(number, wire.second()?);
+        }
+        Ok(Guest {
+            wire,
+            chat: Arc::clone(chat),
+            ear,
+            number,
+            said: 0,
+            spoke: Instant::now(),
+        })
+    }
+
+    /// Listens until `enough`.
+    fn listen(
+        &mut self,
+        found: &mut dyn FnMut(&Findings),
+        enough: impl Fn(&Guest) -> bool,
+    ) -> Result<(), End> {
+        while !enough(self) {
+            match self.hear(found)? {
+                Heard::Words => {}
+                Heard::Silence => self.nudge()?,
+                Heard::End => return Err(End::Ended),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once.
+    fn hear(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<Heard, End> {
+        let mut buffer = [0; 16 * 1024];
+        let count = match self.wire.read(&mut buffer, self.spoke)? {
+            Some(0) => return Ok(Heard::End),
+            Some(count) => count,
+            None => return Ok(Heard::Silence),
+        };
+        let findings = self.ear.take(&buffer[..count]);
+        found(&findings);
+        match findings.garbled {
+            true => Err(End::Garbled),
+            false => Ok(Heard::Words),
+        }
+    }
+
+    /// Has it heard what it must, before it leaves? Whether it was there all the time shows when the server answers it
+    /// once more: that its connection ends, in order or not, may also be a fault's doing.
+    fn take_stock(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
+        let duty = self.ear.duty();
+        self.spoke = Instant::now();
+        self.wire.send(b"/who\n")?;
+        self.listen(found, |guest| guest.ear.calls() > 0)?;
+        found(&self.ear.settle(&duty));
+        Ok(())
+    }
+
+    /// Makes edges, if that is allowed here.
+    fn nudge(&mut self) -> Result<(), End> {
+        if self.wire.nudge == Some(Nudge::Message) {
+            self.wire.nudges.edges += self.chat.nudge_everybody();
+        }
+        self.wire.knock()
+    }
+}
+
+impl Conversation for Guest {
+    fn ask(&mut self, count: u64) -> Result<(), End> {
+        self.spoke = Instant::now();
+        self.said += count;
+        let numbers = self.chat.room.book().say(self.number, count);
+        let lines: String = numbers
+            .map(|number| line::words(self.number, number) + "\n")
+            .collect();
+        self.wire.send(lines.as_bytes())
+    }
+
+    fn collect(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
+        self.listen(found, |guest| guest.unanswered() == 0)
+    }
+
+    fn close(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
+        self.take_stock(found)?;
+        self.wire.send_no_more()?;
+        loop {
+            match self.hear(found)? {
+                Heard::Words => {}
+                Heard::Silence => self.wire.knock()?,
+                Heard::End if self.ear.is_between_lines() => return Ok(()),
+                Heard::End => return Err(End::Ended),
+            }
+        }
+    }
+
+    fn reset(mut self: Box<Self>, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
+        self.take_stock(found)?;
+        self.ask(1)?;
+        self.wire.await_input()
+    }
+
+    fn answered(&self) -> u64 {
+        self.ear.receipts()
+    }
+
+    fn unanswered(&self) -> u64 {
+        self.said - self.answered()
+    }
+
+    fn take_nudges(&mut self) -> Nudges {
+        std::mem::take(&mut self.wire.nudges)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.chat.doors().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// What a chat does with the second line of whoever speaks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Wrong {
+        Nothing,
+        Loses,
+        Doubles,
+        TellsTheSpeaker,
+        ChangesTheName,
+        Ends,
+    }
+
+    /// Guests of a chat that is not ours: their numbers and sockets.
+    type Guests = Arc<Mutex<Vec<(u64, TcpStream)>>>;
+
+    /// A small chat on threads, which does this wrong; tells where it listens.
+    fn chat(wrong: Wrong) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let guests = Guests::default();
+            for (number, stream) in (1..).zip(listener.incoming().map_while(Result::ok)) {
+                let guests = Arc::clone(&guests);
+                thread::spawn(move || serve(wrong, number, stream, &guests));
+            }
+        });
+        address
+    }
+
+    /// Serves one guest until it leaves.
+    fn serve(wrong: Wrong, number: u64, mut stream: TcpStream, guests: &Guests) {
+        let mut all = guests.lock().unwrap();
+        all.push((number, stream.try_clone().unwrap()));
+        writeln!(stream, "* welcome, guest-{number}. /who").unwrap();
+        drop(all);
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            let mut all = guests.lock().unwrap();
+            if line == "/who" {
+                writeln!(stream, "* here: guest-{number}").unwrap();
+                continue;
+            }
+            let wrong = match line.split(' ').nth(1) {
+                Some("1") => wrong,
+                _ => Wrong::Nothing,
+            };
+            if wrong == Wrong::Ends {
+                break;
+            }
+            tell(wrong, number, &line, &mut all);
+            let others = all.len() - 1;
+            writeln!(stream, "* reached {others}, missed by 0").unwrap();
+        }
+        guests.lock().unwrap().retain(|(guest, _)| *guest != number);
+        let _gone = stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Sends a line to all the others, or does it wrong.
+    fn tell(wrong: Wrong, number: u64, line: &str, all: &mut [(u64, TcpStream)]) {
+        let name = number + u64::from(wrong == Wrong::ChangesTheName);
+        let text = format!("guest-{name}: {line}\n");
+        let text = match wrong {
+            Wrong::Loses => String::new(),
+            Wrong::Doubles => text.repeat(2),
+            _ => text,
+        };
+        for (guest, stream) in all {
+            if *guest != number || wrong == Wrong::TellsTheSpeaker {
+                stream.write_all(text.as_bytes()).unwrap();
+            }
+        }
+    }
+
+    /// What three guests find, of whom one says two more lines: lost, doubled, misrouted, and how it ends for it.
+    fn found(wrong: Wrong) -> ([u64; 3], Result<(), End>) {
+        let (address, chat) = (chat(wrong), Arc::new(Chat::default()));
+        let guest = |number| Guest::open(&chat, address, number, None).unwrap();
+        let mut guests = [1, 2, 3].map(guest);
+        let mut counts = [0; 3];
+        let mut found = |findings: &Findings| {
+            counts[0] += findings.lost;
+            counts[1] += findings.doubled;
+            counts[2] += findings.misrouted;
+        };
+        for guest in &mut guests {
+            guest.ask(1).unwrap();
+            guest.collect(&mut found).unwrap();
+        }
+        let spoken = guests[0]
+            .ask(2)
+            .and_then(|()| guests[0].collect(&mut found));
+        for guest in &mut guests[1..] {
+            guest.close(&mut found).unwrap();
+        }
+        let ended = spoken.and_then(|()| guests[0].close(&mut found));
+        counts[0] += chat.settle().lost;
+        (counts, ended)
+    }
+
+    #[test]
+    fn a_chat_that_does_wrong_is_caught() {
+        assert_eq!(found(Wrong::Nothing), ([0, 0, 0], Ok(())));
+        assert_eq!(found(Wrong::Loses), ([2, 0, 0], Ok(())));
+        assert_eq!(found(Wrong::Doubles), ([0, 2, 0], Ok(())));
+        assert_eq!(found(Wrong::TellsTheSpeaker), ([0, 0, 1], Ok(())));
+        // What came under another's name did not come under its own.
+        assert_eq!(found(Wrong::ChangesTheName), ([2, 0, 2], Ok(())));
+        assert_eq!(found(Wrong::Ends), ([0, 0, 0], Err(End::Ended)));
+    }
+}

@@ -1,0 +1,140 @@
+//! The lines of `chat`: what a guest says carries its connection and its number, and can be told from those two
+//! alone, so what others hear is compared letter by letter; and what the server says.
+
+/// The longest that anybody says; the server takes a thousand bytes.
+const LONGEST: u64 = 900;
+
+/// What a guest is told by the server, or hears from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line<'l> {
+    /// It is in the room, under this name.
+    Welcome(&'l str),
+    /// One of its lines is settled: so many others have it.
+    Receipt(u64),
+    /// So many lines were not kept for it.
+    Missed(u64),
+    /// Who is there.
+    Here,
+    /// Somebody has come or gone.
+    Notice,
+    /// Another guest has said something.
+    Said(Said<'l>),
+}
+
+/// What another guest has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said<'l> {
+    /// The name that the server gives it.
+    pub(super) name: &'l str,
+    /// Its connection.
+    pub(super) speaker: u64,
+    /// The number of the line.
+    pub(super) number: u64,
+    /// All of it.
+    words: &'l str,
+}
+
+impl Said<'_> {
+    /// Whether it came as it was said.
+    pub(super) fn is_whole(&self) -> bool {
+        self.words == words(self.speaker, self.number)
+    }
+}
+
+/// What the guest of this connection says with this number: most lines are short, one in sixty-four is not.
+pub(super) fn words(speaker: u64, number: u64) -> String {
+    let mixed = speaker
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .wrapping_add(number.wrapping_mul(0xD1B5_4A32_D192_ED03))
+        >> 33;
+    let length = match mixed % 64 {
+        0 => LONGEST,
+        _ => 1 + mixed / 64 % 120,
+    };
+    let letter = |index| char::from(b'a' + (speaker.wrapping_add(number + index) % 26) as u8);
+    let filler: String = (0..length).map(letter).collect();
+    format!("{speaker} {number} {filler}")
+}
+
+/// Understands a line, which has no end of line any more.
+pub(super) fn read(line: &str) -> Option<Line<'_>> {
+    match line.strip_prefix("* ") {
+        Some(told) => of_server(told),
+        None => of_guest(line).map(Line::Said),
+    }
+}
+
+/// A word of the server's own.
+fn of_server(told: &str) -> Option<Line<'_>> {
+    if let Some(greeting) = told.strip_prefix("welcome, ") {
+        return Some(Line::Welcome(greeting.split('.').next()?));
+    }
+    if let Some(counts) = told.strip_prefix("reached ") {
+        let (reached, _missed) = counts.split_once(", missed by ")?;
+        return Some(Line::Receipt(reached.parse().ok()?));
+    }
+    if let Some(count) = told.strip_prefix("you have missed ") {
+        return Some(Line::Missed(count.parse().ok()?));
+    }
+    if told.starts_with("here: ") {
+        return Some(Line::Here);
+    }
+    let is_notice = told.ends_with(" has come") || told.ends_with(" has gone");
+    is_notice.then_some(Line::Notice)
+}
+
+/// A word of another guest.
+fn of_guest(line: &str) -> Option<Said<'_>> {
+    let (name, words) = line.split_once(": ")?;
+    let mut parts = words.splitn(3, ' ');
+    Some(Said {
+        name,
+        speaker: parts.next()?.parse().ok()?,
+        number: parts.next()?.parse().ok()?,
+        words,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_says_is_understood() {
+        let greeting = "* welcome, guest-7. /name, /who, /quit";
+        assert_eq!(read(greeting), Some(Line::Welcome("guest-7")));
+        assert_eq!(read("* reached 3, missed by 1"), Some(Line::Receipt(3)));
+        assert_eq!(read("* you have missed 9"), Some(Line::Missed(9)));
+        assert_eq!(read("* here: guest-1, guest-2"), Some(Line::Here));
+        assert_eq!(read("* guest-7 has come"), Some(Line::Notice));
+        assert_eq!(read("* guest-7 has gone"), Some(Line::Notice));
+        for nonsense in [
+            "",
+            "* ",
+            "guest-7",
+            "* reached x, missed by 0",
+            "guest-7: hello",
+        ] {
+            assert_eq!(read(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn what_a_guest_says_is_told_from_its_numbers_and_fits_the_server() {
+        for number in 0..500 {
+            let line = format!("guest-3: {}", words(12, number));
+            let Some(Line::Said(said)) = read(&line) else {
+                panic!("{line} is not understood");
+            };
+            assert_eq!(
+                (said.name, said.speaker, said.number),
+                ("guest-3", 12, number)
+            );
+            assert!(said.is_whole() && line.len() < 1000);
+        }
+        let Some(Line::Said(changed)) = read("guest-3: 12 0 other words") else {
+            panic!("a changed line is still a line");
+        };
+        assert!(!changed.is_whole());
+    }
+}
