@@ -21,7 +21,7 @@
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line, Look, Pace},
+    dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, Pace},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat},
@@ -84,17 +84,15 @@ impl<'p> Follower<'p> {
         deadline: Option<Timestamp>,
         membership: Option<Membership<'p>>,
     ) -> Self {
-        shared.tell(seat.index(), Role::Follower);
-        Self {
-            held: None,
-            place: Place {
-                shared,
-                seat,
-                deadline,
-                membership,
-                not_send: PhantomData,
-            },
-        }
+        let place = Place {
+            shared,
+            seat,
+            deadline,
+            membership,
+            not_send: PhantomData,
+        };
+        place.tell(Role::Follower);
+        Self { held: None, place }
     }
 
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
@@ -142,10 +140,10 @@ impl<'p> Leader<'p> {
     pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
         let until = self.place.until(timeout);
         let mut spin = Spin::new(self.place.shared);
+        if self.place.shared.wants_attention() && self.attend() {
+            return Ok(Waited::Nothing(self.step_down()));
+        }
         loop {
-            if self.place.shared.is_over() {
-                return Ok(Waited::Nothing(self.step_down()));
-            }
             let registry = &*self.place.shared.registry;
             let held = &mut self.front.held;
             if let Some(epoch) = held.overdue() {
@@ -153,6 +151,9 @@ impl<'p> Leader<'p> {
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
                     held.nothing_waited(epoch);
                     // That look may have used up a wake.
+                    if self.place.shared.is_over() {
+                        return Ok(Waited::Nothing(self.step_down()));
+                    }
                     continue;
                 }
             }
@@ -172,10 +173,22 @@ impl<'p> Leader<'p> {
                 }));
             }
             spin.note_nothing(&self.place.shared.clock);
-            if self.place.shared.clock.has_passed(until) {
+            if self.place.shared.clock.has_passed(until) || self.place.shared.is_over() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
         }
+    }
+
+    /// Whether the pool is over. If not, somebody observes, and is told that this thread leads.
+    #[cold]
+    fn attend(&self) -> bool {
+        let shared = self.place.shared;
+        if shared.lead.is_closed() {
+            return true;
+        }
+        let now = self.front.held.now(&shared.clock);
+        shared.tell_at(&self.place.seat, Role::Leader, now);
+        false
     }
 
     /// Gives the lead away without an event, and stays in the pool.
@@ -240,7 +253,7 @@ impl<'p> Claimed<'p> {
             place,
         } = self;
         let shared = place.shared;
-        let mut held = front.leave_for(Role::Processing);
+        let mut held = front.into_held();
         let pace = claim.pace();
         let marks = Marks {
             blocks: pace == Pace::Blocking,
@@ -248,12 +261,21 @@ impl<'p> Claimed<'p> {
             backlog: held.with_owned(|line| !line.is_empty()),
         };
         let start = held.now(&shared.clock);
-        let (running, promotion) = held.promote(marks, start);
+        let tell = || shared.tell_event(&place.seat, || claim.subject(), start);
+        let (running, promotion) = held.promote_and_tell(marks, start, tell);
         // Neither a wake nor the call for another thread is the handler's time.
         let start = match promotion {
             Promotion::LeftOpen | Promotion::Closing => start,
             Promotion::Alone if !shared.call_one_more(start) => start,
-            _ => shared.clock.now(),
+            _ => {
+                let start = shared.clock.now();
+                place
+                    .seat
+                    .row()
+                    .iter()
+                    .for_each(|row| row.note_start(start));
+                start
+            }
         };
         Processing {
             claim,
@@ -293,8 +315,7 @@ impl<'p> Processing<'p> {
         } = claim.dispatch(&place.shared.clock, start, &running);
         if !afterwards.is_empty() {
             drop(claim.take());
-            place.shared.registry.run_afterwards(afterwards, &running);
-            end = place.shared.clock.now();
+            end = place.run_afterwards(afterwards, &running, end);
         }
         let held = match running.rejoin(&place.seat, end) {
             Rejoined::Leads(held) => put_back(held, claim),
@@ -355,8 +376,8 @@ struct Front<'p> {
 }
 
 impl<'p> Front<'p> {
+    /// Those who observe are told when it begins to wait, unless it had to arrive.
     fn new(held: HeldLead<'p, Line>, place: &Place<'p>) -> Self {
-        place.tell(Role::Leader);
         let announced = Announced {
             shared: place.shared,
             thread: place.seat.index(),
@@ -364,9 +385,8 @@ impl<'p> Front<'p> {
         Self { announced, held }
     }
 
-    /// Announces the next role; the lead is to be given away now.
-    fn leave_for(self, role: Role) -> HeldLead<'p, Line> {
-        self.announced.shared.tell(self.announced.thread, role);
+    /// The lead is to be given away now, and the next role announced before.
+    fn into_held(self) -> HeldLead<'p, Line> {
         std::mem::forget(self.announced);
         self.held
     }
@@ -380,7 +400,9 @@ struct Announced<'p> {
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        self.shared.tell(self.thread, Role::Follower);
+        if self.shared.lead.is_observed() {
+            self.shared.tell_of(self.thread, Role::Follower);
+        }
     }
 }
 
@@ -399,7 +421,11 @@ struct Place<'p> {
 impl<'p> Place<'p> {
     fn arrive(&self) -> Arrival<'p, Line> {
         let Self { shared, .. } = self;
-        shared.lead.arrive(&self.seat, &shared.clock, self.deadline)
+        let arrival = shared.lead.arrive(&self.seat, &shared.clock, self.deadline);
+        if let Arrival::Leads(_) = arrival {
+            self.tell(Role::Leader);
+        }
+        arrival
     }
 
     fn is_late(&self) -> bool {
@@ -415,8 +441,27 @@ impl<'p> Place<'p> {
         }
     }
 
+    /// Tells those who observe, if anybody does.
     fn tell(&self, role: Role) {
-        self.shared.tell(self.seat.index(), role);
+        if self.shared.lead.is_observed() {
+            self.shared.tell(&self.seat, role);
+        }
+    }
+
+    /// Does what a handler, which was done at `handled`, left to be done after its handle was given back. When that is
+    /// done.
+    #[cold]
+    fn run_afterwards(&self, left: Afterwards, duty: &dyn Duty, handled: Timestamp) -> Timestamp {
+        let (shared, has_the_call) = (self.shared, left.has_the_call());
+        shared.registry.run_afterwards(left, duty);
+        let end = shared.clock.now();
+        if let Some(row) = self.seat.row() {
+            match has_the_call {
+                true => row.note_handler_since(handled, end),
+                false => row.note_handler(handled),
+            }
+        }
+        end
     }
 }
 

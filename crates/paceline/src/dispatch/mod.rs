@@ -23,8 +23,9 @@ mod slot;
 mod task;
 mod unwind;
 
-pub(crate) use claim::{Claim, Dispatched, Duty};
+pub(crate) use claim::{Claim, Dispatched, Duty, Subject};
 pub use concurrent::{ConcurrentContext, ConcurrentHandler};
+pub(crate) use context::Afterwards;
 pub use context::{Context, OutputLimit};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next, Panics};

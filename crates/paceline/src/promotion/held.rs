@@ -9,15 +9,39 @@ use super::{
     watcher::LATE,
     word::{Marks, Snapshot},
 };
-use crate::sync::{atomic::Ordering, Clock, Timestamp};
+use crate::{
+    observe::Role,
+    sync::{atomic::Ordering, Clock, Timestamp},
+};
 
 /// What belongs to the holder of the lead.
 pub(super) struct Inside<T> {
     data: T,
     /// The epoch at which it was last seen that no event waits, or that every core has its thread.
     since: Epoch,
-    /// The lead was opened for an event, and whether a follower was asleep then.
-    vacant_beside_sleepers: Option<bool>,
+    /// How the lead was last opened for an event, until somebody has noted how long it was open.
+    vacancy: Vacancy,
+}
+
+/// Whether the time that nobody leads is to be noted, and as what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vacancy {
+    /// No follower was asleep.
+    Alone,
+    BesideSleepers,
+    /// The same, and its length is to be recorded.
+    Recorded,
+    /// It was not opened for an event, or all is noted.
+    Noted,
+}
+
+impl Vacancy {
+    fn beside(word: Snapshot) -> Self {
+        match word.has_nobody() {
+            true => Self::Alone,
+            false => Self::BesideSleepers,
+        }
+    }
 }
 
 impl<T> Inside<T> {
@@ -25,7 +49,7 @@ impl<T> Inside<T> {
         Self {
             data,
             since: Epoch(0),
-            vacant_beside_sleepers: None,
+            vacancy: Vacancy::Noted,
         }
     }
 }
@@ -109,24 +133,36 @@ impl<'a, T> HeldLead<'a, T> {
         self.nothing_waited(epoch);
     }
 
-    /// Gives the lead away before processing: leader -> processing.
-    pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
+    /// Gives the lead away before processing: leader -> processing. If somebody observes, calls `tell` before.
+    pub(crate) fn promote_and_tell(
+        mut self,
+        marks: Marks,
+        now: Timestamp,
+        tell: impl FnOnce(),
+    ) -> (Running<'a, T>, Promotion) {
         let lead = self.lead;
         let word = lead.word.look();
-        self.with_inside(|inside| inside.vacant_beside_sleepers = Some(!word.has_nobody()));
+        self.with_inside(|inside| inside.vacancy = Vacancy::beside(word));
         lead.opened.set(now);
         lead.counters.promotions.one_more();
-        if !lead.policy.is_adaptive() {
-            std::mem::forget(self);
-            let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
-            let running = Running {
-                lead,
-                opening,
-                since: now,
-                expected: Cell::new(true),
-                counted: Cell::new(true),
-            };
-            return (running, promotion);
+        // One question for both.
+        if word.is_special() {
+            if word.is_observed() {
+                self.record_vacancy();
+                tell();
+            }
+            if !lead.policy.is_adaptive() {
+                std::mem::forget(self);
+                let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
+                let running = Running {
+                    lead,
+                    opening,
+                    since: now,
+                    expected: Cell::new(true),
+                    counted: Cell::new(true),
+                };
+                return (running, promotion);
+            }
         }
         let since = self.idle_core_since(word);
         std::mem::forget(self);
@@ -161,14 +197,43 @@ impl<'a, T> HeldLead<'a, T> {
 
     /// Counts the time that nobody led.
     fn note_vacancy(&mut self) {
-        let vacancy = self.with_inside(|inside| inside.vacant_beside_sleepers.take());
-        if let (Some(now), Some(asleep)) = (self.now, vacancy) {
-            let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
-            counters.vacancy.note(span);
-            if asleep {
-                counters.blindness.note(span);
+        let noted = |inside: &mut Inside<T>| std::mem::replace(&mut inside.vacancy, Vacancy::Noted);
+        let (vacancy, Some(now)) = (self.with_inside(noted), self.now) else {
+            return;
+        };
+        match vacancy {
+            Vacancy::Alone | Vacancy::BesideSleepers => {
+                let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
+                counters.vacancy.note(span);
+                if vacancy == Vacancy::BesideSleepers {
+                    counters.blindness.note(span);
+                }
             }
+            Vacancy::Recorded => self.note_recorded(now),
+            Vacancy::Noted => {}
         }
+    }
+
+    /// The same, where the lengths of blind times are recorded.
+    #[cold]
+    fn note_recorded(&self, now: Timestamp) {
+        let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
+        counters.vacancy.note(span);
+        counters.blindness.note(span);
+        self.lead
+            .board
+            .iter()
+            .for_each(|board| board.note_blind(span));
+    }
+
+    /// If this vacancy is a blind time, and these are recorded, it is.
+    fn record_vacancy(&mut self) {
+        let recorded = self.lead.board.is_some();
+        self.with_inside(|inside| {
+            if recorded && inside.vacancy == Vacancy::BesideSleepers {
+                inside.vacancy = Vacancy::Recorded;
+            }
+        });
     }
 
     fn with_inside<R>(&mut self, using: impl FnOnce(&mut Inside<T>) -> R) -> R {
@@ -239,6 +304,7 @@ impl<'a, T> Running<'a, T> {
     /// The handler says that it is going to block: this thread does not count as running, and nobody
     /// sleeps while its opening stays open.
     pub(crate) fn go_away(&self) {
+        self.lead.show(Role::Away);
         self.expected.set(true);
         let _ = self
             .lead
@@ -250,6 +316,7 @@ impl<'a, T> Running<'a, T> {
     pub(crate) fn come_back(&self) {
         self.lead.word.update(|word| (word.one_more_running(), ()));
         self.counted.set(true);
+        self.lead.show(Role::Processing);
     }
 
     /// The handler says that the rest will take long.
@@ -277,5 +344,13 @@ impl<T> Drop for Running<'_, T> {
         let _ = self
             .lead
             .elect(|word| self.is_own(word), |word| self.left(word));
+    }
+}
+
+/// As nobody observes.
+#[cfg(test)]
+impl<'a, T> HeldLead<'a, T> {
+    pub(super) fn promote(self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
+        self.promote_and_tell(marks, now, || {})
     }
 }
