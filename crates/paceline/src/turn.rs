@@ -95,6 +95,13 @@ impl<'p> Follower<'p> {
         Self { held: None, place }
     }
 
+    /// Back from an event, and somebody else leads.
+    #[inline(never)]
+    fn behind(place: Place<'p>) -> Self {
+        place.tell(Role::Follower);
+        Self { held: None, place }
+    }
+
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
     pub fn lead(self) -> Led<'p> {
         let Self { held, place } = self;
@@ -140,8 +147,11 @@ impl<'p> Leader<'p> {
     pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
         let until = self.place.until(timeout);
         let mut spin = Spin::new(self.place.shared);
-        if self.place.shared.wants_attention() && self.attend() {
-            return Ok(Waited::Nothing(self.step_down()));
+        if self.place.shared.wants_attention() {
+            if self.place.shared.lead.is_closed() {
+                return Ok(Waited::Nothing(self.step_down()));
+            }
+            self.tell_leader();
         }
         loop {
             let registry = &*self.place.shared.registry;
@@ -179,16 +189,14 @@ impl<'p> Leader<'p> {
         }
     }
 
-    /// Whether the pool is over. If not, somebody observes, and is told that this thread leads.
-    #[cold]
-    fn attend(&self) -> bool {
-        let shared = self.place.shared;
-        if shared.lead.is_closed() {
-            return true;
+    /// Somebody observes, and is told that this thread leads.
+    #[inline(always)]
+    fn tell_leader(&self) {
+        let Place { shared, seat, .. } = &self.place;
+        if shared.observers.are_many() {
+            shared.tell_at(seat, Role::Leader, self.front.held.now(&shared.clock));
         }
-        let now = self.front.held.now(&shared.clock);
-        shared.tell_at(&self.place.seat, Role::Leader, now);
-        false
+        shared.observers.tell_first(seat.index(), Role::Leader);
     }
 
     /// Gives the lead away without an event, and stays in the pool.
@@ -246,7 +254,11 @@ pub struct Claimed<'p> {
 
 impl<'p> Claimed<'p> {
     /// Gives the lead away: from here on another thread may wait.
-    pub fn promote(self) -> Processing<'p> {
+    pub fn promote(mut self) -> Processing<'p> {
+        let sight = self.front.held.sight();
+        if sight.is_special() && sight.is_observed() {
+            self.tell_event();
+        }
         let Self {
             front,
             mut claim,
@@ -261,8 +273,7 @@ impl<'p> Claimed<'p> {
             backlog: held.with_owned(|line| !line.is_empty()),
         };
         let start = held.now(&shared.clock);
-        let tell = || shared.tell_event(&place.seat, || claim.subject(), start);
-        let (running, promotion) = held.promote_and_tell(marks, start, tell);
+        let (running, promotion) = held.promote(sight, marks, start);
         // Neither a wake nor the call for another thread is the handler's time.
         let start = match promotion {
             Promotion::LeftOpen | Promotion::Closing => start,
@@ -283,6 +294,16 @@ impl<'p> Claimed<'p> {
             start,
             place,
         }
+    }
+    /// Somebody observes, and is told before the lead is given away.
+    #[inline(always)]
+    fn tell_event(&mut self) {
+        let Place { shared, seat, .. } = &self.place;
+        if shared.observers.are_many() {
+            let now = self.front.held.keep_now(&shared.clock);
+            shared.tell_event(seat, &mut self.claim, now);
+        }
+        shared.observers.tell_first(seat.index(), Role::Processing);
     }
 }
 
@@ -329,10 +350,13 @@ impl<'p> Processing<'p> {
                 None
             }
         };
-        if held.is_none() {
-            place.tell(Role::Follower);
+        match held {
+            Some(held) => Follower {
+                held: Some(held),
+                place,
+            },
+            None => Follower::behind(place),
         }
-        Follower { held, place }
     }
 }
 

@@ -79,6 +79,7 @@ impl<'r> Claim<'r> {
     }
 
     /// How calls of its handler's kind usually are.
+    #[inline(always)]
     pub(crate) fn pace(&mut self) -> Pace {
         let pace_of = |entry: &mut Option<Box<dyn Entry>>| {
             let entry = entry.as_ref();

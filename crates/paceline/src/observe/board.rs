@@ -93,7 +93,7 @@ impl Row {
     }
 
     /// This thread has another role. If it was at work, it is no more: its turn was over at `now`.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn set_role(&self, role: Role, now: Timestamp) {
         if self.what.load(Ordering::Relaxed) as u8 == Role::Processing as u8 {
             self.note_turn(now);
@@ -114,7 +114,7 @@ impl Row {
     }
 
     /// This thread goes to handle an event.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn begin(&self, subject: Subject, now: Timestamp) {
         self.write(|row| {
             row.set_what(Role::Processing, u64::from(subject.handler));

@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     sync::{
         // Says whether it is worth to look; orders nothing.
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc,
     },
 };
@@ -25,16 +25,21 @@ pub(crate) struct Observers {
     guests: Mutex<(Guests, u64)>,
     /// How many guests there are.
     count: AtomicUsize,
+    has_board: bool,
+    /// There are guests, or a board.
+    many: AtomicBool,
 }
 
 impl Observers {
-    pub(crate) fn new(mut first: Vec<Box<dyn Observer>>) -> Arc<Self> {
+    pub(crate) fn new(mut first: Vec<Box<dyn Observer>>, has_board: bool) -> Arc<Self> {
         let first: Option<Box<dyn Observer>> = match first.len() {
             0 | 1 => first.pop(),
             _ => Some(Box::new(Several(first))),
         };
         Arc::new(Self {
             first,
+            has_board,
+            many: AtomicBool::new(has_board),
             ..Self::default()
         })
     }
@@ -51,7 +56,7 @@ impl Observers {
         let number = guests.1;
         let old = guests.0.iter().cloned();
         guests.0 = old.chain([(number, observer)]).collect();
-        self.count.store(guests.0.len(), Ordering::Relaxed);
+        self.note_count(guests.0.len());
         then();
         number
     }
@@ -62,19 +67,35 @@ impl Observers {
         let old = Arc::clone(&guests.0);
         let others = old.iter().filter(|(other, _)| *other != number);
         guests.0 = others.cloned().collect();
-        self.count.store(guests.0.len(), Ordering::Relaxed);
+        self.note_count(guests.0.len());
         then(!guests.0.is_empty());
         drop(guests);
         // The observer itself is dropped outside of the lock: it is the user's.
         drop(old);
     }
 
+    fn note_count(&self, guests: usize) {
+        self.count.store(guests, Ordering::Relaxed);
+        let many = self.has_board || guests > 0;
+        self.many.store(many, Ordering::Relaxed);
+    }
+
+    /// Whether there is more than the first to be told: guests, or a board.
+    #[inline(always)]
+    pub(crate) fn are_many(&self) -> bool {
+        self.many.load(Ordering::Relaxed)
+    }
+
     /// In the middle of the protocol: a panic ends the process.
-    #[inline]
-    pub(crate) fn role_changed(&self, thread: usize, role: Role) {
-        if let Some(observer) = &self.first {
-            abort_on_unwind(|| observer.role_changed(thread, role));
+    #[inline(always)]
+    pub(crate) fn tell_first(&self, thread: usize, role: Role) {
+        if let Some(first) = &self.first {
+            abort_on_unwind(|| first.role_changed(thread, role));
         }
+    }
+
+    /// Likewise.
+    pub(crate) fn tell_guests(&self, thread: usize, role: Role) {
         if self.count.load(Ordering::Relaxed) > 0 {
             self.each_guest(|guest| abort_on_unwind(|| guest.role_changed(thread, role)));
         }
@@ -102,6 +123,8 @@ impl Default for Observers {
     fn default() -> Self {
         Self {
             first: None,
+            has_board: false,
+            many: AtomicBool::new(false),
             guests: Mutex::new((Arc::new([]), 0)),
             count: AtomicUsize::new(0),
         }

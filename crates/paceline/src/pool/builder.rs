@@ -357,8 +357,8 @@ impl Builder {
         let watched =
             self.watcher && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
         let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
-        let observers = Observers::new(self.observers);
         let has_board = self.board || self.stuck.is_some();
+        let observers = Observers::new(self.observers, has_board);
         let board = has_board.then(|| Board::new(clock.clone()));
         let lead = lead.watched(watched).staffed(staff).shown_on(board.clone());
         lead.set_observed(has_board || observers.has_first());

@@ -287,7 +287,7 @@ pub(crate) struct Shared {
     watch: Watch,
     /// How long a leader that finds nothing looks again and again before it sleeps.
     pub(crate) leader_spin: Duration,
-    observers: Arc<Observers>,
+    pub(crate) observers: Arc<Observers>,
     /// Who looks for stuck handlers, if anybody does.
     monitor: Option<Arc<Monitor>>,
     /// The threads that the pool spawned, by their index in the crew.

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Pool, Shared};
 use crate::{
-    dispatch::Subject,
+    dispatch::Claim,
     observe::{Histograms, Metrics, Observer, Role, Snapshot, Stuck, ThreadReport},
     promotion::Seat,
     sync::Timestamp,
@@ -162,29 +162,25 @@ impl Shared {
     #[cold]
     pub(crate) fn tell(&self, seat: &Seat, role: Role) {
         self.tell_at(seat, role, self.clock.now());
+        self.observers.tell_first(seat.index(), role);
     }
 
-    /// The same, since a time that is known.
-    #[inline(always)]
+    /// The same, since a time that is known; the first observer is told by the caller.
+    #[cold]
     pub(crate) fn tell_at(&self, seat: &Seat, role: Role, now: Timestamp) {
         if let Some(row) = seat.row() {
             row.set_role(role, now);
         }
-        self.observers.role_changed(seat.index(), role);
+        self.observers.tell_guests(seat.index(), role);
     }
 
-    /// The calling thread goes to handle an event.
-    #[inline(always)]
-    pub(crate) fn tell_event(
-        &self,
-        seat: &Seat,
-        subject: impl FnOnce() -> Subject,
-        now: Timestamp,
-    ) {
+    /// The calling thread goes to handle an event; likewise.
+    #[cold]
+    pub(crate) fn tell_event(&self, seat: &Seat, event: &mut Claim<'_>, now: Timestamp) {
         if let Some(row) = seat.row() {
-            row.begin(subject(), now);
+            row.begin(event.subject(), now);
         }
-        self.observers.role_changed(seat.index(), Role::Processing);
+        self.observers.tell_guests(seat.index(), Role::Processing);
     }
 
     /// The calling thread, which has this index, leads no more, or never began to.
@@ -193,6 +189,7 @@ impl Shared {
         if let Some(row) = self.crew.row(thread) {
             row.set_role(role, self.clock.now());
         }
-        self.observers.role_changed(thread, role);
+        self.observers.tell_guests(thread, role);
+        self.observers.tell_first(thread, role);
     }
 }

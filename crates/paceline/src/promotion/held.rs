@@ -66,6 +66,22 @@ impl<T> Lead<T> {
     }
 }
 
+/// What the lead looks like to its holder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight(Snapshot);
+
+impl Sight {
+    /// The wake is eager, or somebody observes: the short way is not enough.
+    pub(crate) fn is_special(self) -> bool {
+        self.0.is_special()
+    }
+
+    /// Somebody wants to be told what this thread does.
+    pub(crate) fn is_observed(self) -> bool {
+        self.0.is_observed()
+    }
+}
+
 /// Where a thread stands after it processed an event.
 #[must_use]
 pub(crate) enum Rejoined<'a, T> {
@@ -102,6 +118,11 @@ impl<'a, T> HeldLead<'a, T> {
         self.now.unwrap_or_else(|| clock.now())
     }
 
+    /// The same, and it is the time until the handle set is asked.
+    pub(crate) fn keep_now(&mut self, clock: &Clock) -> Timestamp {
+        *self.now.get_or_insert_with(|| clock.now())
+    }
+
     /// The handle set was asked: that takes time.
     pub(crate) fn note_look(&mut self) {
         self.now = None;
@@ -133,23 +154,29 @@ impl<'a, T> HeldLead<'a, T> {
         self.nothing_waited(epoch);
     }
 
-    /// Gives the lead away before processing: leader -> processing. If somebody observes, calls `tell` before.
-    pub(crate) fn promote_and_tell(
+    /// What the lead looks like before it is given away.
+    #[inline]
+    pub(crate) fn sight(&self) -> Sight {
+        Sight(self.lead.word.look())
+    }
+
+    /// Gives the lead away before processing: leader -> processing. (Inlined into both ways of a turn: the short one has
+    /// no question more for the other.)
+    #[inline(always)]
+    pub(crate) fn promote(
         mut self,
+        sight: Sight,
         marks: Marks,
         now: Timestamp,
-        tell: impl FnOnce(),
     ) -> (Running<'a, T>, Promotion) {
-        let lead = self.lead;
-        let word = lead.word.look();
+        let (lead, word) = (self.lead, sight.0);
         self.with_inside(|inside| inside.vacancy = Vacancy::beside(word));
         lead.opened.set(now);
         lead.counters.promotions.one_more();
-        // One question for both.
-        if word.is_special() {
-            if word.is_observed() {
+        // One question for both, which the caller has asked already.
+        if sight.is_special() {
+            if sight.is_observed() {
                 self.record_vacancy();
-                tell();
             }
             if !lead.policy.is_adaptive() {
                 std::mem::forget(self);
@@ -186,6 +213,7 @@ impl<'a, T> HeldLead<'a, T> {
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
     /// idle core now, the next one counts from here. (Should a thread be done just before the opening,
     /// this promotion still judges by the old epoch.)
+    #[inline(always)]
     fn idle_core_since(&mut self, word: Snapshot) -> Epoch {
         let lead = self.lead;
         let since = self.with_inside(|inside| inside.since);
@@ -347,10 +375,13 @@ impl<T> Drop for Running<'_, T> {
     }
 }
 
-/// As nobody observes.
-#[cfg(test)]
-impl<'a, T> HeldLead<'a, T> {
-    pub(super) fn promote(self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
-        self.promote_and_tell(marks, now, || {})
-    }
+/// Gives a lead away in a test.
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(super) fn promoted<T>(
+    held: HeldLead<'_, T>,
+    marks: Marks,
+    now: Timestamp,
+) -> (Running<'_, T>, Promotion) {
+    let sight = held.sight();
+    held.promote(sight, marks, now)
 }

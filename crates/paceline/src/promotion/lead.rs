@@ -444,6 +444,7 @@ impl<T> Lead<T> {
     }
 
     /// After an adaptive promotion that changed `was` to `is`: wakes at most one thread, where it pays.
+    #[inline(always)]
     pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let unwatched = was.standby() == Standby::None && was.is_parked();
         // Nobody can be named on a bench: whoever wakes leads, and whoever comes back stands by.
@@ -493,7 +494,12 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        super::{held::Rejoined, policy::Order, policy::Wake, word::Marks},
+        super::{
+            held::{promoted, Rejoined},
+            policy::Order,
+            policy::Wake,
+            word::Marks,
+        },
         *,
     };
 
@@ -552,14 +558,14 @@ mod tests {
             blocks,
             ..Marks::default()
         };
-        let (running, promotion) = held.promote(marks(true), now);
+        let (running, promotion) = promoted(held, marks(true), now);
         assert_eq!(promotion, Promotion::Elected(Some(3)));
         lead.word
             .update(|word| (word.with_standby(Standby::Deep), ()));
         let Rejoined::Leads(held) = running.rejoin(&seats[0], now) else {
             panic!("its own opening");
         };
-        let (running, promotion) = held.promote(marks(false), now);
+        let (running, promotion) = promoted(held, marks(false), now);
         assert_eq!(promotion, Promotion::LeftOpen);
         assert_eq!(lead.counters.snapshot().wakes, 1);
         drop(running);
