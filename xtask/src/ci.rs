@@ -15,9 +15,10 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask ci [--full]
 
-Runs, in this order: fmt, clippy, doc, test, loom (2 preemptions), shuttle, stress (10^6 messages),
-tsan, tidy, faults, inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also
-behind one that failed; a table of them comes last. Under 20 minutes on two cores.
+Runs, in this order: fmt, clippy, doc, test (these three with the feature `tracing`; the others without),
+loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults, inject (every fault with
+`echo`, a few with `relay` and `chat`). All steps run, also behind one that failed; a table of them comes
+last. Under 20 minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
           tsan, 100_000 injected faults with each service), and after them asan with leaks,
@@ -76,7 +77,7 @@ const STEPS: [Step; 11] = [
     },
     Step {
         name: "test",
-        run: |_| cargo(&["test", "--workspace"]),
+        run: |_| cargo(&["test", "--workspace", "--features=paceline/tracing"]),
     },
     Step {
         name: "loom",
@@ -247,6 +248,7 @@ fn clippy() -> Verdict {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--features=paceline/tracing",
         "--",
         "-D",
         "warnings",
@@ -260,6 +262,7 @@ fn doc() -> Verdict {
         .args([
             "doc",
             "--workspace",
+            "--features=paceline/tracing",
             "--no-deps",
             "--document-private-items",
         ])

@@ -54,6 +54,8 @@ pub(crate) enum Form {
     Tsan,
     /// Watched by AddressSanitizer and LeakSanitizer.
     Asan,
+    /// As users get it, but nobody can observe it.
+    Unobserved,
 }
 
 impl Workspace {
@@ -110,6 +112,7 @@ impl Workspace {
             Form::Shuttle => self.targets.join("shuttle"),
             Form::Tsan => self.targets.join("tsan"),
             Form::Asan => self.targets.join("asan"),
+            Form::Unobserved => self.targets.join("unobserved"),
         }
     }
 
@@ -152,6 +155,7 @@ impl Form {
             Form::Shuttle => Some("--cfg shuttle -C debug-assertions"),
             Form::Tsan => Some("-Zsanitizer=thread"),
             Form::Asan => Some("-Zsanitizer=address"),
+            Form::Unobserved => Some("--cfg paceline_unobserved"),
         }
     }
 }

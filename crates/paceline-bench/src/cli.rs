@@ -48,9 +48,8 @@ enum Verb {
         /// How many
         #[arg(default_value_t = 10_000)]
         count: u64,
-        /// With an observer that does nothing
-        #[arg(long)]
-        observed: bool,
+        #[command(flatten)]
+        observed: turns::Observed,
     },
     /// Installs what the C++ peers are built with (Debian's packages; needs to be root)
     InstallPeers,
@@ -110,7 +109,7 @@ pub(crate) fn main() -> io::Result<()> {
             println!("{}", serde_json::to_string(&load)?);
             Ok(())
         }
-        Verb::Turns { count, observed } => turns::run(count, observed),
+        Verb::Turns { count, observed } => turns::run(count, &observed),
         Verb::InstallPeers => peers::install(),
     }
 }

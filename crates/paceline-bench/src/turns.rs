@@ -17,13 +17,28 @@ use crate::service::REQUEST;
 /// So many handles are ready at once.
 const HANDLES: usize = 10;
 
-/// Goes through `turns` turns, one after the other; with an observer that does nothing if `observed`.
-pub(crate) fn run(turns: u64, observed: bool) -> io::Result<()> {
-    let builder = Pool::builder().threads(0);
-    let pool = match observed {
+/// Who looks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Observed {
+    /// With an observer that does nothing
+    #[arg(long)]
+    observed: bool,
+    /// With one that came after the pool was built
+    #[arg(long)]
+    observed_later: bool,
+    /// With a board, and histograms
+    #[arg(long)]
+    board: bool,
+}
+
+/// Goes through `turns` turns, one after the other.
+pub(crate) fn run(turns: u64, by: &Observed) -> io::Result<()> {
+    let builder = Pool::builder().threads(0).board(by.board);
+    let pool = match by.observed {
         true => builder.observer(Nobody).build()?,
         false => builder.build()?,
     };
+    let _observation = by.observed_later.then(|| pool.observe(Nobody));
     let listener = TcpListener::bind("127.0.0.1:0")?;
     for _ in 0..HANDLES {
         let mut client = TcpStream::connect(listener.local_addr()?)?;

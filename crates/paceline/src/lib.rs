@@ -135,8 +135,8 @@ pub use dispatch::{
 };
 pub use handle_set::simulated;
 pub use pool::{
-    Builder, Listener, Pool, SetKind, ShutdownReport, Threads, Timer, TimerGuard, Unfinished,
-    WeakPool,
+    Builder, Listener, Observation, Pool, SetKind, ShutdownReport, Threads, Timer, TimerGuard,
+    Unfinished, WeakPool,
 };
 pub use promotion::{Order, Wake};
 pub use turn::Left;

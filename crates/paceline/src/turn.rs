@@ -24,7 +24,7 @@ mod open;
 use std::{io, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    dispatch::{abort_on_unwind, Claim, Dispatched, Duty, Line, Look, Pace},
+    dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, Pace},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat},
@@ -87,17 +87,22 @@ impl<'p> Follower<'p> {
         deadline: Option<Timestamp>,
         membership: Option<Membership<'p>>,
     ) -> Self {
-        shared.tell(seat.index(), Role::Follower);
-        Self {
-            held: None,
-            place: Place {
-                shared,
-                seat,
-                deadline,
-                membership,
-                not_send: PhantomData,
-            },
-        }
+        let place = Place {
+            shared,
+            seat,
+            deadline,
+            membership,
+            not_send: PhantomData,
+        };
+        place.tell(Role::Follower);
+        Self { held: None, place }
+    }
+
+    /// Back from an event, and somebody else leads.
+    #[inline(never)]
+    fn behind(place: Place<'p>) -> Self {
+        place.tell(Role::Follower);
+        Self { held: None, place }
     }
 
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
@@ -153,10 +158,13 @@ impl<'p> Leader<'p> {
             return open::wait(self, until);
         };
         let mut spin = Spin::new(self.place.shared);
-        loop {
-            if self.place.shared.is_over() {
+        if self.place.shared.wants_attention() {
+            if self.place.shared.lead.is_closed() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
+            front.tell_leader(&self.place);
+        }
+        loop {
             let registry = &*self.place.shared.registry;
             let held = &mut front.held;
             if let Some(epoch) = held.overdue() {
@@ -164,6 +172,9 @@ impl<'p> Leader<'p> {
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
                     held.nothing_waited(epoch);
                     // That look may have used up a wake.
+                    if self.place.shared.is_over() {
+                        return Ok(Waited::Nothing(self.step_down()));
+                    }
                     continue;
                 }
             }
@@ -183,7 +194,7 @@ impl<'p> Leader<'p> {
                 }));
             }
             spin.note_nothing(&self.place.shared.clock);
-            if self.place.shared.clock.has_passed(until) {
+            if self.place.shared.clock.has_passed(until) || self.place.shared.is_over() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
         }
@@ -246,15 +257,19 @@ impl<'p> Claimed<'p> {
     /// Gives the lead away: from here on another thread may wait.
     pub fn promote(self) -> Processing<'p> {
         let Self {
-            front: Some(front),
+            front: Some(mut front),
             mut claim,
             place,
         } = self
         else {
             return open::promote(self);
         };
+        let sight = front.held.sight();
+        if sight.is_special() && sight.is_observed() {
+            front.tell_event(&place, &mut claim);
+        }
         let shared = place.shared;
-        let mut held = front.leave_for(Role::Processing);
+        let mut held = front.into_held();
         let pace = claim.pace();
         let marks = Marks {
             blocks: pace == Pace::Blocking,
@@ -262,12 +277,20 @@ impl<'p> Claimed<'p> {
             backlog: held.with_owned(|line| !line.is_empty()),
         };
         let start = held.now(&shared.clock);
-        let (running, promotion) = held.promote(marks, start);
+        let (running, promotion) = held.promote(sight, marks, start);
         // Neither a wake nor the call for another thread is the handler's time.
         let start = match promotion {
             Promotion::LeftOpen | Promotion::Closing => start,
             Promotion::Alone if !shared.call_one_more(start) => start,
-            _ => shared.clock.now(),
+            _ => {
+                let start = shared.clock.now();
+                place
+                    .seat
+                    .row()
+                    .iter()
+                    .for_each(|row| row.note_start(start));
+                start
+            }
         };
         Processing {
             claim,
@@ -311,8 +334,7 @@ impl<'p> Processing<'p> {
         } = claim.dispatch(&place.shared.clock, start, &running);
         if !afterwards.is_empty() {
             drop(claim.take());
-            place.shared.registry.run_afterwards(afterwards, &running);
-            end = place.shared.clock.now();
+            end = place.run_afterwards(afterwards, &running, end);
         }
         let held = match running.rejoin(&place.seat, end) {
             Rejoined::Leads(held) => put_back(held, claim),
@@ -326,10 +348,13 @@ impl<'p> Processing<'p> {
                 None
             }
         };
-        if held.is_none() {
-            place.tell(Role::Follower);
+        match held {
+            Some(held) => Follower {
+                held: Some(held),
+                place,
+            },
+            None => Follower::behind(place),
         }
-        Follower { held, place }
     }
 }
 
@@ -373,8 +398,8 @@ struct Front<'p> {
 }
 
 impl<'p> Front<'p> {
+    /// Those who observe are told when it begins to wait, unless it had to arrive.
     fn new(held: HeldLead<'p, Line>, place: &Place<'p>) -> Self {
-        place.tell(Role::Leader);
         let announced = Announced {
             shared: place.shared,
             thread: place.seat.index(),
@@ -382,9 +407,29 @@ impl<'p> Front<'p> {
         Self { announced, held }
     }
 
-    /// Announces the next role; the lead is to be given away now.
-    fn leave_for(self, role: Role) -> HeldLead<'p, Line> {
-        self.announced.shared.tell(self.announced.thread, role);
+    /// Somebody observes, and is told that this thread leads.
+    #[inline(always)]
+    fn tell_leader(&self, place: &Place<'_>) {
+        let Place { shared, seat, .. } = place;
+        if shared.observers.are_many() {
+            shared.tell_at(seat, Role::Leader, self.held.now(&shared.clock));
+        }
+        shared.observers.tell_first(seat.index(), Role::Leader);
+    }
+
+    /// Somebody observes, and is told before the lead is given away.
+    #[inline(always)]
+    fn tell_event(&mut self, place: &Place<'_>, claim: &mut Claim<'_>) {
+        let Place { shared, seat, .. } = place;
+        if shared.observers.are_many() {
+            let now = self.held.keep_now(&shared.clock);
+            shared.tell_event(seat, claim, now);
+        }
+        shared.observers.tell_first(seat.index(), Role::Processing);
+    }
+
+    /// The lead is to be given away now, and the next role announced before.
+    fn into_held(self) -> HeldLead<'p, Line> {
         std::mem::forget(self.announced);
         self.held
     }
@@ -398,7 +443,9 @@ struct Announced<'p> {
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        self.shared.tell(self.thread, Role::Follower);
+        if self.shared.lead.is_observed() {
+            self.shared.tell_of(self.thread, Role::Follower);
+        }
     }
 }
 
@@ -417,7 +464,11 @@ struct Place<'p> {
 impl<'p> Place<'p> {
     fn arrive(&self) -> Arrival<'p, Line> {
         let Self { shared, .. } = self;
-        shared.lead.arrive(&self.seat, &shared.clock, self.deadline)
+        let arrival = shared.lead.arrive(&self.seat, &shared.clock, self.deadline);
+        if let Arrival::Leads(_) = arrival {
+            self.tell(Role::Leader);
+        }
+        arrival
     }
 
     fn is_late(&self) -> bool {
@@ -433,8 +484,27 @@ impl<'p> Place<'p> {
         }
     }
 
+    /// Tells those who observe, if anybody does.
     fn tell(&self, role: Role) {
-        self.shared.tell(self.seat.index(), role);
+        if self.shared.lead.is_observed() {
+            self.shared.tell(&self.seat, role);
+        }
+    }
+
+    /// Does what a handler, which was done at `handled`, left to be done after its handle was given back. When that is
+    /// done.
+    #[cold]
+    fn run_afterwards(&self, left: Afterwards, duty: &dyn Duty, handled: Timestamp) -> Timestamp {
+        let (shared, has_the_call) = (self.shared, left.has_the_call());
+        shared.registry.run_afterwards(left, duty);
+        let end = shared.clock.now();
+        if let Some(row) = self.seat.row() {
+            match has_the_call {
+                true => row.note_handler_since(handled, end),
+                false => row.note_handler(handled),
+            }
+        }
+        end
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     context::{Afterwards, Lent, Origin},
     entry::{Done, Entry, Verdict},
-    handle::Key,
+    handle::{HandleId, Key},
     handler::Closed,
     kind::Pace,
     line::Line,
@@ -41,6 +41,14 @@ impl Drop for ComeBack<'_> {
     }
 }
 
+/// What a thread is busy with, for observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) handle: HandleId,
+    /// The number of the name of its handler's type.
+    pub(crate) handler: u32,
+}
+
 /// What a dispatch left.
 #[must_use]
 pub(crate) struct Dispatched<'r> {
@@ -71,6 +79,7 @@ impl<'r> Claim<'r> {
     }
 
     /// How calls of its handler's kind usually are.
+    #[inline(always)]
     pub(crate) fn pace(&mut self) -> Pace {
         let pace_of = |entry: &mut Option<Box<dyn Entry>>| {
             let entry = entry.as_ref();
@@ -78,6 +87,16 @@ impl<'r> Claim<'r> {
         };
         let owned = self.owned.as_mut();
         owned.map_or(Pace::Short, |owned| owned.with_entry(pace_of))
+    }
+
+    /// Whose event it is, for observers.
+    #[inline]
+    pub(crate) fn subject(&mut self) -> Subject {
+        let owned = self.owned.as_mut();
+        let owned = owned.expect("a claim owns until it lets go");
+        let handle = HandleId::new(owned.key());
+        let handler = owned.with_entry(|entry| entry.as_ref().map_or(0, |it| it.kind().name()));
+        Subject { handle, handler }
     }
 
     /// Calls the handler, or does what else is due. One function for each kind of duty: so each is compiled as a part of

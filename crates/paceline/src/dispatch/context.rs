@@ -251,6 +251,11 @@ impl Afterwards {
     pub(crate) fn is_empty(&self) -> bool {
         self.work.is_empty() && self.share.is_none()
     }
+
+    /// Whether the handler itself is yet to be called: that of a concurrent handle.
+    pub(crate) fn has_the_call(&self) -> bool {
+        self.share.is_some()
+    }
 }
 
 /// Which registration a visit is for, and on whose behalf; a handle is made of it only when somebody asks.

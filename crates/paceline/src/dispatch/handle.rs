@@ -181,6 +181,15 @@ impl HandleId {
     pub(super) fn new(key: Key) -> Self {
         Self(key)
     }
+
+    /// For those who keep it in a word.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(Key::from_bits(bits))
+    }
 }
 
 impl fmt::Display for HandleId {

@@ -1,11 +1,12 @@
 //! What an application wants to be told about handles, whatever their handlers do.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use super::{
     handle::HandleId,
     handler::{Closed, Panics},
 };
+use crate::observe::Observers;
 
 /// Is told the message of a panic.
 pub(crate) type PanicHook = Box<dyn Fn(HandleId, &str) + Send + Sync>;
@@ -19,6 +20,7 @@ pub(crate) struct Hooks {
     pub(crate) panics: Panics,
     pub(crate) on_panic: Option<PanicHook>,
     pub(crate) on_closed: Option<ClosedHook>,
+    pub(crate) observers: Arc<Observers>,
 }
 
 impl fmt::Debug for Hooks {

@@ -6,7 +6,7 @@
 //! thread is of use only if there is a core for it.
 
 use std::{
-    any::TypeId,
+    any::{type_name, TypeId},
     collections::HashMap,
     // Estimates order nothing; a lost update is a slightly worse estimate.
     sync::{
@@ -15,7 +15,10 @@ use std::{
     },
 };
 
-use crate::sync::{lock, voluntary_switches, Mutex};
+use crate::{
+    observe::number_of,
+    sync::{lock, voluntary_switches, Mutex},
+};
 
 /// A call longer than this, in nanoseconds, is worth waking somebody for: about what a wake costs.
 const LONG: u64 = 15_000;
@@ -53,6 +56,8 @@ pub(super) struct Kind {
     sleeps: AtomicU32,
     /// How many calls there were while it was long.
     calls: AtomicU32,
+    /// The number of its type's name.
+    name: u32,
 }
 
 impl Default for Kind {
@@ -62,11 +67,25 @@ impl Default for Kind {
             long: AtomicU32::new(0),
             sleeps: AtomicU32::new(ONE),
             calls: AtomicU32::new(0),
+            name: 0,
         }
     }
 }
 
 impl Kind {
+    /// Of handlers of type `H`.
+    fn of<H>() -> Self {
+        Self {
+            name: number_of(type_name::<H>()),
+            ..Self::default()
+        }
+    }
+
+    /// The number of its type's name, for observers.
+    pub(super) fn name(&self) -> u32 {
+        self.name
+    }
+
     /// How more than half of the last calls were; of a long kind's, whether more than an eighth slept.
     pub(super) fn pace(&self) -> Pace {
         match self.is_long() {
@@ -122,7 +141,9 @@ pub(super) struct Kinds(Mutex<HashMap<TypeId, Arc<Kind>>>);
 impl Kinds {
     /// The kind of handlers of type `H`.
     pub(super) fn of<H: 'static>(&self) -> Arc<Kind> {
-        Arc::clone(lock(&self.0).entry(TypeId::of::<H>()).or_default())
+        let mut kinds = lock(&self.0);
+        let kind = kinds.entry(TypeId::of::<H>());
+        Arc::clone(kind.or_insert_with(|| Arc::new(Kind::of::<H>())))
     }
 }
 

@@ -26,8 +26,9 @@ mod slot;
 mod task;
 mod unwind;
 
-pub(crate) use claim::{Claim, Dispatched, Duty};
+pub(crate) use claim::{Claim, Dispatched, Duty, Subject};
 pub use concurrent::{ConcurrentContext, ConcurrentHandler};
+pub(crate) use context::Afterwards;
 pub use context::{Context, OutputLimit};
 pub(crate) use group::Outcome;
 pub use group::{Adoption, Group, GroupHandler, Members};

@@ -1,16 +1,46 @@
-//! What can be seen of a pool from outside: who has which role, and how often what happened.
+//! What can be seen of a pool from outside: who does what, how often what happened, and how long it took.
 //!
-//! One seam: the pool tells an [`Observer`] about every change of role, if there is one. Counters are
-//! always on; they are plain additions that order nothing, so they use std's atomics in all forms.
+//! | what | how | cost |
+//! | --- | --- | --- |
+//! | counters | [`Pool::snapshot`](crate::Pool::snapshot), as text by [`open_metrics`] | always on: plain additions that order nothing, so they use std's atomics in all forms |
+//! | changes of role, and what goes wrong | an [`Observer`]: [`Builder::observer`](crate::Builder::observer), or for a while by [`Pool::observe`](crate::Pool::observe) | its own, and a few instructions |
+//! | who does what, since when | [`Builder::board`](crate::Builder::board), then [`Pool::threads`](crate::Pool::threads) and [`Pool::stuck`](crate::Pool::stuck) | some stores per change of role |
+//! | how long turns, handlers and blind times are | likewise, [`Pool::histograms`](crate::Pool::histograms) | an addition per turn |
+//! | stuck handlers | [`Builder::stuck_after`](crate::Builder::stuck_after) | the board's, and a thread that sleeps |
+//!
+//! One seam: whether anybody looks is a bit of the lead word (`promotion/word.rs`), tested together with others that a turn
+//! looks at anyway. So a turn that nobody looks at has not one instruction more than one from which all this was left
+//! out; `cargo xtask instructions` counts them.
 
+mod board;
+mod histogram;
+mod names;
+mod observers;
 mod open_metrics;
+#[cfg(feature = "tracing")]
+mod traces;
 
-pub use self::open_metrics::open_metrics;
+#[cfg(feature = "tracing")]
+pub use self::traces::Traces;
+pub(crate) use self::{
+    board::{Board, Row},
+    histogram::{Recorder, Times},
+    names::number_of,
+    observers::Observers,
+};
+pub use self::{
+    board::{Call, Stuck, ThreadReport},
+    histogram::{Bucket, Histogram, Histograms},
+    open_metrics::{open_metrics, Metrics},
+};
 
 use std::{
+    fmt, io,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
+
+use crate::dispatch::HandleId;
 
 /// What a thread is to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,17 +54,82 @@ pub enum Role {
     Processing,
     /// It has left the pool.
     Gone,
+    /// It is the follower that watches over surprises, under [`Wake::Adaptive`](crate::Wake::Adaptive). Only
+    /// [`Pool::threads`](crate::Pool::threads) knows it: observers are told `Follower`.
+    Standby,
+    /// It handles an event and has told that it blocks: it is inside [`Context::blocking`](crate::Context::blocking). Only
+    /// the board knows it: observers were told `Processing`.
+    Away,
 }
 
-/// Is told about every change of role.
+impl Role {
+    const ALL: [Self; 6] = [
+        Self::Follower,
+        Self::Leader,
+        Self::Processing,
+        Self::Gone,
+        Self::Standby,
+        Self::Away,
+    ];
+
+    /// The role that was written as this number.
+    fn of_number(number: u8) -> Self {
+        Self::ALL[usize::from(number) % Self::ALL.len()]
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Follower => "follower",
+            Self::Leader => "leader",
+            Self::Processing => "processing",
+            Self::Gone => "gone",
+            Self::Standby => "standby",
+            Self::Away => "away",
+        })
+    }
+}
+
+/// Is told about every change of role, and about what goes wrong, if it wants to.
 ///
-/// It is called on the thread that changes, in the middle of the protocol: it must be quick, must not
-/// call the pool, and must not panic (that aborts the process). A thread is told to be `Leader` after
-/// it took the lead, and to be something else before it gives the lead away, so at no time are two
-/// threads of one pool told to be leaders. (In a concurrent set nobody is.)
+/// [`role_changed`](Self::role_changed) is called on the thread that changes, in the middle of the protocol: it must be
+/// quick, must not call the pool, and must not panic (that aborts the process). A thread is told to be `Leader` after
+/// it took the lead (at the latest when it begins to wait), and to be something else before it gives the lead away, so at
+/// no time are two threads of one pool told to be leaders. (In a concurrent set nobody is.)
+///
+/// The others are called where neither the lead nor a lock is held. A panic of theirs is dropped.
 pub trait Observer: Send + Sync + 'static {
     /// Thread `thread` (counted from zero in the order of entering) is now in `role`.
-    fn role_changed(&self, thread: usize, role: Role);
+    fn role_changed(&self, thread: usize, role: Role) {
+        let _ = (thread, role);
+    }
+
+    /// User code has panicked on behalf of this handle: see [`Builder::on_panic`](crate::Builder::on_panic).
+    fn panicked(&self, handle: HandleId, message: &str) {
+        let _ = (handle, message);
+    }
+
+    /// This handle is closed because of an error.
+    fn failed(&self, handle: HandleId, error: &io::Error) {
+        let _ = (handle, error);
+    }
+
+    /// A handler takes too long, or one that did has returned: see
+    /// [`Builder::stuck_after`](crate::Builder::stuck_after), without which nobody is told.
+    fn stuck(&self, stuck: &Stuck) {
+        let _ = stuck;
+    }
+
+    /// An elastic pool has called this thread.
+    fn grown(&self, thread: usize) {
+        let _ = thread;
+    }
+
+    /// An elastic pool has let this thread go: it was idle for long.
+    fn retired(&self, thread: usize) {
+        let _ = thread;
+    }
 }
 
 /// Counters since the pool was built.

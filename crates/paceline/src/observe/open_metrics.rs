@@ -1,8 +1,36 @@
-//! Snapshots as text that monitoring systems read (OpenMetrics 1.0).
+//! Counters and histograms as text that monitoring systems read (OpenMetrics 1.0).
 
-use std::fmt::Write;
+use std::{fmt::Write, ops::RangeInclusive, time::Duration};
 
-use super::Snapshot;
+use super::{Histogram, Histograms, Snapshot};
+
+/// What can be made text of: a pool, or a snapshot of one.
+pub trait Metrics {
+    /// The counters.
+    fn snapshot(&self) -> Snapshot;
+
+    /// How long things took, if that is known.
+    fn histograms(&self) -> Option<Histograms> {
+        None
+    }
+}
+
+/// Only the counters.
+impl Metrics for Snapshot {
+    fn snapshot(&self) -> Snapshot {
+        *self
+    }
+}
+
+impl<M: Metrics + ?Sized> Metrics for &M {
+    fn snapshot(&self) -> Snapshot {
+        (**self).snapshot()
+    }
+
+    fn histograms(&self) -> Option<Histograms> {
+        (**self).histograms()
+    }
+}
 
 /// What a family of numbers is called, what it is, and how to find it in a snapshot.
 struct Family {
@@ -128,41 +156,108 @@ const fn family(name: &'static str, help: &'static str, value: Value) -> Family 
     Family { name, help, value }
 }
 
+/// A family of histograms: what it is called, what it is, and how to find it.
+struct TimeFamily {
+    name: &'static str,
+    help: &'static str,
+    of: fn(&Histograms) -> &Histogram,
+}
+
+/// All of them.
+const TIMES: [TimeFamily; 3] = [
+    TimeFamily {
+        name: "turn_seconds",
+        help: "From the claim of an event until its thread had rejoined",
+        of: |it| &it.turn,
+    },
+    TimeFamily {
+        name: "handler_seconds",
+        help: "Handlers",
+        of: |it| &it.handler,
+    },
+    TimeFamily {
+        name: "blind_seconds",
+        help: "Times in which nobody led although a follower slept",
+        of: |it| &it.blind,
+    },
+];
+
+/// The buckets in the text end one nanosecond before these powers of two, in nanoseconds: from a microsecond to half a
+/// minute. They are the same in every text, as monitoring systems demand.
+const POWERS: RangeInclusive<u32> = 10..=35;
+
 /// The counters of some pools, each with its name, as OpenMetrics text: what a monitoring system reads from a page of
 /// yours, of type `application/openmetrics-text; version=1.0.0`. It ends with the line `# EOF`: what you add of your own goes
 /// before that.
 ///
+/// Of a pool itself there are also its histograms, if it has a [`board`](crate::Builder::board); of a snapshot only the
+/// counters.
+///
 /// ```
-/// let pool = paceline::Pool::new()?;
-/// let text = paceline::observe::open_metrics(&[("orders", pool.snapshot())]);
+/// let pool = paceline::Pool::builder().board(true).build()?;
+/// let text = paceline::observe::open_metrics(&[("orders", &pool)]);
 /// assert!(text.contains("paceline_promotions_total{pool=\"orders\"} "));
+/// assert!(text.contains("paceline_handler_seconds_count{pool=\"orders\"} "));
 /// # std::io::Result::Ok(())
 /// ```
 #[must_use]
-pub fn open_metrics(pools: &[(&str, Snapshot)]) -> String {
+pub fn open_metrics<M: Metrics>(pools: &[(&str, M)]) -> String {
     let mut text = String::new();
+    let named = |(pool, metrics): &(&str, M)| (escaped(pool), metrics.snapshot());
+    let snapshots: Vec<_> = pools.iter().map(named).collect();
     for family in &FAMILIES {
-        family.write(pools, &mut text);
+        family.write(&snapshots, &mut text);
+    }
+    let named = |(pool, metrics): &(&str, M)| Some((escaped(pool), metrics.histograms()?));
+    let histograms: Vec<_> = pools.iter().filter_map(named).collect();
+    for family in TIMES.iter().filter(|_| !histograms.is_empty()) {
+        family.write(&histograms, &mut text);
     }
     text.push_str("# EOF\n");
     text
 }
 
+/// The lines before a family's samples. To write into a string can't fail.
+fn write_head(name: &str, help: &str, kind: &str, text: &mut String) {
+    let _ = writeln!(text, "# TYPE paceline_{name} {kind}");
+    if name.ends_with("_seconds") {
+        let _ = writeln!(text, "# UNIT paceline_{name} seconds");
+    }
+    let _ = writeln!(text, "# HELP paceline_{name} {help}.");
+}
+
+impl TimeFamily {
+    fn write(&self, pools: &[(String, Histograms)], text: &mut String) {
+        let Self { name, help, of } = self;
+        write_head(name, help, "histogram", text);
+        for (pool, histograms) in pools {
+            let times = of(histograms);
+            let mut line = |bound: &str, count: u64| {
+                let labels = format!("pool=\"{pool}\",le=\"{bound}\"");
+                let _ = writeln!(text, "paceline_{name}_bucket{{{labels}}} {count}");
+            };
+            for power in POWERS {
+                let bound = Duration::from_nanos((1 << power) - 1).as_secs_f64();
+                line(&bound.to_string(), times.count_below_power(power));
+            }
+            line("+Inf", times.count());
+            let (sum, count) = (times.sum().as_secs_f64(), times.count());
+            let _ = writeln!(text, "paceline_{name}_sum{{pool=\"{pool}\"}} {sum}");
+            let _ = writeln!(text, "paceline_{name}_count{{pool=\"{pool}\"}} {count}");
+        }
+    }
+}
+
 impl Family {
-    fn write(&self, pools: &[(&str, Snapshot)], text: &mut String) {
+    fn write(&self, pools: &[(String, Snapshot)], text: &mut String) {
         let Self { name, help, .. } = self;
         let (kind, suffix) = match self.value {
             Counter(_) | Seconds(_) => ("counter", "_total"),
             Gauge(_) | Longest(_) => ("gauge", ""),
         };
-        // To write into a string can't fail.
-        let _ = writeln!(text, "# TYPE paceline_{name} {kind}");
-        if name.ends_with("_seconds") {
-            let _ = writeln!(text, "# UNIT paceline_{name} seconds");
-        }
-        let _ = writeln!(text, "# HELP paceline_{name} {help}.");
+        write_head(name, help, kind, text);
         for (pool, snapshot) in pools {
-            let (pool, value) = (escaped(pool), self.value_of(snapshot));
+            let value = self.value_of(snapshot);
             let _ = writeln!(text, "paceline_{name}{suffix}{{pool=\"{pool}\"}} {value}");
         }
     }

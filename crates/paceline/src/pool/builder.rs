@@ -4,6 +4,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use super::{
     crew::Crew,
+    monitor::{Monitor, StuckHook},
     threads::{self, Outfit, Threads},
     watch::Watch,
     ErrorHook, Pool, Shared, Strong,
@@ -11,10 +12,10 @@ use super::{
 use crate::{
     dispatch::{Closed, HandleId, Hooks, Limits, Line, Panics, Registry},
     handle_set::{simulated::Simulation, HandleSet, PollSet, Reports},
-    observe::{Counters, Observer},
+    observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Seat, Staff, Wake, MOST_THREADS},
     sync::{lock, thread, Clock, Mutex, Parker},
-    turn::{self, Follower},
+    turn::{self, Follower, Left},
 };
 
 /// Where the leader waits, or everyone.
@@ -60,7 +61,9 @@ pub struct Builder {
     set: SetKind,
     limits: Limits,
     hooks: Hooks,
-    observer: Option<Box<dyn Observer>>,
+    observers: Vec<Box<dyn Observer>>,
+    board: bool,
+    stuck: Option<(Duration, StuckHook)>,
     on_error: Option<ErrorHook>,
 }
 
@@ -98,7 +101,9 @@ impl Default for Builder {
                 post_limit: DEFAULT_POST_LIMIT,
             },
             hooks: Hooks::default(),
-            observer: None,
+            observers: Vec::new(),
+            board: false,
+            stuck: None,
             on_error: None,
         }
     }
@@ -253,10 +258,48 @@ impl Builder {
         self
     }
 
-    /// Who is told about changes of role.
+    /// Who is told about changes of role, and about what goes wrong. There may be several. See [`Pool::observe`] for one
+    /// that comes later, and goes.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observer = Some(Box::new(observer));
+        self.observers.push(Box::new(observer));
+        self
+    }
+
+    /// Whether each thread shows what it does: for [`Pool::threads`], [`Pool::stuck`] and [`Pool::histograms`]. It costs
+    /// some stores per event, and five kilobytes per thread. Default: no.
+    #[must_use]
+    pub fn board(mut self, on: bool) -> Self {
+        self.board = on;
+        self
+    }
+
+    /// Is called with every call of a handler that has lasted for `limit`, once; and once more when its thread was seen
+    /// to have come back, which is told at most `limit` later. Posts, timers and a handler's work for afterwards are
+    /// calls too, and one that has told that it blocks is one like any other. Observers are told as well
+    /// ([`Observer::stuck`]).
+    ///
+    /// It has a thread of its own, so that it is told even if all the pool's threads are stuck. That one looks at the
+    /// [`board`](Self::board), which is on then, once in `limit`, and when a call gets that old; it ends with the pool, and
+    /// keeps nothing of it alive. On a virtual clock it sleeps like a thread of the pool, and is counted by
+    /// [`asleep`](crate::simulated::VirtualClock::asleep). A panic of the hook is dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use paceline::Pool;
+    ///
+    /// let pool = Pool::builder()
+    ///     .stuck_after(Duration::from_secs(5), |stuck| eprintln!("{stuck}"))
+    ///     .build()?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn stuck_after(
+        mut self,
+        limit: Duration,
+        hook: impl Fn(&Stuck) + Send + Sync + 'static,
+    ) -> Self {
+        self.stuck = Some((limit, Box::new(hook)));
         self
     }
 
@@ -310,19 +353,39 @@ impl Builder {
         for _ in 0..threads.least {
             spawn(&pool.inner.shared)?;
         }
+        let Shared {
+            outfit, monitor, ..
+        } = &**pool.shared();
+        monitor
+            .iter()
+            .try_for_each(|monitor| monitor.start(&outfit.name))?;
         Ok(pool)
     }
 
     fn into_shared(self) -> io::Result<Shared> {
         let counters = Arc::new(Counters::default());
-        let policy = self.policy();
+        let (policy, staff) = (self.policy(), self.staff());
         let (set, clock) = open(&self.set)?;
         let leads = !matches!(self.set, SetKind::Concurrent);
         let watched =
             self.watcher && leads && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
         let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
-        let lead = lead.watched(watched).staffed(self.staff());
+        let has_board = self.board || self.stuck.is_some();
+        let observers = Observers::new(self.observers, has_board);
+        let board = has_board.then(|| Board::new(clock.clone()));
+        let lead = lead.watched(watched).staffed(staff).shown_on(board.clone());
+        lead.set_observed(has_board || observers.has_first());
         let lead = Arc::new(lead);
+        let monitor = board
+            .as_ref()
+            .zip(self.stuck)
+            .map(|(board, (limit, hook))| {
+                Monitor::new(Arc::clone(board), limit, hook, Arc::clone(&observers))
+            });
+        let hooks = Hooks {
+            observers: Arc::clone(&observers),
+            ..self.hooks
+        };
         Ok(Shared {
             watch: Watch::new(&lead, &clock, &self.outfit.name),
             lead,
@@ -330,14 +393,15 @@ impl Builder {
                 set,
                 clock.clone(),
                 self.limits,
-                self.hooks,
+                hooks,
                 Arc::clone(&counters),
             ),
             clock,
             counters,
-            crew: Crew::default(),
+            crew: Crew::new(board),
             leader_spin: self.leader_spin,
-            observer: self.observer,
+            observers,
+            monitor,
             threads: Mutex::new(Vec::new()),
             outfit: self.outfit,
             errors: Mutex::new(Vec::new()),
@@ -389,6 +453,13 @@ impl Builder {
                 "thread_priority: order({order:?}) ignores priorities"
             ));
         }
+        if self
+            .stuck
+            .as_ref()
+            .is_some_and(|(limit, _)| limit.is_zero())
+        {
+            wrong.push("stuck_after(0): every handler would be stuck".to_owned());
+        }
         if self.limits.read_budget == 0 {
             wrong.push("read_budget(0): no handler could read anything".to_owned());
         }
@@ -416,6 +487,9 @@ impl fmt::Debug for Builder {
             .field("set", &self.set)
             .field("limits", &self.limits)
             .field("hooks", &self.hooks)
+            .field("observers", &self.observers.len())
+            .field("board", &self.board)
+            .field("stuck_after", &self.stuck.as_ref().map(|(limit, _)| limit))
             .finish_non_exhaustive()
     }
 }
@@ -464,13 +538,13 @@ fn cores() -> usize {
 }
 
 /// Spawns one thread of the pool's own. Its place is taken before it runs, so that a shutdown right
-/// after knows about it.
-pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
+/// after knows about it. Its index.
+pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<usize> {
     let index = shared.crew.hire()?;
     match spawn_with(shared, index) {
         Ok(handle) => {
             lock(&shared.threads).push((index, handle));
-            Ok(())
+            Ok(index)
         }
         Err(error) => {
             shared.crew.leave(index);
@@ -486,6 +560,7 @@ fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHand
         name, stack_size, ..
     } = &shared.outfit;
     let seat = Seat::of_pool(index, shared.outfit.priority_of(index)?);
+    seat.show_on(shared.crew.row(index));
     if let Some(staff) = shared.lead.staff() {
         staff.called(index);
     }
@@ -504,8 +579,16 @@ fn work(shared: &Shared, seat: Arc<Seat>) {
     let tell = |error| shared.tell_error(error);
     shared.outfit.put_on(seat.index(), tell);
     let follower = || Follower::new(shared, Arc::clone(&seat), None, None);
-    while let Err(error) = turn::join(follower()) {
-        shared.report(error);
+    loop {
+        match turn::join(follower()) {
+            Err(error) => shared.report(error),
+            Ok(Left::Closing) => return,
+            // It has no deadline: the pool has let it go.
+            Ok(Left::TimedOut) => {
+                let retired = seat.index();
+                return shared.observers.tell(|it| it.retired(retired));
+            }
+        }
     }
 }
 

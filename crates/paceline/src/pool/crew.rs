@@ -3,6 +3,7 @@
 use std::{io, sync::Arc};
 
 use crate::{
+    observe::{Board, Row},
     promotion::{Seat, MOST_THREADS},
     sync::{
         lock,
@@ -15,6 +16,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Crew {
     list: Mutex<List>,
+    /// Where they show what they do, if there is one.
+    board: Option<Arc<Board>>,
 }
 
 #[derive(Debug, Default)]
@@ -52,10 +55,21 @@ impl Drop for Membership<'_> {
 }
 
 impl Crew {
+    pub(super) fn new(board: Option<Arc<Board>>) -> Self {
+        let list = Mutex::default();
+        Self { list, board }
+    }
+
+    pub(super) fn board(&self) -> Option<&Arc<Board>> {
+        self.board.as_ref()
+    }
+
     /// A place for a guest.
     pub(super) fn enlist(&self, priority: u8) -> io::Result<Arc<Seat>> {
-        let index = lock(&self.list).add()?;
-        Ok(Seat::new(index, priority))
+        let index = self.add(&mut lock(&self.list))?;
+        let seat = Seat::new(index, priority);
+        seat.show_on(self.row(index));
+        Ok(seat)
     }
 
     /// A place for one of the pool's own threads, which does not run yet. There is none once the pool ends: whoever
@@ -63,12 +77,24 @@ impl Crew {
     pub(super) fn hire(&self) -> io::Result<usize> {
         let mut list = lock(&self.list);
         match list.is_closing {
-            false => list.add(),
+            false => self.add(&mut list),
             true => {
                 let text = "spawn a thread: the pool is shutting down";
                 Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
             }
         }
+    }
+
+    /// One more, with a row on the board.
+    fn add(&self, list: &mut List) -> io::Result<usize> {
+        let index = list.add()?;
+        self.board.iter().for_each(|board| board.add(index));
+        Ok(index)
+    }
+
+    /// The row of the thread with this index.
+    pub(super) fn row(&self, index: usize) -> Option<Arc<Row>> {
+        self.board.as_ref()?.row(index)
     }
 
     /// The pool ends: nobody is hired any more.
@@ -95,6 +121,9 @@ impl Crew {
     pub(super) fn arrived(&self, index: usize) -> Membership<'_> {
         let current = thread::current();
         let name = current.name().unwrap_or("an unnamed thread");
+        self.board
+            .iter()
+            .for_each(|board| board.arrived(index, name));
         let name = format!("{name} (thread {index})");
         for member in &mut lock(&self.list).members {
             if member.index == index {
@@ -107,6 +136,7 @@ impl Crew {
 
     /// Gives a place up, and tells those who wait for it.
     pub(super) fn leave(&self, index: usize) {
+        self.board.iter().for_each(|board| board.remove(index));
         self.change(|list| list.members.retain(|member| member.index != index));
     }
 

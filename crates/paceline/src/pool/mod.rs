@@ -1,9 +1,9 @@
 //! The pool: joins promotion, handle set and dispatch, and owns the threads.
 //!
 //! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
-//! is built in `builder.rs`, who is in it in `crew.rs`, its own threads in `threads.rs`, how it ends in `shutdown.rs`. What
-//! it can be given: any source (here), listeners (`listen.rs`), outgoing connections (`connect.rs`), groups (`groups.rs`), posts and
-//! timers (`tasks.rs`).
+//! is built in `builder.rs`, who is in it in `crew.rs`, its own threads in `threads.rs`, how it ends in `shutdown.rs`,
+//! what it tells about itself in `observation.rs`. What it can be given: any source (here), listeners (`listen.rs`),
+//! outgoing connections (`connect.rs`), groups (`groups.rs`), posts and timers (`tasks.rs`).
 
 mod builder;
 mod connect;
@@ -12,6 +12,8 @@ mod groups;
 mod listen;
 #[cfg(all(test, loom))]
 mod models;
+mod monitor;
+mod observation;
 mod shutdown;
 mod tasks;
 mod threads;
@@ -29,22 +31,21 @@ use std::{
 pub use self::{
     builder::{Builder, SetKind},
     listen::Listener,
+    observation::Observation,
     shutdown::{ShutdownReport, Unfinished},
     tasks::{Timer, TimerGuard},
     threads::Threads,
 };
 use crate::{
-    dispatch::{
-        abort_on_unwind, ConcurrentHandler, EventHandler, Handle, Interest, Line, Registry,
-        Rejected,
-    },
-    observe::{Counters, Observer, Role, Snapshot},
+    dispatch::{ConcurrentHandler, EventHandler, Handle, Interest, Line, Registry, Rejected},
+    observe::{Counters, Observers},
     promotion::Lead,
     sync::{thread, Clock, Mutex, Timestamp},
     turn::{self, Follower, Left},
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
+use monitor::Monitor;
 use threads::Outfit;
 use watch::Watch;
 
@@ -236,16 +237,6 @@ impl Pool {
         WeakPool(Arc::downgrade(&self.inner))
     }
 
-    /// How often what happened so far.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let shared = self.shared();
-        Snapshot {
-            threads: shared.crew.len(),
-            ..shared.counters.snapshot()
-        }
-    }
-
     fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
@@ -299,7 +290,9 @@ pub(crate) struct Shared {
     watch: Watch,
     /// How long a leader that finds nothing looks again and again before it sleeps.
     pub(crate) leader_spin: Duration,
-    observer: Option<Box<dyn Observer>>,
+    pub(crate) observers: Arc<Observers>,
+    /// Who looks for stuck handlers, if anybody does.
+    monitor: Option<Arc<Monitor>>,
     /// The threads that the pool spawned, by their index in the crew.
     threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,
     /// What the pool's own threads begin with.
@@ -318,10 +311,12 @@ impl Shared {
         self.lead.is_closed()
     }
 
-    pub(crate) fn tell(&self, thread: usize, role: Role) {
-        if let Some(observer) = &self.observer {
-            abort_on_unwind(|| observer.role_changed(thread, role));
+    /// The same, or whether somebody observes, as one question.
+    pub(crate) fn wants_attention(&self) -> bool {
+        if self.registry.is_drained() {
+            self.lead.close();
         }
+        self.lead.wants_attention()
     }
 
     fn join(&self, deadline: Option<Timestamp>) -> io::Result<Left> {

@@ -114,6 +114,7 @@ impl Shared {
         self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.
         let stuck_threads = self.part_from_threads(deadline);
+        self.monitor.iter().for_each(|monitor| monitor.stop());
         let (lost, live) = self.registry.left_undone();
         ShutdownReport {
             undone_tasks: lost.posts,

@@ -157,7 +157,10 @@ impl Shared {
         let pool = self.outfit.pool.get().and_then(Weak::upgrade);
         let pool = pool.expect("it was built, and the caller is in it");
         match spawn(&pool) {
-            Ok(()) => self.counters.grown.one_more(),
+            Ok(index) => {
+                self.counters.grown.one_more();
+                self.observers.tell(|it| it.grown(index));
+            }
             // The pool needs no more threads.
             Err(_) if self.crew.is_closing() => staff.give_up(),
             Err(error) => {

@@ -1,13 +1,13 @@
 //! The threads that wait for the lead, and the order in which they are elected.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
     bench::Bench,
     policy::Order,
     word::{Snapshot, Standby},
 };
-use crate::sync::Parker;
+use crate::{observe::Row, sync::Parker};
 
 /// What a sleeping follower can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(crate) struct Seat {
     /// It was spawned by the pool; else it is a guest.
     is_own: bool,
     parker: Arc<Parker>,
+    /// What this thread shows of itself, if the pool has a board.
+    row: OnceLock<Arc<Row>>,
 }
 
 impl Seat {
@@ -56,7 +58,19 @@ impl Seat {
             priority,
             is_own,
             parker: Arc::new(Parker::new()),
+            row: OnceLock::new(),
         })
+    }
+
+    /// This thread shows there what it does, from now on.
+    pub(crate) fn show_on(&self, row: Option<Arc<Row>>) {
+        if let Some(row) = row {
+            let _ = self.row.set(row);
+        }
+    }
+
+    pub(crate) fn row(&self) -> Option<&Row> {
+        self.row.get().map(Arc::as_ref)
     }
 
     /// The number that observers know this thread by.
@@ -206,6 +220,11 @@ impl Followers {
     pub(super) fn set_standby(&mut self, seat: &Arc<Seat>) {
         let waiting = self.arrival(seat);
         self.standby = Some(waiting);
+    }
+
+    /// The index of the standby.
+    pub(super) fn standby_index(&self) -> Option<usize> {
+        self.standby.as_ref().map(|standby| standby.seat.index)
     }
 
     /// The standby leads.

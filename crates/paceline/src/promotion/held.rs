@@ -9,15 +9,39 @@ use super::{
     watcher::LATE,
     word::{Marks, Snapshot},
 };
-use crate::sync::{atomic::Ordering, Clock, Timestamp};
+use crate::{
+    observe::Role,
+    sync::{atomic::Ordering, Clock, Timestamp},
+};
 
 /// What belongs to the holder of the lead.
 pub(super) struct Inside<T> {
     data: T,
     /// The epoch at which it was last seen that no event waits, or that every core has its thread.
     since: Epoch,
-    /// The lead was opened for an event, and whether a follower was asleep then.
-    vacant_beside_sleepers: Option<bool>,
+    /// How the lead was last opened for an event, until somebody has noted how long it was open.
+    vacancy: Vacancy,
+}
+
+/// Whether the time that nobody leads is to be noted, and as what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vacancy {
+    /// No follower was asleep.
+    Alone,
+    BesideSleepers,
+    /// The same, and its length is to be recorded.
+    Recorded,
+    /// It was not opened for an event, or all is noted.
+    Noted,
+}
+
+impl Vacancy {
+    fn beside(word: Snapshot) -> Self {
+        match word.has_nobody() {
+            true => Self::Alone,
+            false => Self::BesideSleepers,
+        }
+    }
 }
 
 impl<T> Inside<T> {
@@ -25,7 +49,7 @@ impl<T> Inside<T> {
         Self {
             data,
             since: Epoch(0),
-            vacant_beside_sleepers: None,
+            vacancy: Vacancy::Noted,
         }
     }
 }
@@ -39,6 +63,22 @@ impl<T> Lead<T> {
     /// others may be late, and cost a look.
     fn epoch_now(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Relaxed))
+    }
+}
+
+/// What the lead looks like to its holder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight(Snapshot);
+
+impl Sight {
+    /// The wake is eager, or somebody observes: the short way is not enough.
+    pub(crate) fn is_special(self) -> bool {
+        self.0.is_special()
+    }
+
+    /// Somebody wants to be told what this thread does.
+    pub(crate) fn is_observed(self) -> bool {
+        self.0.is_observed()
     }
 }
 
@@ -78,6 +118,11 @@ impl<'a, T> HeldLead<'a, T> {
         self.now.unwrap_or_else(|| clock.now())
     }
 
+    /// The same, and it is the time until the handle set is asked.
+    pub(crate) fn keep_now(&mut self, clock: &Clock) -> Timestamp {
+        *self.now.get_or_insert_with(|| clock.now())
+    }
+
     /// The handle set was asked: that takes time.
     pub(crate) fn note_look(&mut self) {
         self.now = None;
@@ -109,24 +154,42 @@ impl<'a, T> HeldLead<'a, T> {
         self.nothing_waited(epoch);
     }
 
-    /// Gives the lead away before processing: leader -> processing.
-    pub(crate) fn promote(mut self, marks: Marks, now: Timestamp) -> (Running<'a, T>, Promotion) {
-        let lead = self.lead;
-        let word = lead.word.look();
-        self.with_inside(|inside| inside.vacant_beside_sleepers = Some(!word.has_nobody()));
+    /// What the lead looks like before it is given away.
+    #[inline]
+    pub(crate) fn sight(&self) -> Sight {
+        Sight(self.lead.word.look())
+    }
+
+    /// Gives the lead away before processing: leader -> processing. (Inlined into both ways of a turn: the short one has
+    /// no question more for the other.)
+    #[inline(always)]
+    pub(crate) fn promote(
+        mut self,
+        sight: Sight,
+        marks: Marks,
+        now: Timestamp,
+    ) -> (Running<'a, T>, Promotion) {
+        let (lead, word) = (self.lead, sight.0);
+        self.with_inside(|inside| inside.vacancy = Vacancy::beside(word));
         lead.opened.set(now);
         lead.counters.promotions.one_more();
-        if !lead.policy.is_adaptive() {
-            std::mem::forget(self);
-            let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
-            let running = Running {
-                lead,
-                opening,
-                since: now,
-                expected: Cell::new(true),
-                counted: Cell::new(true),
-            };
-            return (running, promotion);
+        // One question for both, which the caller has asked already.
+        if sight.is_special() {
+            if sight.is_observed() {
+                self.record_vacancy();
+            }
+            if !lead.policy.is_adaptive() {
+                std::mem::forget(self);
+                let (opening, promotion) = lead.open_eagerly(Snapshot::one_more_running);
+                let running = Running {
+                    lead,
+                    opening,
+                    since: now,
+                    expected: Cell::new(true),
+                    counted: Cell::new(true),
+                };
+                return (running, promotion);
+            }
         }
         let since = self.idle_core_since(word);
         std::mem::forget(self);
@@ -150,6 +213,7 @@ impl<'a, T> HeldLead<'a, T> {
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
     /// idle core now, the next one counts from here. (Should a thread be done just before the opening,
     /// this promotion still judges by the old epoch.)
+    #[inline(always)]
     fn idle_core_since(&mut self, word: Snapshot) -> Epoch {
         let lead = self.lead;
         let since = self.with_inside(|inside| inside.since);
@@ -161,14 +225,43 @@ impl<'a, T> HeldLead<'a, T> {
 
     /// Counts the time that nobody led.
     fn note_vacancy(&mut self) {
-        let vacancy = self.with_inside(|inside| inside.vacant_beside_sleepers.take());
-        if let (Some(now), Some(asleep)) = (self.now, vacancy) {
-            let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
-            counters.vacancy.note(span);
-            if asleep {
-                counters.blindness.note(span);
+        let noted = |inside: &mut Inside<T>| std::mem::replace(&mut inside.vacancy, Vacancy::Noted);
+        let (vacancy, Some(now)) = (self.with_inside(noted), self.now) else {
+            return;
+        };
+        match vacancy {
+            Vacancy::Alone | Vacancy::BesideSleepers => {
+                let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
+                counters.vacancy.note(span);
+                if vacancy == Vacancy::BesideSleepers {
+                    counters.blindness.note(span);
+                }
             }
+            Vacancy::Recorded => self.note_recorded(now),
+            Vacancy::Noted => {}
         }
+    }
+
+    /// The same, where the lengths of blind times are recorded.
+    #[cold]
+    fn note_recorded(&self, now: Timestamp) {
+        let (counters, span) = (&self.lead.counters, self.lead.opened.nanos_before(now));
+        counters.vacancy.note(span);
+        counters.blindness.note(span);
+        self.lead
+            .board
+            .iter()
+            .for_each(|board| board.note_blind(span));
+    }
+
+    /// If this vacancy is a blind time, and these are recorded, it is.
+    fn record_vacancy(&mut self) {
+        let recorded = self.lead.board.is_some();
+        self.with_inside(|inside| {
+            if recorded && inside.vacancy == Vacancy::BesideSleepers {
+                inside.vacancy = Vacancy::Recorded;
+            }
+        });
     }
 
     fn with_inside<R>(&mut self, using: impl FnOnce(&mut Inside<T>) -> R) -> R {
@@ -244,6 +337,7 @@ impl<'a, T> Running<'a, T> {
     /// The handler says that it is going to block: this thread does not count as running, and nobody
     /// sleeps while its opening stays open.
     pub(crate) fn go_away(&self) {
+        self.lead.show(Role::Away);
         self.expected.set(true);
         let _ = self
             .lead
@@ -255,6 +349,7 @@ impl<'a, T> Running<'a, T> {
     pub(crate) fn come_back(&self) {
         self.lead.word.update(|word| (word.one_more_running(), ()));
         self.counted.set(true);
+        self.lead.show(Role::Processing);
     }
 
     /// The handler says that the rest will take long.
@@ -283,4 +378,15 @@ impl<T> Drop for Running<'_, T> {
             .lead
             .elect(|word| self.is_own(word), |word| self.left(word));
     }
+}
+
+/// Gives a lead away in a test.
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(super) fn promoted<T>(
+    held: HeldLead<'_, T>,
+    marks: Marks,
+    now: Timestamp,
+) -> (Running<'_, T>, Promotion) {
+    let sight = held.sight();
+    held.promote(sight, marks, now)
 }

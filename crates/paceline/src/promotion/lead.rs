@@ -36,7 +36,7 @@ use super::{
     word::{LeadWord, Snapshot, Standby},
 };
 use crate::{
-    observe::Counters,
+    observe::{Board, Counters, Role},
     sync::{atomic::AtomicU64, lock, Clock, Moment, Mutex, Parker, Timestamp, UnsafeCell},
 };
 
@@ -56,6 +56,8 @@ pub(crate) struct Lead<T> {
     pub(super) watcher: Option<Watcher>,
     /// Who is called and let go, if the pool is elastic.
     pub(super) staff: Option<Staff>,
+    /// Where threads show what they do, if there is one.
+    pub(super) board: Option<Arc<Board>>,
     /// Only the holder of the lead touches it; the word publishes it from one to the next.
     pub(super) owned: UnsafeCell<Inside<T>>,
 }
@@ -118,7 +120,10 @@ impl<T> Lead<T> {
     pub(crate) fn vacant(data: T, policy: Policy, counters: Arc<Counters>) -> Self {
         let followers = Followers::new(policy.order);
         Self {
-            word: LeadWord::vacant(),
+            word: match policy.is_adaptive() {
+                true => LeadWord::vacant(),
+                false => LeadWord::vacant_and_eager(),
+            },
             policy,
             bench: followers.bench(),
             followers: Mutex::new(followers),
@@ -127,6 +132,7 @@ impl<T> Lead<T> {
             counters,
             watcher: None,
             staff: None,
+            board: None,
             owned: UnsafeCell::new(Inside::new(data)),
         }
     }
@@ -137,8 +143,38 @@ impl<T> Lead<T> {
         self
     }
 
+    /// Likewise, with a board, if there is one.
+    pub(crate) fn shown_on(mut self, board: Option<Arc<Board>>) -> Self {
+        self.board = board;
+        self
+    }
+
+    /// The calling thread, which processes an event, is away or is back: only the board knows.
+    pub(super) fn show(&self, role: Role) {
+        self.board.iter().for_each(|board| board.show(role));
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.word.look().is_closed()
+    }
+
+    /// Whether somebody wants to be told who does what.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.word.look().is_observed()
+    }
+
+    pub(crate) fn set_observed(&self, observed: bool) {
+        self.word.update(|word| (word.with_observed(observed), ()));
+    }
+
+    /// Whether it is closed or observed, as one question.
+    pub(crate) fn wants_attention(&self) -> bool {
+        self.word.look().wants_attention()
+    }
+
+    /// The index of the standby, if there is one.
+    pub(crate) fn standby_index(&self) -> Option<usize> {
+        lock(&self.followers).standby_index()
     }
 
     /// Whether fewer threads run than there are cores, once the leader runs too.
@@ -408,6 +444,7 @@ impl<T> Lead<T> {
     }
 
     /// After an adaptive promotion that changed `was` to `is`: wakes at most one thread, where it pays.
+    #[inline(always)]
     pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let unwatched = was.standby() == Standby::None && was.is_parked();
         // Nobody can be named on a bench: whoever wakes leads, and whoever comes back stands by.
@@ -457,7 +494,12 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        super::{held::Rejoined, policy::Order, policy::Wake, word::Marks},
+        super::{
+            held::{promoted, Rejoined},
+            policy::Order,
+            policy::Wake,
+            word::Marks,
+        },
         *,
     };
 
@@ -516,14 +558,14 @@ mod tests {
             blocks,
             ..Marks::default()
         };
-        let (running, promotion) = held.promote(marks(true), now);
+        let (running, promotion) = promoted(held, marks(true), now);
         assert_eq!(promotion, Promotion::Elected(Some(3)));
         lead.word
             .update(|word| (word.with_standby(Standby::Deep), ()));
         let Rejoined::Leads(held) = running.rejoin(&seats[0], now) else {
             panic!("its own opening");
         };
-        let (running, promotion) = held.promote(marks(false), now);
+        let (running, promotion) = promoted(held, marks(false), now);
         assert_eq!(promotion, Promotion::LeftOpen);
         assert_eq!(lead.counters.snapshot().wakes, 1);
         drop(running);

@@ -277,7 +277,7 @@ fn stay_awake(span: Duration) {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::*;
+    use super::{super::held::promoted, *};
     use crate::{
         observe::Counters,
         promotion::{Arrival, HeldLead, Marks, Order, Policy, Rejoined, Running, Seat, Wake},
@@ -351,7 +351,7 @@ mod tests {
     fn a_ring_has_the_standby_take_over() {
         let stage = Stage::new();
         stage.beside_a_standby(|held| {
-            let (running, _) = held.promote(Marks::default(), stage.clock.now());
+            let (running, _) = promoted(held, Marks::default(), stage.clock.now());
             let watcher = stage.lead.watcher.as_ref().expect("a watcher");
             let mut sight = Sight::default();
             stage.lead.look_again(watcher, &mut sight);
@@ -460,7 +460,7 @@ mod tests {
     fn surprises_are_untold_and_frequent() {
         let stage = Stage::new();
         let lost = |marks: Marks, tell: fn(&Running<'_, ()>), took: Duration| {
-            let (running, _) = stage.lead(0).promote(marks, stage.clock.now());
+            let (running, _) = promoted(stage.lead(0), marks, stage.clock.now());
             tell(&running);
             stage.time.advance(took);
             // Somebody else takes the lead meanwhile.
@@ -511,7 +511,7 @@ mod tests {
                 matches!(arrival, Arrival::TimedOut)
             });
             stage.until_asleep();
-            let (running, _) = held.promote(Marks::default(), stage.clock.now());
+            let (running, _) = promoted(held, Marks::default(), stage.clock.now());
             let watcher = stage.lead.watcher.as_ref().expect("a watcher");
             // The hint is left, and before the ring the deadline passes.
             let sequence = stage.lead.word.look().sequence();

@@ -3,6 +3,8 @@
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
+//! | 23 | eager | under `Eager` the elected follower is woken on every event; never changed |
+//! | 22 | observed | somebody wants to be told who does what; orders nothing, and is looked at together with *eager* or *closed*, so that it costs nothing |
 //! | 20..22 | standby | none (0), ticking (1), in deep sleep (2); always none under `Eager` |
 //! | 19 | wants core | more was ready when the lead was opened, or will be before its handler is done computing; published by the opener, for speed only |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
@@ -28,6 +30,13 @@ const BLOCKS: u64 = 1 << 18;
 const WANTS_CORE: u64 = 1 << 19;
 const STANDBY_SHIFT: u32 = 20;
 const STANDBY: u64 = 3 << STANDBY_SHIFT;
+/// Nobody can observe in a build from which observation is left out: `cargo xtask instructions` compares with it.
+const OBSERVED: u64 = if cfg!(paceline_unobserved) {
+    0
+} else {
+    1 << 22
+};
+const EAGER: u64 = 1 << 23;
 /// Adding it flips OPEN and HELD and counts; the overflow falls off the top.
 const ONE_STEP: u64 = 1 << 32;
 /// The sequence's lowest bit.
@@ -44,6 +53,11 @@ impl LeadWord {
     /// Vacant: the first thread that arrives takes the lead.
     pub(super) fn vacant() -> Self {
         Self(AtomicU64::new(OPEN))
+    }
+
+    /// The same, under `Eager`.
+    pub(super) fn vacant_and_eager() -> Self {
+        Self(AtomicU64::new(OPEN | EAGER))
     }
 
     pub(super) fn look(&self) -> Snapshot {
@@ -150,6 +164,20 @@ impl Snapshot {
         self.0 & CLOSED != 0
     }
 
+    pub(super) fn is_observed(self) -> bool {
+        self.0 & OBSERVED != 0
+    }
+
+    /// Eager, or observed: an event does not go the short way.
+    pub(super) fn is_special(self) -> bool {
+        self.0 & (EAGER | OBSERVED) != 0
+    }
+
+    /// Closed, or observed: the leader has something else to do than to wait.
+    pub(super) fn wants_attention(self) -> bool {
+        self.0 & (CLOSED | OBSERVED) != 0
+    }
+
     pub(super) fn blocks(self) -> bool {
         self.0 & BLOCKS != 0
     }
@@ -210,6 +238,10 @@ impl Snapshot {
         Self(self.0 & !STANDBY | bits << STANDBY_SHIFT)
     }
 
+    pub(super) fn with_observed(self, observed: bool) -> Self {
+        self.with(OBSERVED, observed)
+    }
+
     pub(super) fn with_closed(self) -> Self {
         self.with(CLOSED, true)
     }
@@ -240,6 +272,7 @@ impl fmt::Debug for Snapshot {
             .field("blocks", &self.blocks())
             .field("wants_core", &self.wants_core())
             .field("closed", &self.is_closed())
+            .field("observed", &self.is_observed())
             .field("running", &self.running())
             .finish()
     }

@@ -49,12 +49,19 @@ pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<W
 /// There is nobody to promote: others wait already.
 #[cold]
 pub(super) fn promote(claimed: Claimed<'_>) -> Processing<'_> {
-    let Claimed { claim, place, .. } = claimed;
-    place.tell(Role::Processing);
+    let Claimed {
+        mut claim, place, ..
+    } = claimed;
+    let (shared, start) = (place.shared, place.shared.clock.now());
+    if shared.lead.is_observed() {
+        shared.tell_event(&place.seat, &mut claim, start);
+        let thread = place.seat.index();
+        shared.observers.tell_first(thread, Role::Processing);
+    }
     Processing {
         claim,
         running: None,
-        start: place.shared.clock.now(),
+        start,
         place,
     }
 }
@@ -69,14 +76,17 @@ pub(super) fn run(processing: Processing<'_>) -> Follower<'_> {
         ..
     } = processing;
     let shared = place.shared;
+    let duty = OneOfMany(&place);
     let Dispatched {
-        claim, afterwards, ..
-    } = claim.dispatch(&shared.clock, start, &OneOfMany);
+        claim,
+        end,
+        afterwards,
+    } = claim.dispatch(&shared.clock, start, &duty);
     if let Some(claim) = claim {
         claim.release_for_anyone(&afterwards);
     }
     if !afterwards.is_empty() {
-        shared.registry.run_afterwards(afterwards, &OneOfMany);
+        place.run_afterwards(afterwards, &duty, end);
     }
     place.tell(Role::Follower);
     follower(place)
@@ -96,10 +106,26 @@ fn is_over(place: &Place<'_>) -> bool {
 }
 
 /// A thread whose handler may block as it likes: others wait already.
-struct OneOfMany;
+struct OneOfMany<'t>(&'t Place<'t>);
 
-impl Duty for OneOfMany {
-    fn go_away(&self) {}
-    fn come_back(&self) {}
+impl OneOfMany<'_> {
+    /// Shows on the board, if there is one, whether this thread is away.
+    fn show(&self, role: Role) {
+        let Place { shared, seat, .. } = self.0;
+        if let Some(row) = seat.row() {
+            row.set_away(role, shared.clock.now());
+        }
+    }
+}
+
+impl Duty for OneOfMany<'_> {
+    fn go_away(&self) {
+        self.show(Role::Away);
+    }
+
+    fn come_back(&self) {
+        self.show(Role::Processing);
+    }
+
     fn call_for_help(&self) {}
 }

@@ -37,12 +37,24 @@ impl Registry {
         if let Some(hook) = &self.hooks.on_panic {
             let _ = self.in_frame(frame, || hook(HandleId::new(of), panic));
         }
+        let tell = || {
+            self.hooks
+                .observers
+                .tell(|it| it.panicked(HandleId::new(of), panic))
+        };
+        let _ = self.in_frame(frame, tell);
     }
 
     /// Tells the hook of an end.
     pub(super) fn tell_closed(&self, key: Key, why: &Closed) {
-        if let Closed::Failed(_) = why {
+        if let Closed::Failed(error) = why {
             self.counters.failed.one_more();
+            let tell = || {
+                self.hooks
+                    .observers
+                    .tell(|it| it.failed(HandleId::new(key), error))
+            };
+            let _ = self.in_frame(Some(key), tell);
         }
         if let Some(hook) = &self.hooks.on_closed {
             let told = self.in_frame(Some(key), || hook(HandleId::new(key), why));

@@ -104,7 +104,8 @@ impl Pool {
         held: HeldLead<'a, usize>,
         marks: Marks,
     ) -> (Running<'a, usize>, Promotion) {
-        held.promote(marks, self.clock().now())
+        let sight = held.sight();
+        held.promote(sight, marks, self.clock().now())
     }
 
     fn close(&self) {

@@ -1,0 +1,195 @@
+//! What can be asked of a pool about itself, and how its threads tell.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::{Pool, Shared};
+use crate::{
+    dispatch::Claim,
+    observe::{Histograms, Metrics, Observer, Role, Snapshot, Stuck, ThreadReport},
+    promotion::Seat,
+    sync::Timestamp,
+};
+
+impl Pool {
+    /// How often what happened so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = self.shared();
+        Snapshot {
+            threads: shared.crew.len(),
+            ..shared.counters.snapshot()
+        }
+    }
+
+    /// Who does what, and since when: every thread of the pool, its own and those that joined, in the order of entering.
+    /// Of those that handle an event, also which, and with what type of handler. Each thread's report is whole; they are
+    /// taken one after the other, while the pool works on.
+    ///
+    /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
+    ///
+    /// ```
+    /// use paceline::{observe::Role, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).board(true).build()?;
+    /// while !pool.threads().iter().any(|thread| thread.role == Role::Leader) {
+    ///     std::thread::yield_now();
+    /// }
+    /// for thread in pool.threads() {
+    ///     println!("{thread}"); // paceline-0: leader for 21.4us
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn threads(&self) -> Vec<ThreadReport> {
+        let shared = self.shared();
+        let board = shared.crew.board();
+        board.map_or_else(Vec::new, |board| board.threads(shared.lead.standby_index()))
+    }
+
+    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads. To be told without
+    /// asking: [`stuck_after`](crate::Builder::stuck_after).
+    ///
+    /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
+    #[must_use]
+    pub fn stuck(&self, limit: Duration) -> Vec<Stuck> {
+        let Some(board) = self.shared().crew.board() else {
+            return Vec::new();
+        };
+        let (stuck, _) = board.stuck(limit);
+        stuck.into_iter().map(|(_, stuck)| stuck).collect()
+    }
+
+    /// How long turns, handlers and blind times took so far.
+    ///
+    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on. Times are those that the
+    /// pool has read anyway, on its own clock.
+    ///
+    /// `None`, unless the pool was built with a [`board`](crate::Builder::board).
+    ///
+    /// ```
+    /// # use std::sync::mpsc;
+    /// # use paceline::Pool;
+    /// let pool = Pool::builder().threads(2).board(true).build()?;
+    /// # let (tell, told) = mpsc::channel();
+    /// # pool.post(move |_| tell.send(()).unwrap())?;
+    /// # told.recv().unwrap();
+    /// let times = pool.histograms().expect("it has a board");
+    /// println!("{:?} {:?} {:?}", times.handler.p50(), times.handler.p99(), times.handler.max());
+    /// for bucket in times.handler.buckets() {
+    ///     println!("{:?} to {:?}: {}", bucket.from, bucket.to, bucket.count);
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn histograms(&self) -> Option<Histograms> {
+        Some(self.shared().crew.board()?.times())
+    }
+
+    /// Lets `observer` be told from now on, until what this returns is dropped (a call that is being made then may still
+    /// be going on). There may be several. It is told nothing of what was before: a thread that sleeps tells its next
+    /// role.
+    ///
+    /// ```
+    /// use paceline::{observe::{Observer, Role}, Pool};
+    ///
+    /// struct Aloud;
+    /// impl Observer for Aloud {
+    ///     fn role_changed(&self, thread: usize, role: Role) {
+    ///         println!("thread {thread}: {role}");
+    ///     }
+    /// }
+    ///
+    /// let pool = Pool::new()?;
+    /// let observation = pool.observe(Aloud);
+    /// // ... and when it was enough:
+    /// drop(observation);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn observe(&self, observer: impl Observer) -> Observation {
+        let shared = self.shared();
+        let begin = || shared.lead.set_observed(true);
+        let number = shared.observers.add(Arc::new(observer), begin);
+        Observation {
+            pool: Arc::downgrade(shared),
+            number,
+        }
+    }
+}
+
+/// Everything that a pool knows: its counters, and if it has a board, its histograms.
+impl Metrics for Pool {
+    fn snapshot(&self) -> Snapshot {
+        Self::snapshot(self)
+    }
+
+    fn histograms(&self) -> Option<Histograms> {
+        Self::histograms(self)
+    }
+}
+
+/// Somebody observes a pool, until this is dropped: see [`Pool::observe`]. Forgotten, it lasts as long as the pool.
+#[must_use = "dropping it ends the observation"]
+pub struct Observation {
+    pool: Weak<Shared>,
+    number: u64,
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        let Some(shared) = self.pool.upgrade() else {
+            return;
+        };
+        let others = shared.crew.board().is_some() || shared.observers.has_first();
+        shared.observers.remove(self.number, |guests| {
+            shared.lead.set_observed(guests || others);
+        });
+    }
+}
+
+impl fmt::Debug for Observation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observation").field(&self.number).finish()
+    }
+}
+
+/// What threads tell, on the cold side of the one question whether anybody observes.
+impl Shared {
+    /// The calling thread, whose seat this is, has another role.
+    #[cold]
+    pub(crate) fn tell(&self, seat: &Seat, role: Role) {
+        self.tell_at(seat, role, self.clock.now());
+        self.observers.tell_first(seat.index(), role);
+    }
+
+    /// The same, since a time that is known; the first observer is told by the caller.
+    #[cold]
+    pub(crate) fn tell_at(&self, seat: &Seat, role: Role, now: Timestamp) {
+        if let Some(row) = seat.row() {
+            row.set_role(role, now);
+        }
+        self.observers.tell_guests(seat.index(), role);
+    }
+
+    /// The calling thread goes to handle an event; likewise.
+    #[cold]
+    pub(crate) fn tell_event(&self, seat: &Seat, event: &mut Claim<'_>, now: Timestamp) {
+        if let Some(row) = seat.row() {
+            row.begin(event.subject(), now);
+        }
+        self.observers.tell_guests(seat.index(), Role::Processing);
+    }
+
+    /// The calling thread, which has this index, leads no more, or never began to.
+    #[cold]
+    pub(crate) fn tell_of(&self, thread: usize, role: Role) {
+        if let Some(row) = self.crew.row(thread) {
+            row.set_role(role, self.clock.now());
+        }
+        self.observers.tell_guests(thread, role);
+        self.observers.tell_first(thread, role);
+    }
+}
