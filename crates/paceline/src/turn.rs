@@ -108,24 +108,22 @@ impl<'p> Follower<'p> {
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
     pub fn lead(self) -> Led<'p> {
         let Self { held, place } = self;
-        let arrival = match held {
-            Some(held) if !place.is_late() => Arrival::Leads(held),
+        let front = match held {
+            Some(held) if !place.is_late() => Front::new(held, &place),
             given_back => {
                 drop(given_back);
                 if place.shared.registry.is_open() {
                     return open::lead(place);
                 }
-                place.arrive()
+                match place.arrive() {
+                    Arrival::Leads(held) => Front::new(held, &place).told(&place),
+                    Arrival::TimedOut => return Led::TimedOut,
+                    Arrival::Closed => return Led::Closing,
+                }
             }
         };
-        match arrival {
-            Arrival::Leads(held) => {
-                let front = Some(Front::new(held, &place));
-                Led::Leader(Leader { front, place })
-            }
-            Arrival::TimedOut => Led::TimedOut,
-            Arrival::Closed => Led::Closing,
-        }
+        let front = Some(front);
+        Led::Leader(Leader { front, place })
     }
 }
 
@@ -398,18 +396,29 @@ struct Front<'p> {
 }
 
 impl<'p> Front<'p> {
-    /// Those who observe are told when it begins to wait, unless it had to arrive.
+    /// Those who observe are told when it begins to wait.
     fn new(held: HeldLead<'p, Line>, place: &Place<'p>) -> Self {
         let announced = Announced {
             shared: place.shared,
             thread: place.seat.index(),
+            is_told: false,
         };
         Self { announced, held }
+    }
+
+    /// This thread has slept until it leads: they are told now.
+    fn told(mut self, place: &Place<'p>) -> Self {
+        place.tell(Role::Leader);
+        self.announced.is_told = true;
+        self
     }
 
     /// Somebody observes, and is told that this thread leads.
     #[inline(always)]
     fn tell_leader(&self, place: &Place<'_>) {
+        if self.announced.is_told {
+            return;
+        }
         let Place { shared, seat, .. } = place;
         if shared.observers.are_many() {
             shared.tell_at(seat, Role::Leader, self.held.now(&shared.clock));
@@ -439,6 +448,8 @@ impl<'p> Front<'p> {
 struct Announced<'p> {
     shared: &'p Shared,
     thread: usize,
+    /// They were told before it began to wait.
+    is_told: bool,
 }
 
 impl Drop for Announced<'_> {
@@ -464,11 +475,7 @@ struct Place<'p> {
 impl<'p> Place<'p> {
     fn arrive(&self) -> Arrival<'p, Line> {
         let Self { shared, .. } = self;
-        let arrival = shared.lead.arrive(&self.seat, &shared.clock, self.deadline);
-        if let Arrival::Leads(_) = arrival {
-            self.tell(Role::Leader);
-        }
-        arrival
+        shared.lead.arrive(&self.seat, &shared.clock, self.deadline)
     }
 
     fn is_late(&self) -> bool {

@@ -87,7 +87,9 @@ fn a_shutdown_serves_what_came_while_busy(set: Set) {
     let report = shutdown.join().unwrap();
     assert!(report.is_clean(), "{report}");
     assert!(matches!(end.try_recv(), Ok(Closed::Shutdown)));
-    assert_eq!(reads.try_iter().collect::<Vec<_>>(), [b"2"]);
+    // A set may tell once more of what was read already.
+    let reads = reads.try_iter().filter(|read| !read.is_empty());
+    assert_eq!(reads.collect::<Vec<_>>(), [b"2"]);
 }
 on_every_set!(a_shutdown_serves_what_came_while_busy);
 
