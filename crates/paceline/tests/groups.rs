@@ -6,7 +6,7 @@ mod support;
 
 use std::{
     io::{self, Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc, Arc,
@@ -356,62 +356,6 @@ fn panics_by_policy() {
         peer.write_all(&[0]).unwrap();
         asks(&mut far, 2);
         asks(&mut peer, 3);
-    });
-}
-
-/// H4: a panic of `joined` or `notified` is like one of `ready`; one of `closed`, `deserted` or `ended` is told, and
-/// the end goes on.
-#[test]
-fn panics_everywhere() {
-    /// Panics in the call with this number.
-    struct Touchy(u8);
-    impl GroupHandler<TcpStream> for Touchy {
-        fn ready(&mut self, cx: &mut Cx<'_>, members: &mut Others<'_>) -> io::Result<Next> {
-            echo(cx, members)
-        }
-        fn joined(&mut self, _: &mut Cx<'_>, _: &mut Others<'_>) -> io::Result<Next> {
-            assert_ne!(self.0, 0);
-            Ok(Next::Continue)
-        }
-        fn notified(&mut self, _: &mut Others<'_>) {
-            assert_ne!(self.0, 1);
-        }
-        fn closed(&mut self, _: &Handle, _: Closed, _: &mut Others<'_>) {
-            assert_ne!(self.0, 2);
-        }
-        fn deserted(&mut self) -> Next {
-            assert_ne!(self.0, 3);
-            Next::Close
-        }
-        fn ended(&mut self, _: Closed) {
-            assert_ne!(self.0, 4);
-        }
-    }
-    bounded(|| {
-        for call in 0..5 {
-            let pool = pool(2);
-            let group = pool.group(Touchy(call)).unwrap();
-            let ends = [(); 2].map(|()| {
-                let (near, far) = tcp_pair();
-                group.register(near, Interest::READ).unwrap();
-                far
-            });
-            if call > 1 {
-                ends.iter()
-                    .for_each(|end| end.shutdown(Shutdown::Write).unwrap());
-            } else {
-                // It may have ended already.
-                let _ = group.notify();
-            }
-            for mut end in ends {
-                assert!(!matches!(end.read(&mut [0]), Ok(1)));
-            }
-            wait_until(|| group.notify().is_err());
-            let report = pool.shutdown(LONG);
-            assert!(report.is_clean(), "{report}");
-            let panics = if call == 2 { 2 } else { 1 };
-            assert_eq!(pool.snapshot().panics, panics, "call {call}");
-        }
     });
 }
 

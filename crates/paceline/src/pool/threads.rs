@@ -7,19 +7,24 @@
 use std::{
     fmt, io,
     ops::RangeInclusive,
-    sync::{OnceLock, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
-use super::{builder::spawn, Shared};
+use super::Shared;
 use crate::{
     dispatch::caught,
-    promotion::Staff,
-    sync::{confine, is_finished, lock, set_nice, Timestamp},
+    promotion::{Seat, Staff},
+    sync::{confine, is_finished, lock, set_nice, thread, Parker, Timestamp},
+    turn::{self, Follower, Left},
 };
 
 /// So many threads of its own a pool can have.
 pub(super) const MOST: usize = 4096;
+/// How long one of the pool's own threads pauses after an error of the wait.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
+/// How many errors of the wait are kept for the report.
+const KEPT_ERRORS: usize = 16;
 
 /// How many threads of its own a pool has: a number, or a range, which makes the pool elastic.
 ///
@@ -185,6 +190,81 @@ impl Shared {
         drop(threads);
         for (_, thread) in retired {
             drop(thread.join());
+        }
+    }
+}
+
+/// Spawns one thread of the pool's own. Its place is taken before it runs, so that a shutdown right
+/// after knows about it. Its index.
+pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<usize> {
+    let index = shared.crew.hire()?;
+    match spawn_with(shared, index) {
+        Ok(handle) => {
+            lock(&shared.threads).push((index, handle));
+            Ok(index)
+        }
+        Err(error) => {
+            shared.crew.leave(index);
+            let text = format!("spawn thread {}-{index}: {error}", shared.outfit.name);
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+/// Spawns the thread that has this place.
+fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHandle<()>> {
+    let Outfit {
+        name, stack_size, ..
+    } = &shared.outfit;
+    let seat = Seat::of_pool(index, shared.outfit.priority_of(index)?);
+    seat.show_on(shared.crew.row(index));
+    if let Some(staff) = shared.lead.staff() {
+        staff.called(index);
+    }
+    let mut builder = thread::Builder::new().name(format!("{name}-{index}"));
+    if let Some(bytes) = *stack_size {
+        builder = builder.stack_size(bytes);
+    }
+    let of_thread = Arc::clone(shared);
+    builder.spawn(move || work(&of_thread, seat))
+}
+
+/// The life of a thread of the pool's own: it joins until the pool is shut down or lets it go, and again after an
+/// error of the wait.
+fn work(shared: &Shared, seat: Arc<Seat>) {
+    let _for_life = shared.crew.arrived(seat.index());
+    let tell = |error| shared.tell_error(error);
+    shared.outfit.put_on(seat.index(), tell);
+    let follower = || Follower::new(shared, Arc::clone(&seat), None, None);
+    loop {
+        match turn::join(follower()) {
+            Err(error) => shared.report(error),
+            Ok(Left::Closing) => return,
+            // It has no deadline: the pool has let it go.
+            Ok(Left::TimedOut) => {
+                let retired = seat.index();
+                return shared.observers.tell(|it| it.retired(retired));
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Tells an error of the wait, and pauses, so that a lasting one does not burn a core.
+    fn report(&self, error: io::Error) {
+        self.tell_error(error);
+        let deadline = self.clock.now().after(PAUSE_AFTER_ERROR);
+        self.clock.sleep(&Arc::new(Parker::new()), Some(deadline));
+    }
+
+    /// Tells an error of one of the pool's own threads. The caller neither leads nor has a lock.
+    pub(super) fn tell_error(&self, error: io::Error) {
+        if let Some(hook) = &self.on_error {
+            let _ = caught(|| hook(&error));
+        }
+        let mut errors = lock(&self.errors);
+        if errors.len() < KEPT_ERRORS {
+            errors.push(error);
         }
     }
 }
