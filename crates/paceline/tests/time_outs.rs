@@ -5,7 +5,16 @@
 mod by_hand;
 mod support;
 
-use std::{io, io::Write, os::unix::net::UnixStream, sync::mpsc, time::Duration};
+use std::{
+    io,
+    io::Write,
+    os::unix::net::UnixStream,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc, Arc,
+    },
+    time::Duration,
+};
 
 use by_hand::{advance, asleep, pause, serve_all, Scene};
 use paceline::{
@@ -133,17 +142,18 @@ fn suspended_time_does_not_count() {
 fn input_that_waits_is_not_idle() {
     const HANDLES: usize = 300;
     let pool = Pool::builder().threads(0).build().unwrap();
-    let mut ends = Vec::new();
+    let read = Arc::new(AtomicUsize::new(0));
     let mut peers = Vec::new();
     for _ in 0..HANDLES {
         let (near, far) = UnixStream::pair().unwrap();
-        let (handler, end) = told(|cx: &mut Context<'_, UnixStream>| {
+        let counted = Arc::clone(&read);
+        let handler = move |cx: &mut Context<'_, UnixStream>| {
             cx.read(&mut [0; 8])?;
+            counted.fetch_add(1, Ordering::SeqCst);
             Ok(Next::Continue)
-        });
+        };
         let handle = pool.register(near, Interest::READ, handler).unwrap();
         handle.set_timeout(Some(20 * MS)).unwrap();
-        ends.push(end);
         peers.push(far);
     }
     peers
@@ -151,6 +161,6 @@ fn input_that_waits_is_not_idle() {
         .for_each(|mut peer| peer.write_all(b"x").unwrap());
     pause(40 * MS);
     serve_all(&pool);
-    let closed = ends.iter().filter(|end| end.try_recv().is_ok()).count();
-    assert_eq!(closed, 0, "with their input unread");
+    // Whoever was read may be idle again by now, on a busy machine.
+    assert_eq!(read.load(Ordering::SeqCst), HANDLES);
 }
