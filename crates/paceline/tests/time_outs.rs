@@ -11,15 +11,15 @@ use std::{
     os::unix::net::UnixStream,
     sync::{
         atomic::{AtomicUsize, Ordering},
-        mpsc, Arc,
+        mpsc, Arc, Mutex,
     },
     time::Duration,
 };
 
 use by_hand::{advance, asleep, pause, serve_all, Scene};
 use paceline::{
-    simulated::{SimPeer, Simulation},
-    Closed, Context, Handle, Interest, Next, Pool,
+    simulated::{SimPeer, SimStream, Simulation},
+    Closed, ConcurrentContext, Context, Handle, Interest, Next, Pool,
 };
 use support::{bounded, told, wait_until, LONG};
 
@@ -114,6 +114,43 @@ fn busy_or_suspended_is_not_idle() {
             world.clock().advance(20 * MS);
         }
         assert!(matches!(end.recv_timeout(LONG), Ok(Closed::TimedOut)));
+    });
+}
+
+/// Who uses a concurrent handle does not own it; that it is used counts all the same.
+#[test]
+fn used_is_not_idle() {
+    bounded(|| {
+        let scene = Scene::unobserved();
+        let (inside, entered) = mpsc::channel();
+        let (go, gate) = mpsc::channel::<()>();
+        let (inside, gate) = (Mutex::new(inside), Mutex::new(gate));
+        let handler = move |_: &mut ConcurrentContext<'_, SimStream>| {
+            inside.lock().unwrap().send(()).unwrap();
+            gate.lock().unwrap().recv().unwrap();
+            Ok(Next::Continue)
+        };
+        let (stream, _peer) = scene.world.stream();
+        let handle = scene
+            .pool
+            .register_concurrent(stream, Interest::NONE, handler)
+            .unwrap();
+        handle.set_timeout(Some(50 * MS)).unwrap();
+        handle.notify().unwrap();
+        let user = scene.joined();
+        entered.recv_timeout(LONG).unwrap();
+        for _ in 0..5 {
+            advance(&scene, 60 * MS);
+            serve_all(&scene.pool);
+        }
+        assert_eq!(scene.pool.snapshot().timed_out, 0);
+        go.send(()).unwrap();
+        wait_until(|| {
+            advance(&scene, 20 * MS);
+            scene.pool.snapshot().timed_out == 1
+        });
+        let _ = scene.pool.shutdown(Duration::ZERO);
+        user.join().unwrap().unwrap();
     });
 }
 

@@ -216,6 +216,18 @@ fn missed_ticks_are_counted() {
     assert_eq!(scene.pool.snapshot().late_timers, 1);
 }
 
+/// The system's waits count in milliseconds: who comes one too late is on time.
+#[test]
+fn late_is_more_than_a_millisecond() {
+    for (by, late) in [(0, 0), (1, 0), (2, 1)] {
+        let scene = Scene::unobserved();
+        scene.pool.after(5 * MS, |_| {}).unwrap();
+        advance(&scene, (5 + by) * MS);
+        assert_eq!(serve_all(&scene.pool), 1);
+        assert_eq!(scene.pool.snapshot().late_timers, late, "by {by}");
+    }
+}
+
 /// spserver's timers may change their own interval; and they may stop.
 #[test]
 fn a_timer_changes_its_period_and_stops() {
@@ -240,6 +252,27 @@ fn a_timer_changes_its_period_and_stops() {
         assert_eq!(calls.count(), expected, "after {span}");
     }
     assert_eq!(timer.cancel().unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+/// A call takes long, and changes the period: the new row begins at its end, and of the old one nothing was missed.
+#[test]
+fn a_new_period_begins_after_the_call() {
+    let (scene, missed) = (Scene::unobserved(), Arc::new(Mutex::new(Vec::new())));
+    let (world, told) = (scene.world.clone(), Arc::clone(&missed));
+    let tick = move |cx: &mut TickContext<'_>| {
+        let mut told = told.lock().unwrap();
+        told.push(cx.missed());
+        if told.len() == 1 {
+            world.clock().advance(35 * MS);
+            cx.set_period(20 * MS).unwrap();
+        }
+    };
+    scene.pool.every(10 * MS, tick).unwrap();
+    for (span, expected) in [(10, 1), (19, 0), (1, 1)] {
+        advance(&scene, span * MS);
+        assert_eq!(serve_all(&scene.pool), expected, "after {span}");
+    }
+    assert_eq!(*missed.lock().unwrap(), [0, 0]);
 }
 
 /// H3: nothing is called after `cancel` has returned, and what it would have called is dropped.

@@ -385,6 +385,21 @@ mod tests {
         assert!(matches!(sight.pause(), Pause::Awake(_)), "it has moved");
     }
 
+    /// Somebody leads, and somebody stands by: there is nothing to ring for.
+    #[test]
+    fn it_does_not_ring_behind_a_leader() {
+        let stage = Stage::new();
+        stage.beside_a_standby(|held| {
+            let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+            let mut sight = Sight::default();
+            for _ in 0..3 {
+                stage.lead.look_again(watcher, &mut sight);
+                assert!(!sight.blind);
+            }
+            drop(held);
+        });
+    }
+
     /// Two surprises are not enough for the standby to rely on it: it must have looked, and lately.
     #[test]
     fn it_is_relied_on_while_it_looks() {
