@@ -514,6 +514,28 @@ mod tests {
         );
     }
 
+    /// The second surprise in a short time gets it up, and the third finds it awake. When the last one is old it goes to
+    /// sleep, and it takes two to get it up again.
+    #[test]
+    fn it_gets_up_and_rests() {
+        let stage = Stage::new();
+        let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+        let gets_up = || {
+            stage.time.advance(TICK);
+            let _ = stage.lead.note_surprise(stage.clock.now());
+            watcher.parker.take() == GET_UP
+        };
+        assert_eq!([(); 3].map(|()| gets_up()), [false, true, false]);
+        // With a message it can't sleep here. While it shall watch it does not even look for one.
+        watcher.get_up();
+        watcher.rest(stage.clock.now());
+        assert_eq!(watcher.parker.take(), GET_UP);
+        stage.time.advance(WHILE);
+        watcher.get_up();
+        watcher.rest(stage.clock.now());
+        assert_eq!([(); 3].map(|()| gets_up()), [false, true, false]);
+    }
+
     /// A hint that comes when a standby's time is over is too late: it leads no more (I4).
     #[test]
     fn who_is_late_does_not_take_over() {
