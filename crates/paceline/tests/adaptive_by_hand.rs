@@ -5,13 +5,13 @@
 mod by_hand;
 mod support;
 
-use std::{io::ErrorKind, thread, time::Duration};
+use std::{io::ErrorKind, panic, sync::mpsc, thread, time::Duration};
 
 use by_hand::{claim, lead, take_lead, wait_asleep};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     turn::Waited,
-    Context, EventHandler, Interest, Left, Next, Pool, SetKind, Wake,
+    ConcurrentContext, Context, EventHandler, Interest, Left, Next, Pool, SetKind, Wake,
 };
 use support::{bounded, wait_until};
 
@@ -291,5 +291,66 @@ fn standby_that_leaves_has_a_successor() {
         assert_eq!((scene.wakes(), scene.pool.snapshot().ticks), (1, 0));
         drop(processing);
         scene.end();
+    });
+}
+
+/// Not only handlers may say that the rest takes long: so may posted work, timers, and whoever uses a concurrent handle.
+/// Each of them has the standby woken, without a tick.
+#[test]
+fn whoever_is_called_may_ask_for_help() {
+    const SOON: Duration = Duration::from_millis(1);
+    let all: [fn(&Scene); 4] = [
+        |scene| scene.pool.post(|cx| cx.wake_follower()).unwrap(),
+        |scene| drop(scene.pool.after(SOON, |cx| cx.wake_follower()).unwrap()),
+        |scene| drop(scene.pool.every(SOON, |cx| cx.wake_follower()).unwrap()),
+        |scene| {
+            let (stream, _peer) = scene.world.stream();
+            let handler = |cx: &mut ConcurrentContext<'_, SimStream>| {
+                cx.wake_follower();
+                Ok(Next::Continue)
+            };
+            let handle = scene
+                .pool
+                .register_concurrent(stream, Interest::NONE, handler);
+            handle.unwrap().notify().unwrap();
+        },
+    ];
+    bounded(move || {
+        for ask in all {
+            let scene = Scene::new();
+            ask(&scene);
+            scene.world.clock().advance(SOON);
+            let leader = lead(&scene.pool);
+            scene.join_standby();
+            let processing = claim(leader).promote();
+            assert_eq!(scene.wakes(), 0);
+            let follower = processing.run();
+            assert_eq!((scene.wakes(), scene.pool.snapshot().ticks), (1, 0));
+            drop(follower);
+            scene.end();
+        }
+    });
+}
+
+/// A handler that is away takes no core, and one that is back does: also if it panicked there.
+#[test]
+fn who_is_back_takes_a_core() {
+    bounded(|| {
+        let scene = Scene::new();
+        let (tell, told) = mpsc::channel();
+        let pool = scene.pool.downgrade();
+        let peer = scene.serve(move |cx: &mut Context<'_, _>| {
+            let pool = pool.upgrade().expect("it calls this");
+            let running = |count: usize| format!("{pool:?}").contains(&format!("running: {count}"));
+            let away = cx.blocking(|| running(0));
+            tell.send([away, running(1)]).unwrap();
+            let away = panic::AssertUnwindSafe(|| cx.blocking::<()>(|| panic!("away")));
+            let panicked = panic::catch_unwind(away).is_err();
+            tell.send([panicked, running(1)]).unwrap();
+            by_hand::echo(cx)
+        });
+        peer.send(b"x");
+        assert_eq!(by_hand::serve_all(&scene.pool), 1);
+        assert_eq!(Vec::from_iter(told.try_iter()), [[true; 2]; 2]);
     });
 }

@@ -175,6 +175,8 @@ fn a_calm_pool_is_looked_at_every_fourth_tick() {
         for _ in 0..UNTIL_CALM {
             stage.ask(&other, 0);
             stage.look();
+            // To its end: else it could see the next request already, and the next look nothing new.
+            stage.standby_ticks();
         }
         for _ in 0..3 {
             stage.ask(&other, 0);
@@ -187,8 +189,8 @@ fn a_calm_pool_is_looked_at_every_fourth_tick() {
             stage.standby_ticks();
             assert_eq!(stage.pool.snapshot().ticks, ticks);
             stage.look_after(Duration::from_nanos(1));
+            stage.standby_ticks();
         }
-        stage.standby_ticks();
         stuck.block();
         stage.look_after(4 * TICK);
         stage.ask(&other, 1);

@@ -318,12 +318,11 @@ fn leader_and_standby_do_not_retire() {
 fn guests_count_neither_way() {
     bounded(|| {
         let stage = elastic(2..=3);
-        let guests: Vec<_> = (0..3)
-            .map(|_| {
-                let pool = stage.pool.clone();
-                thread::spawn(move || pool.join())
-            })
-            .collect();
+        let guest = |time: Duration| {
+            let pool = stage.pool.clone();
+            thread::spawn(move || pool.join_timeout(time))
+        };
+        let guests = [(); 3].map(|()| guest(Duration::MAX));
         stage.rest_of(5, 0);
         stage.world.clock().advance(KEEP_ALIVE * 2);
         stage.rest_of(5, 0);
@@ -333,10 +332,16 @@ fn guests_count_neither_way() {
         assert_eq!((seen.threads, seen.grown, seen.retired), (6, 1, 0));
         stuck.iter().for_each(Stuck::release);
         stage.rest_of(6, 0);
+        // Nor does one retire whose time is over, though the pool could spare somebody.
+        let hasty = guest(KEEP_ALIVE / 2);
+        stage.rest_of(7, 0);
+        stage.world.clock().advance(KEEP_ALIVE / 2);
+        assert_eq!(hasty.join().unwrap().unwrap(), Left::TimedOut);
+        assert_eq!(stage.pool.snapshot().retired, 0);
         let report = stage.pool.shutdown(LONG);
         assert!(report.is_clean(), "{report}");
         for guest in guests {
-            guest.join().unwrap().unwrap();
+            assert_eq!(guest.join().unwrap().unwrap(), Left::Closing);
         }
     });
 }

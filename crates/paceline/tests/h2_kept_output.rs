@@ -467,3 +467,18 @@ impl Write for &Boasting {
         Ok(())
     }
 }
+
+/// A context shows, among other things, how much is kept.
+#[test]
+fn a_context_shows_what_is_kept() {
+    let (scene, (tell, told)) = (Scene::unobserved(), mpsc::channel());
+    let peer = scene.serve(move |cx: &mut Context<'_, SimStream>| {
+        cx.write_all(&bytes(ROOM + 7))?;
+        tell.send(format!("{cx:?}")).unwrap();
+        Ok(Next::Close)
+    });
+    peer.send(b"x");
+    serve_all(&scene.pool);
+    let text = told.try_recv().unwrap();
+    assert!(text.contains("unsent: 7"), "{text}");
+}

@@ -7,14 +7,20 @@ mod by_hand;
 mod stage;
 mod support;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc,
+    },
+    time::Duration,
+};
 
 use paceline::{
-    simulated::{SimPeer, SimStream},
-    Context, EventHandler,
+    simulated::{SimPeer, SimStream, Simulation},
+    ConcurrentContext, Context, EventHandler, Interest, Next,
 };
 use stage::{Stage, Stuck, Telling};
-use support::bounded;
+use support::{bounded, wait_until};
 
 /// Handlers that take long without blocking: the pool learns it from their type. After some twenty calls
 /// of a millisecond each promotion wakes somebody (it is taken to sleep until some calls were asked), so that the next event need not wait; a short kind in
@@ -138,4 +144,73 @@ fn waiting_is_not_the_handlers_time() {
         }
         assert_eq!(stage.pool.snapshot().wakes, 0);
     });
+}
+
+/// Posted work, timers and concurrent handles are of kinds too: what takes long is learned, and then each call of it wakes
+/// somebody.
+#[test]
+fn tasks_and_concurrent_handles_are_of_a_kind() {
+    const PERIOD: Duration = Duration::from_millis(10);
+    /// Makes something that takes a millisecond, and tells how to have it called.
+    type Make = fn(&Stage, Arc<AtomicUsize>) -> Box<dyn Fn()>;
+    let all: [Make; 3] = [
+        |stage, calls| {
+            let (pool, world) = (stage.pool.clone(), stage.world.clone());
+            Box::new(move || {
+                let work = taking_long(&world, &calls);
+                pool.post(move |_| work()).unwrap();
+            })
+        },
+        |stage, calls| {
+            let world = stage.world.clone();
+            let work = taking_long(&world, &calls);
+            stage.pool.every(PERIOD, move |_| work()).unwrap();
+            Box::new(move || world.clock().advance(PERIOD))
+        },
+        |stage, calls| {
+            let work = taking_long(&stage.world, &calls);
+            let (stream, peer) = stage.world.stream();
+            let handler = move |_: &mut ConcurrentContext<'_, SimStream>| {
+                work();
+                Ok(Next::Continue)
+            };
+            let handle = stage
+                .pool
+                .register_concurrent(stream, Interest::NONE, handler);
+            let handle = handle.unwrap();
+            Box::new(move || {
+                let _ = &peer;
+                handle.notify().unwrap();
+            })
+        },
+    ];
+    bounded(move || {
+        for make in all {
+            let stage = Stage::new(4, |pool| pool.tick(Duration::from_secs(3600)));
+            let calls = Arc::new(AtomicUsize::new(0));
+            let call = make(&stage, Arc::clone(&calls));
+            let wakes_of_calls = |count: u64| {
+                let before = stage.pool.snapshot();
+                for _ in 0..count {
+                    let done = calls.load(Ordering::SeqCst);
+                    call();
+                    wait_until(|| calls.load(Ordering::SeqCst) == done + 1);
+                    stage.rest(0);
+                }
+                stage.counts_since(&before).wakes
+            };
+            assert_eq!(wakes_of_calls(16), 0);
+            wakes_of_calls(16);
+            assert_eq!(wakes_of_calls(20), 20);
+        }
+    });
+}
+
+/// Takes a millisecond, and counts.
+fn taking_long(world: &Simulation, calls: &Arc<AtomicUsize>) -> impl Fn() + Send + Sync + 'static {
+    let (world, calls) = (world.clone(), Arc::clone(calls));
+    move || {
+        world.clock().advance(Duration::from_millis(1));
+        calls.fetch_add(1, Ordering::SeqCst);
+    }
 }

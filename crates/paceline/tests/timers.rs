@@ -48,6 +48,12 @@ impl Calls {
     }
 }
 
+/// Lets time pass, and does what is due then.
+fn pass(scene: &Scene, span: Duration) {
+    advance(scene, span);
+    serve_all(&scene.pool);
+}
+
 /// Not a millisecond early, and called once.
 #[test]
 fn called_at_its_time() {
@@ -174,8 +180,7 @@ fn a_hundred_thousand() {
     }
     // The time passes a millisecond at a step: whatever is called is called on time.
     for _ in 0..60_000 {
-        advance(&scene, MS);
-        serve_all(&scene.pool);
+        pass(&scene, MS);
     }
     assert_eq!(called.load(Ordering::Relaxed), kept);
     assert_eq!(late.load(Ordering::Relaxed), 0);
@@ -207,13 +212,24 @@ fn missed_ticks_are_counted() {
     let tick = move |cx: &mut TickContext<'_>| told.lock().unwrap().push(cx.missed());
     scene.pool.every(10 * MS, tick).unwrap();
     for span in [10, 45, 5, 10] {
-        advance(&scene, span * MS);
-        serve_all(&scene.pool);
+        pass(&scene, span * MS);
     }
     // At 10; at 55, after 20 to 50 have passed, of which one is its own; at 60; at 70.
     assert_eq!(*missed.lock().unwrap(), [0, 3, 0, 0]);
     assert_eq!(scene.pool.snapshot().missed_ticks, 3);
     assert_eq!(scene.pool.snapshot().late_timers, 1);
+}
+
+/// The system's waits count in milliseconds: who comes one too late is on time.
+#[test]
+fn late_is_more_than_a_millisecond() {
+    for (by, late) in [(0, 0), (1, 0), (2, 1)] {
+        let scene = Scene::unobserved();
+        scene.pool.after(5 * MS, |_| {}).unwrap();
+        advance(&scene, (5 + by) * MS);
+        assert_eq!(serve_all(&scene.pool), 1);
+        assert_eq!(scene.pool.snapshot().late_timers, late, "by {by}");
+    }
 }
 
 /// spserver's timers may change their own interval; and they may stop.
@@ -235,11 +251,31 @@ fn a_timer_changes_its_period_and_stops() {
     };
     let timer = scene.pool.every(10 * MS, tick).unwrap();
     for (span, expected) in [(10, 1), (10, 1), (90, 2), (100, 3), (1000, 3)] {
-        advance(&scene, span * MS);
-        serve_all(&scene.pool);
+        pass(&scene, span * MS);
         assert_eq!(calls.count(), expected, "after {span}");
     }
     assert_eq!(timer.cancel().unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+/// A call takes long, and changes the period: the new row begins at its end, and of the old one nothing was missed.
+#[test]
+fn a_new_period_begins_after_the_call() {
+    let (scene, missed) = (Scene::unobserved(), Arc::new(Mutex::new(Vec::new())));
+    let (world, told) = (scene.world.clone(), Arc::clone(&missed));
+    let tick = move |cx: &mut TickContext<'_>| {
+        let mut told = told.lock().unwrap();
+        told.push(cx.missed());
+        if told.len() == 1 {
+            world.clock().advance(35 * MS);
+            cx.set_period(20 * MS).unwrap();
+        }
+    };
+    scene.pool.every(10 * MS, tick).unwrap();
+    for (span, expected) in [(10, 1), (19, 0), (1, 1)] {
+        advance(&scene, span * MS);
+        assert_eq!(serve_all(&scene.pool), expected, "after {span}");
+    }
+    assert_eq!(*missed.lock().unwrap(), [0, 0]);
 }
 
 /// H3: nothing is called after `cancel` has returned, and what it would have called is dropped.
@@ -295,8 +331,7 @@ fn a_slot_forgets_its_time() {
     let peer = scene.serve(handler);
     peer.send(b"x");
     assert_eq!(serve_all(&scene.pool), 1);
-    advance(&scene, 10 * MS);
-    serve_all(&scene.pool);
+    pass(&scene, 10 * MS);
     assert!(end.try_recv().is_err());
 }
 
@@ -319,8 +354,7 @@ fn cancelled_by_its_own_call() {
         };
         give.send(scene.pool.every(5 * MS, tick).unwrap()).unwrap();
         for _ in 0..3 {
-            advance(&scene, 5 * MS);
-            serve_all(&scene.pool);
+            pass(&scene, 5 * MS);
         }
         assert_eq!(calls.count(), 1);
         assert_eq!(Arc::strong_count(&calls.0), 1, "it is over, and dropped");
@@ -530,8 +564,7 @@ fn first_set_first_called() {
             .after(span, move |_| order.lock().unwrap().push(number))
             .unwrap();
     }
-    advance(&scene, 10 * MS);
-    serve_all(&scene.pool);
+    pass(&scene, 10 * MS);
     assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
 }
 
@@ -548,12 +581,8 @@ fn stopped_is_stopped_and_missed_is_counted_once() {
         cx.set_period(10 * MS).unwrap();
     };
     scene.pool.every(10 * MS, tick).unwrap();
-    advance(&scene, 45 * MS);
-    serve_all(&scene.pool);
-    for _ in 0..5 {
-        advance(&scene, 10 * MS);
-        serve_all(&scene.pool);
-    }
+    pass(&scene, 45 * MS);
+    (0..5).for_each(|_| pass(&scene, 10 * MS));
     assert_eq!(calls.count(), 3);
     assert_eq!(scene.pool.snapshot().missed_ticks, 3);
 }
@@ -564,8 +593,7 @@ fn a_due_timer_that_is_lost_is_in_the_report() {
     let scene = Scene::unobserved();
     scene.pool.after(5 * MS, |_| {}).unwrap();
     advance(&scene, 10 * MS);
-    // Found, and put back.
-    drop(claim(lead(&scene.pool)));
+    drop(claim(lead(&scene.pool))); // Found, and put back.
     let report = scene.pool.shutdown(Duration::ZERO);
     assert_eq!((report.undone_tasks, report.timers_not_due), (1, 0));
     assert!(!report.is_clean());

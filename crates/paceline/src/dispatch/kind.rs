@@ -183,6 +183,30 @@ mod tests {
         assert_eq!(kind.pace(), Pace::Short);
     }
 
+    /// Of a long kind more than an eighth must sleep.
+    #[test]
+    fn an_eighth_is_not_more_than_an_eighth() {
+        let kind = Kind {
+            long: AtomicU32::new(ONE),
+            sleeps: AtomicU32::new(ONE / 8),
+            ..Kind::default()
+        };
+        assert_eq!(kind.pace(), Pace::Computing);
+    }
+
+    /// A call that was not long says nothing about those that are.
+    #[test]
+    fn short_calls_are_not_asked() {
+        let kind = Kind {
+            sleeps: AtomicU32::new(0),
+            ..Kind::default()
+        };
+        kind.note(LONG, Some(u64::MAX));
+        assert_eq!(kind.sleeps.load(Ordering::Relaxed), 0);
+        kind.note(LONG + 1, Some(u64::MAX));
+        assert_ne!(kind.sleeps.load(Ordering::Relaxed), 0);
+    }
+
     /// A kind whose calls are all long is known after some thirty of them, and forgotten as fast.
     #[test]
     fn the_usual_case_decides() {

@@ -571,6 +571,19 @@ mod tests {
         drop(running);
     }
 
+    /// Where the system picks, nobody can be named to watch, so somebody is woken to lead; but not if somebody watches.
+    #[test]
+    fn who_watches_is_enough() {
+        let (lead, seats) = (lead(Order::System), [0, 1, 2].map(|at| Seat::new(at, 0)));
+        let held = take(&lead, &seats[0]);
+        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+        let (sight, now) = (held.sight(), Clock::monotonic().now());
+        let (running, promotion) = held.promote(sight, Marks::default(), now);
+        assert_eq!(promotion, Promotion::LeftOpen);
+        drop(running);
+    }
+
     /// A thread came and stands by, between the promotion that found nobody and its section: it stays, and nobody
     /// else is woken to watch.
     #[test]

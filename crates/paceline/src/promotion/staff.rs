@@ -177,7 +177,10 @@ impl Staff {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::promotion::{Order, Policy, Wake};
 
     const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
@@ -209,6 +212,25 @@ mod tests {
         assert!(!staff.claim(start));
         assert!(staff.claim(start.after(PAUSE_AFTER_FAILURE)));
         assert_eq!(staff.own(), 2);
+    }
+
+    /// Somebody sleeps after all: nobody is called, and whoever finds nobody next may call.
+    #[test]
+    fn no_need_after_all() {
+        let policy = Policy {
+            wake: Wake::Eager,
+            order: Order::Newest,
+            cores: 1,
+            tick: KEEP_ALIVE,
+        };
+        let staff = Staff::of(2, 3, KEEP_ALIVE);
+        let lead = Lead::vacant((), policy, Arc::default()).staffed(Some(staff));
+        let parked = |parked| lead.word.update(|word| (word.with_parked(parked), ()));
+        parked(true);
+        assert!(lead.claim_one_more(now()).is_none());
+        parked(false);
+        let staff = lead.claim_one_more(now()).expect("nobody sleeps");
+        assert_eq!(staff.own(), 3);
     }
 
     /// So many stay; and a leader and one in reserve in any case. Guests stay as long as they like.

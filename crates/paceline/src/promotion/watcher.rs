@@ -385,6 +385,21 @@ mod tests {
         assert!(matches!(sight.pause(), Pause::Awake(_)), "it has moved");
     }
 
+    /// Somebody leads, and somebody stands by: there is nothing to ring for.
+    #[test]
+    fn it_does_not_ring_behind_a_leader() {
+        let stage = Stage::new();
+        stage.beside_a_standby(|held| {
+            let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+            let mut sight = Sight::default();
+            for _ in 0..3 {
+                stage.lead.look_again(watcher, &mut sight);
+                assert!(!sight.blind);
+            }
+            drop(held);
+        });
+    }
+
     /// Two surprises are not enough for the standby to rely on it: it must have looked, and lately.
     #[test]
     fn it_is_relied_on_while_it_looks() {
@@ -497,6 +512,28 @@ mod tests {
             stage.lead.note_surprise(stage.clock.now()),
             Surprise::Frequent
         );
+    }
+
+    /// The second surprise in a short time gets it up, and the third finds it awake. When the last one is old it goes to
+    /// sleep, and it takes two to get it up again.
+    #[test]
+    fn it_gets_up_and_rests() {
+        let stage = Stage::new();
+        let watcher = stage.lead.watcher.as_ref().expect("a watcher");
+        let gets_up = || {
+            stage.time.advance(TICK);
+            let _ = stage.lead.note_surprise(stage.clock.now());
+            watcher.parker.take() == GET_UP
+        };
+        assert_eq!([(); 3].map(|()| gets_up()), [false, true, false]);
+        // With a message it can't sleep here. While it shall watch it does not even look for one.
+        watcher.get_up();
+        watcher.rest(stage.clock.now());
+        assert_eq!(watcher.parker.take(), GET_UP);
+        stage.time.advance(WHILE);
+        watcher.get_up();
+        watcher.rest(stage.clock.now());
+        assert_eq!([(); 3].map(|()| gets_up()), [false, true, false]);
     }
 
     /// A hint that comes when a standby's time is over is too late: it leads no more (I4).

@@ -2,17 +2,18 @@
 
 use std::{
     fs::File,
-    io::{ErrorKind, Write},
+    io::{self, ErrorKind, Write},
     os::{
         fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
     },
-    sync::Mutex,
+    sync::{mpsc, Arc, Mutex},
 };
 
-use paceline::{Closed, Context, Interest, Next};
+use paceline::{Closed, ConcurrentContext, ConcurrentHandler, Context, Interest, Next};
 
 use crate::{
+    by_hand::{claim, lead},
     support::told,
     world::{until_dry, Set, World},
 };
@@ -96,6 +97,44 @@ fn what_is_refused_later_is_told(set: Set) {
     assert_eq!(handle.close().unwrap_err().kind(), ErrorKind::NotFound);
 }
 on_sets!(what_is_refused_later_is_told: one_shot, concurrent);
+
+/// The same for a handle that several threads may use: it is armed before it is used, so it loses its descriptor before
+/// that.
+fn what_is_refused_to_several_is_told(set: Set) {
+    struct Shared(Mutex<mpsc::Sender<Closed>>);
+    impl ConcurrentHandler<Arc<Fleeting>> for Shared {
+        fn ready(&self, _: &mut ConcurrentContext<'_, Arc<Fleeting>>) -> io::Result<Next> {
+            Ok(Next::Continue)
+        }
+
+        fn closed(&self, why: Closed) {
+            self.0.lock().unwrap().send(why).unwrap();
+        }
+    }
+    let world = World::new(set);
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let source = Arc::new(Fleeting {
+        descriptor: near.as_raw_fd(),
+        stream: Mutex::new(Some(near)),
+    });
+    let (tell, end) = mpsc::channel();
+    let handler = Shared(Mutex::new(tell));
+    let registered = world
+        .pool
+        .register_concurrent(Arc::clone(&source), Interest::READ, handler);
+    registered.unwrap();
+    far.write_all(b"x").unwrap();
+    let claimed = claim(lead(&world.pool));
+    source.stream.lock().unwrap().take();
+    drop(claimed.promote().run());
+    world.work();
+    let why = end.try_recv().unwrap();
+    assert!(
+        matches!(&why, Closed::Failed(error) if error.to_string().contains("arm descriptor")),
+        "{why}"
+    );
+}
+on_sets!(what_is_refused_to_several_is_told: one_shot);
 
 struct Fleeting {
     descriptor: RawFd,
