@@ -396,27 +396,29 @@ struct Front<'p> {
 }
 
 impl<'p> Front<'p> {
-    /// Those who observe are told when it begins to wait.
+    /// Those who observe are told when it begins to wait, unless it had to arrive.
     fn new(held: HeldLead<'p, Line>, place: &Place<'p>) -> Self {
         let announced = Announced {
             shared: place.shared,
             thread: place.seat.index(),
-            is_told: false,
         };
         Self { announced, held }
     }
 
-    /// This thread has slept until it leads: they are told now.
+    /// This thread had to arrive: if somebody observes, that is told now. The time of it is old when it waits, which also
+    /// says that it was told.
     fn told(mut self, place: &Place<'p>) -> Self {
-        place.tell(Role::Leader);
-        self.announced.is_told = true;
+        if place.shared.lead.is_observed() {
+            place.tell(Role::Leader);
+            self.held.note_look();
+        }
         self
     }
 
     /// Somebody observes, and is told that this thread leads.
     #[inline(always)]
     fn tell_leader(&self, place: &Place<'_>) {
-        if self.announced.is_told {
+        if !self.held.knows_time() {
             return;
         }
         let Place { shared, seat, .. } = place;
@@ -448,8 +450,6 @@ impl<'p> Front<'p> {
 struct Announced<'p> {
     shared: &'p Shared,
     thread: usize,
-    /// They were told before it began to wait.
-    is_told: bool,
 }
 
 impl Drop for Announced<'_> {

@@ -168,8 +168,6 @@ impl<S: 'static> Channel<S> {
             true => Call::Greet,
             false => Call::Ready,
         };
-        // What it was notified of is another call.
-        let again = lent.greets && lent.notified;
         let mut cx = self.context(lent, origin, afterwards);
         let told = match caught(|| call(&mut cx, what)) {
             Ok(told) => told,
@@ -181,7 +179,8 @@ impl<S: 'static> Channel<S> {
         let refused = cx.lent.refused;
         match told {
             Ok(Next::Again) => cx.lent.settle_and_ask_again(),
-            _ if again => cx.lent.settle_and_ask_again(),
+            // What it was notified of is another call.
+            _ if cx.lent.greets && cx.lent.notified => cx.lent.settle_and_ask_again(),
             _ => cx.lent.settle(),
         }
         match told {

@@ -123,6 +123,11 @@ impl<'a, T> HeldLead<'a, T> {
         *self.now.get_or_insert_with(|| clock.now())
     }
 
+    /// Whether the last reading of a clock is not old.
+    pub(crate) fn knows_time(&self) -> bool {
+        self.now.is_some()
+    }
+
     /// The handle set was asked: that takes time.
     pub(crate) fn note_look(&mut self) {
         self.now = None;
