@@ -2,7 +2,7 @@
 //!
 //! | what | how | cost |
 //! | --- | --- | --- |
-//! | counters | [`Pool::snapshot`](crate::Pool::snapshot), as text by [`open_metrics`] | always on: plain additions that order nothing, so they use std's atomics in all forms |
+//! | counters | [`Pool::snapshot`](crate::Pool::snapshot), as text by [`open_metrics()`] | always on: plain additions that order nothing, so they use std's atomics in all forms |
 //! | changes of role, and what goes wrong | an [`Observer`]: [`Builder::observer`](crate::Builder::observer), or for a while by [`Pool::observe`](crate::Pool::observe) | its own, and a few instructions |
 //! | who does what, since when | [`Builder::board`](crate::Builder::board), then [`Pool::threads`](crate::Pool::threads) and [`Pool::stuck`](crate::Pool::stuck) | some stores per change of role |
 //! | how long turns, handlers and blind times are | likewise, [`Pool::histograms`](crate::Pool::histograms) | an addition per turn |
