@@ -30,8 +30,8 @@ fn leaves_nothing(body: impl FnOnce() + Send + 'static) {
         let before = descriptors();
         body();
         wait_until(|| pool_threads() == 0);
-        wait_until(|| descriptors().len() <= before.len());
-        assert_eq!(descriptors(), before);
+        // Others may open a file for a moment: std does, to count the cores.
+        wait_until(|| descriptors() == before);
     });
 }
 
