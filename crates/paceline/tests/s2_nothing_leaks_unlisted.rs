@@ -197,7 +197,7 @@ fn kept_output_unsent_is_listed() {
         let handle = pool.register(near, Interest::READ, inner).unwrap();
         far.write_all(b"begin").unwrap();
         far.read_exact(&mut [0]).unwrap();
-        let report = pool.shutdown(Duration::from_millis(20));
+        let report = pool.shutdown(Duration::from_secs(1));
         assert_eq!(report.unfinished.len(), 1, "{report}");
         assert_eq!(report.unfinished[0].handle, handle.id());
         assert!(report.unfinished[0].unsent > 0, "{report}");
