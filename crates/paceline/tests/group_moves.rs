@@ -202,6 +202,34 @@ fn outsiders_do_not_wait() {
     });
 }
 
+/// A member that is to be closed when its output is sent does not move: it ends where it is.
+#[test]
+fn who_is_about_to_end_stays() {
+    const SIZE: usize = 250 << 10;
+    bounded(|| {
+        for pool in pools(2) {
+            let (new, told_new) = group(&pool, echo);
+            let goes_to = new.clone();
+            let (tell, kept) = mpsc::channel();
+            let (old, told) = group(&pool, move |cx, members| {
+                cx.write_all(&[7; SIZE])?;
+                tell.send(cx.unsent()).unwrap();
+                members.move_to(&cx.handle(), &goes_to)?;
+                Ok(Next::Close)
+            });
+            let (member, mut far) = member_that_sends_little(&old, &told);
+            member.notify().unwrap();
+            assert!(kept.recv_timeout(LONG).unwrap() > 0);
+            let mut all = Vec::new();
+            far.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), SIZE);
+            let end = Told::Closed(member.id(), "finished".to_owned());
+            assert_eq!(next(&told), end);
+            assert!(told_new.try_recv().is_err());
+        }
+    });
+}
+
 /// What can't be moved is told, and stays.
 #[test]
 fn impossible_moves_are_told() {
@@ -245,6 +273,18 @@ fn impossible_moves_are_told() {
             Ok(Adoption::Busy) => false,
             told => kind(told) == io::ErrorKind::InvalidInput,
         });
+
+        let (tell, refusals) = mpsc::channel();
+        let abroad = foreign.clone();
+        let (mover, told_mover) = groups::group(&pool, move |cx, members| {
+            let refused = members.move_to(&cx.handle(), &abroad).unwrap_err();
+            tell.send(refused.kind()).unwrap();
+            echo(cx, members)
+        });
+        let (_, mut mover_peer) = groups::member(&mover, &told_mover, Interest::READ);
+        asks(&mut mover_peer, 1);
+        let refusal = refusals.recv_timeout(LONG);
+        assert_eq!(refusal, Ok(io::ErrorKind::InvalidInput));
 
         asks(&mut peer, 1);
         drop(peer);
