@@ -193,7 +193,9 @@ fn monitors(pool: &str) -> usize {
     let name =
         |task: io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
     let names = tasks.filter_map(name);
-    names.filter(|it| it.trim() == format!("{pool}-monitor")).count()
+    names
+        .filter(|it| it.trim() == format!("{pool}-monitor"))
+        .count()
 }
 
 /// The monitor keeps nothing alive, and ends with the pool; in a pool that is dropped while its thread is stuck, too.
