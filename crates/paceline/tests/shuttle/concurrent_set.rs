@@ -76,9 +76,10 @@ fn shuttle_open_concurrent_handle() {
         let taken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&taken);
         let take = move |cx: &mut ConcurrentContext<'_, SimStream>| {
+            // It is called again and again while there is room for output: others must get a turn.
+            thread::yield_now();
             cx.try_read(|mut source| io::Read::read(&mut source, &mut [0]))?;
             count.fetch_add(1, Ordering::SeqCst);
-            thread::yield_now();
             Ok(Next::Continue)
         };
         let handle = pool
