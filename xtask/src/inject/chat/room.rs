@@ -22,11 +22,14 @@ impl Room {
     /// been.
     pub(super) fn settle(&self) -> Findings {
         let book = self.book();
-        let (all, unsure) = (book.presence(|_| true), book.presence(|it| !it.heard_all));
+        let (all, unsure) = (
+            book.presence(|_| true),
+            book.presence(|it| it.gone.is_none()),
+        );
         let mut findings = Findings::default();
         for voice in book.voices.values() {
             // The speaker was there too, and does not hear itself.
-            let itself = u64::from(!voice.heard_all);
+            let itself = u64::from(voice.gone.is_none());
             for (receipt, heard) in voice.receipts.iter().zip(&voice.heard) {
                 let others = all.during(receipt) - 1 + book.strangers;
                 let hearers = heard + unsure.during(receipt) - itself + book.strangers;
@@ -38,7 +41,7 @@ impl Room {
     }
 }
 
-/// When some of the guests were about to come, and when they knew that they were out, in order.
+/// When some of the guests were about to come, and when it was known that they were out, in order.
 struct Presence {
     came: Vec<Time>,
     gone: Vec<Time>,
@@ -82,7 +85,7 @@ pub(super) struct Voice {
     pub(super) said: u64,
     /// When it was about to say each.
     times: Vec<Time>,
-    /// How many have heard each.
+    /// How many have heard each, of those who have read the end.
     heard: Vec<u64>,
     /// When it was about to come.
     came: Time,
@@ -90,10 +93,9 @@ pub(super) struct Voice {
     pub(super) welcomed: Option<Time>,
     /// When it was there for certain the last time: it asked something then, and was answered.
     was_there: Option<Time>,
-    /// When it had read the end of what the server sends: it was out of the room by then.
+    /// When it had read the end of what the server sends: it was out of the room by then, and has heard everything that
+    /// was ever sent to it.
     gone: Option<Time>,
-    /// It has heard everything that the server has ever sent to it.
-    heard_all: bool,
     /// What it was told of its first lines. So many have been handed to the system for everybody who stays: receipts
     /// may overtake each other, but only among lines that were said in one piece, and none of them tells then of
     /// fewer than are bound to hear any of these.
@@ -184,12 +186,16 @@ impl Book {
         self.strangers += 1;
     }
 
-    /// Somebody has read the end of what the server sends; all of it, if its lines were whole.
-    pub(super) fn gone(&mut self, guest: u64, heard_all: bool) {
+    /// Somebody has read the end of what the server sends, and heard these lines before it: speakers and numbers.
+    pub(super) fn gone(&mut self, guest: u64, heard: &[(u64, u64)]) {
         let now = self.tick();
         if let Some(voice) = self.voices.get_mut(&guest) {
             voice.gone = Some(now);
-            voice.heard_all = heard_all;
+        }
+        for (speaker, number) in heard {
+            let voice = self.voices.get_mut(speaker);
+            let count = voice.and_then(|it| it.heard.get_mut(*number as usize));
+            count.into_iter().for_each(|count| *count += 1);
         }
     }
 
@@ -231,11 +237,13 @@ impl Book {
         }
     }
 
-    /// When those guests came and went.
+    /// When those guests came and went. Of whom the server tells that it has gone, that one is out of the room.
     fn presence(&self, of: impl Fn(&Voice) -> bool) -> Presence {
         let some = || self.voices.values().filter(|voice| of(voice));
         let mut came: Vec<_> = some().map(|voice| voice.came).collect();
-        let mut gone: Vec<_> = some().filter_map(|voice| voice.gone).collect();
+        let told_gone = |voice: &Voice| self.told_gone.get(voice.name.as_ref()?).copied();
+        let gone = |voice: &Voice| [voice.gone, told_gone(voice)].into_iter().flatten().min();
+        let mut gone: Vec<_> = some().filter_map(gone).collect();
         came.sort_unstable();
         gone.sort_unstable();
         Presence { came, gone }
@@ -318,13 +326,6 @@ impl Book {
             come: named(&|it| it.welcomed.is_some() && it.came > welcomed.time),
             gone: named(&|it| it.gone.is_some() && since(it.was_there)),
         }
-    }
-
-    /// Somebody has heard this line of a speaker.
-    pub(super) fn heard(&mut self, speaker: u64, number: u64) {
-        let voice = self.voices.get_mut(&speaker);
-        let count = voice.and_then(|it| it.heard.get_mut(number as usize));
-        count.into_iter().for_each(|count| *count += 1);
     }
 
     /// Somebody has heard these lines of a speaker, as it must.
