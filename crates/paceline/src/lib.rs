@@ -129,9 +129,9 @@ pub mod observe;
 mod sync;
 
 pub use dispatch::{
-    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Group,
-    GroupHandler, Handle, HandleId, Interest, Members, Next, OutputLimit, Panics, Rejected,
-    Scratch, TaskContext, TickContext,
+    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, Context, Errand, EventHandler,
+    Group, GroupHandler, Handle, HandleId, InHandler, Interest, Members, Next, OutputLimit, Panics,
+    Recall, Rejected, Returned, Scratch, Serve, TaskContext, TickContext,
 };
 pub use handle_set::simulated;
 pub use pool::{
