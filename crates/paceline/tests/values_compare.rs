@@ -14,7 +14,7 @@ use std::{
 use paceline::{
     scratch,
     simulated::{SimPeer, SimStream, Simulation},
-    Context, Handle, Interest, Members, Next, Pool, SetKind,
+    Context, Handle, InHandler, Interest, Members, Next, Pool, SetKind, TaskContext,
 };
 
 /// A pool whose connections never get an event.
@@ -109,6 +109,7 @@ fn what_is_printed_tells_what_it_is() {
 
     let pool = &scene.pool;
     let (tell, told) = mpsc::channel();
+    let recall = tell.clone();
     let members = move |_: &mut Cx<'_>, members: &mut Members<'_, SimStream>| {
         tell.send(format!("{members:?}")).unwrap();
         Ok(Next::Continue)
@@ -121,6 +122,14 @@ fn what_is_printed_tells_what_it_is() {
     by_hand::serve_all(pool);
     let expected = "Members { group: Group(1.0), others: 0, .. }";
     assert_eq!(told.try_recv().unwrap(), expected);
+
+    let print = move |cx: &mut TaskContext<'_>| {
+        let printed = format!("{:?}", cx.recall().unwrap());
+        recall.send(printed).unwrap();
+    };
+    pool.post(print).unwrap();
+    by_hand::serve_all(pool);
+    assert_eq!(told.try_recv().unwrap(), "Recall { .. }");
 
     let builder = format!("{:?}", Pool::builder().on_panic(|_, _| {}));
     let hooks = "Hooks { panics: Close, on_panic: true, on_closed: false }";
