@@ -39,14 +39,14 @@ macro_rules! on_sets {
 
 macro_rules! on_every_set {
     ($case:ident) => {
-        on_sets!($case: epoll, one_shot, poll, concurrent, simulated, simulated_one_shot);
+        on_sets!($case: epoll, one_shot, poll, concurrent, completion, simulated, simulated_one_shot);
     };
 }
 
 /// For cases that need the kernel's own sources.
 macro_rules! on_kernel_sets {
     ($case:ident) => {
-        on_sets!($case: epoll, one_shot, poll, concurrent);
+        on_sets!($case: epoll, one_shot, poll, concurrent, completion);
     };
 }
 
@@ -58,6 +58,7 @@ pub(crate) enum Set {
     one_shot,
     poll,
     concurrent,
+    completion,
     simulated,
     simulated_one_shot,
 }
@@ -78,9 +79,9 @@ impl Set {
 
     fn simulation(self) -> Option<Simulation> {
         match self {
-            Self::epoll | Self::one_shot | Self::poll | Self::concurrent => None,
             Self::simulated => Some(Simulation::new(1)),
             Self::simulated_one_shot => Some(Simulation::one_shot(1)),
+            _ => None,
         }
     }
 
@@ -90,6 +91,7 @@ impl Set {
             (Self::one_shot, None) => SetKind::OneShot,
             (Self::poll, None) => SetKind::Poll,
             (Self::concurrent, None) => SetKind::Concurrent,
+            (Self::completion, None) => SetKind::Completion,
             (_, None) => SetKind::Epoll,
         }
     }
