@@ -216,17 +216,20 @@ impl HandleSet for CompletionSet {
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
-        let batch = match time_left(&self.clock, until) {
-            Some(Duration::ZERO) => {
+        let before = events.len();
+        let left = time_left(&self.clock, until);
+        if left != Some(Duration::ZERO) {
+            self.ring.wait(left)?;
+            self.take(|completion| events.extend(self.event(completion)))?;
+        }
+        let batch = match events.len() == before {
+            // Its time is over, or somebody woke it: who asks then wants to know everything.
+            true => {
                 self.look(events)?;
                 Batch::Whole
             }
-            left => {
-                self.ring.wait(left)?;
-                self.take(|completion| events.extend(self.event(completion)))?;
-                // What has just happened may not be told yet.
-                Batch::Full
-            }
+            // What has just happened may not be told yet.
+            false => Batch::Full,
         };
         let slept = until != Some(Timestamp::PAST);
         Ok(Answer { batch, slept })
