@@ -15,9 +15,7 @@ use std::{
     time::Duration,
 };
 
-use paceline::{
-    Closed, ConcurrentContext, ConcurrentHandler, Interest, Next, Panics, Pool, SetKind, Wake,
-};
+use paceline::{Closed, ConcurrentContext, ConcurrentHandler, Interest, Next, Panics, Pool, Wake};
 use support::{bounded, kernel_sets, wait_until, LONG};
 
 type Cx<'c> = ConcurrentContext<'c, UdpSocket>;

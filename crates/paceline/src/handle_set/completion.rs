@@ -28,15 +28,14 @@ use std::{
     io::{self, Read, Write},
     os::fd::{AsRawFd, RawFd},
     sync::atomic::{AtomicUsize, Ordering},
-    thread,
     time::Duration,
 };
 
 use super::{
     epoll, poll,
     ring::{Completion, GoesOn},
-    system::{attempted, set_nonblocking, time_left},
-    uring::{bell, Cancelled, Ring},
+    system::{set_nonblocking, time_left},
+    uring::{bell, Ring},
     Answer, Batch, Event, HandleSet, Ready, Reports,
 };
 use crate::sync::{lock, Clock, Mutex, Timestamp};
@@ -58,9 +57,6 @@ const ALL: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLL
 
 /// What a bell may tell: that it was rung.
 const RUNG: i32 = libc::EPOLLIN;
-
-/// How long to sleep before the kernel is asked again whether a request is gone.
-const A_MOMENT: Duration = Duration::from_micros(10);
 
 /// An io_uring, its waker, and what is registered.
 #[derive(Debug)]
@@ -145,8 +141,8 @@ impl CompletionSet {
         Ok(())
     }
 
-    /// What a completion tells of a handle. A poll that was cancelled tells nothing; one that the kernel refuses is as good as
-    /// hung up.
+    /// What a completion tells of a handle. A poll that was cancelled tells nothing; one that the kernel refuses is as
+    /// good as hung up.
     fn event(&self, completion: Completion) -> Option<Event> {
         let Completion { key, result, .. } = completion;
         let ready = match result {
@@ -206,13 +202,7 @@ impl HandleSet for CompletionSet {
     fn remove(&self, descriptor: RawFd) -> io::Result<()> {
         let key = lock(&self.table).remove(descriptor)?;
         // What was submitted has begun, and nobody submits it again: it can only end.
-        loop {
-            match self.ring.cancel(key) {
-                Ok(Cancelled::Gone) => return Ok(()),
-                Ok(Cancelled::Soon) => thread::sleep(A_MOMENT),
-                Err(error) => return Err(attempted("cancel a poll (io_uring_register)", &error)),
-            }
-        }
+        self.ring.end(key)
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
