@@ -11,7 +11,7 @@ mod support;
 
 use std::{
     io::{self, Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     os::{
         fd::{AsRawFd, RawFd},
         unix::net::UnixStream,
@@ -149,6 +149,29 @@ fn closed_as_soon_as_registered() {
             let handle = pool.register(near, Interest::READ, handler).unwrap();
             handle.close_and_wait().unwrap();
             assert_eq!(far.read(&mut [0; 1]).map_err(|error| error.kind()), Ok(0));
+        }
+    });
+}
+
+/// The ring is torn down by the kernel some time after the pool is gone. Nobody waits for that: the peers of its handles
+/// see the end, and their addresses are free.
+#[test]
+fn a_pool_that_is_gone_holds_on_to_nothing() {
+    on_a_completion_set(|| {
+        let mut address: SocketAddr = "127.0.0.3:0".parse().unwrap();
+        for _ in 0..10 {
+            let pool = pool(2);
+            let (near, mut far) = UnixStream::pair().unwrap();
+            far.set_read_timeout(Some(LONG)).unwrap();
+            let (handler, _reads) = reading::<UnixStream>();
+            pool.register(near, Interest::READ, handler).unwrap();
+            let make = |_: &TcpStream, _| Some(|_: &mut Context<'_, TcpStream>| Ok(Next::Close));
+            let listener = pool.listen(address, make).unwrap();
+            address = listener.local_addr();
+            let report = pool.shutdown(LONG);
+            assert!(report.is_clean(), "{report}");
+            drop((listener, pool));
+            assert_eq!(far.read(&mut [0; 1]).unwrap(), 0);
         }
     });
 }
