@@ -106,7 +106,7 @@
 //! | [`turn`] | start here: the roles, and the loop of a thread | |
 //! | `pool` | the pool, its threads, listeners, its end | |
 //! | `promotion` | how a thread becomes leader | descriptors |
-//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, [`simulated`] | threads |
+//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, io_uring, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | `timer` | points in time, as events of the same turn | handles |
 //! | [`observe`] | what can be seen from outside | |
