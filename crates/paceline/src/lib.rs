@@ -142,7 +142,10 @@ pub use pool::{
     Unfinished, WeakPool,
 };
 pub use promotion::{Order, Wake};
-pub use sources::{Semaphore, Sender, Signal};
+pub use sources::{
+    Arrived, BlockingSource, Interrupter, Semaphore, Sender, Signal, SourcePool, SourcePoolBuilder,
+    SourceReport, SourceSnapshot,
+};
 pub use turn::Left;
 
 /// The README's programs are tests too.

@@ -1,13 +1,25 @@
 #![doc = include_str!("README.md")]
 
 mod cells;
+#[cfg(all(test, loom))]
+mod models;
+mod per_source;
 mod queue;
 mod semaphore;
 mod signals;
+mod succession;
 
+pub use self::{
+    per_source::{
+        Arrived, BlockingSource, Interrupter, SourcePool, SourcePoolBuilder, SourceReport,
+        SourceSnapshot,
+    },
+    queue::Sender,
+    semaphore::Semaphore,
+    signals::Signal,
+};
 pub(crate) use self::{
     queue::Queue,
     semaphore::Count,
     signals::{Herald, SignalSource},
 };
-pub use self::{queue::Sender, semaphore::Semaphore, signals::Signal};
