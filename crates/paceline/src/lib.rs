@@ -143,8 +143,8 @@ pub use pool::{
 };
 pub use promotion::{Order, Wake};
 pub use sources::{
-    Arrived, BlockingSource, Interrupter, Semaphore, Sender, Signal, SourcePool, SourcePoolBuilder,
-    SourceReport, SourceSnapshot,
+    Arrived, BlockingSource, Interrupter, RingConsumer, RingProducer, Semaphore, Sender, Signal,
+    SourcePool, SourcePoolBuilder, SourceReport, SourceSnapshot,
 };
 pub use turn::Left;
 

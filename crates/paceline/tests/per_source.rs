@@ -206,7 +206,9 @@ fn whoever_comes_back_takes_it() {
         let (send, channel) = mpsc::channel::<Receiver<()>>();
         let pool = SourcePool::builder()
             .threads(2)
-            .source("gates", channel, |gate: Receiver<()>| drop(gate.recv()))
+            .source("gates", channel, |gate: Receiver<()>| {
+                let _ = gate.recv();
+            })
             .build()
             .unwrap();
         let gates: Vec<_> = (0..2)
@@ -237,7 +239,9 @@ fn shutdown_ends_in_time() {
         let pool = SourcePool::builder()
             .threads(4)
             .source("deaf", deaf.clone(), drop)
-            .source("gates", channel, |gate: Receiver<()>| drop(gate.recv()))
+            .source("gates", channel, |gate: Receiver<()>| {
+                let _ = gate.recv();
+            })
             .build()
             .unwrap();
         wait_until(|| pool.snapshot().leaders == 2);

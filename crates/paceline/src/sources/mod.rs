@@ -5,6 +5,7 @@ mod cells;
 mod models;
 mod per_source;
 mod queue;
+mod ring;
 mod semaphore;
 mod signals;
 mod succession;
@@ -15,6 +16,7 @@ pub use self::{
         SourceSnapshot,
     },
     queue::Sender,
+    ring::{RingConsumer, RingProducer},
     semaphore::Semaphore,
     signals::Signal,
 };

@@ -59,7 +59,7 @@ fn loom_source_is_handed_over() {
             thread::spawn(move || assert!(world.lead_once(None)))
         });
         assert!(world.lead_once(None));
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|it| it.join().unwrap());
         assert_eq!(
             (world.succession.vacant(), world.succession.counts()),
             (1, (0, 0))
@@ -123,7 +123,7 @@ fn loom_close_against_arrival() {
             thread::spawn(move || drop(world.lead_once(None)))
         });
         world.succession.close();
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|it| it.join().unwrap());
         assert_eq!(world.succession.counts(), (0, 0));
     });
 }
