@@ -291,8 +291,8 @@ pub(crate) struct Share {
     /// The readiness that was taken out of the word.
     claimed: Ready,
     pub(super) notified: bool,
-    /// The item that was claimed, of a store.
-    item: Option<Ticket>,
+    /// Of a store: the item that was claimed.
+    item: Ticket,
 }
 
 impl Share {
@@ -303,11 +303,11 @@ impl Share {
             common,
             claimed: Ready::NONE,
             notified: false,
-            item: Some(item),
+            item,
         }
     }
 
-    pub(super) fn ticket(&self) -> Option<Ticket> {
+    pub(super) fn ticket(&self) -> Ticket {
         self.item
     }
 
@@ -368,7 +368,7 @@ where
                     common,
                     notified: lent.notified,
                     claimed: lent.hand_over(),
-                    item: None,
+                    item: Ticket::NONE,
                 });
             }
         }

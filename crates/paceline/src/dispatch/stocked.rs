@@ -104,6 +104,11 @@ pub(crate) trait Store: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(pub(crate) u64);
 
+impl Ticket {
+    /// Of what is no store.
+    pub(super) const NONE: Self = Self(u64::MAX);
+}
+
 /// Whether a store is shut.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,7 +330,7 @@ where
     }
 
     fn call(&self, share: &Share, _: &Registry, duty: &dyn Duty) -> Result<Next, Closed> {
-        if let Some(item) = share.ticket().and_then(|ticket| self.store.redeem(ticket)) {
+        if let Some(item) = self.store.redeem(share.ticket()) {
             self.handler.handle(item, &mut TaskContext::new(duty));
         }
         Ok(Next::Continue)

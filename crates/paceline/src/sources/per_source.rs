@@ -151,8 +151,13 @@ impl fmt::Debug for SourcePoolBuilder {
     }
 }
 
-/// Threads that take turns at the front of several sources, with a leader for each: see the table of `sources/README.md`
-/// for when to use it, and [`BlockingSource`] for what a source is.
+/// Threads that take turns at the front of several sources, with a leader for each: for what has only a blocking wait of
+/// its own ([`BlockingSource`]). Everything that has a descriptor, and whatever your own threads send, is better off in a
+/// [`Pool`](crate::Pool), where one leader waits for all.
+///
+/// The leader of a source that has an event hands the source to a follower, which waits there from then on, and handles
+/// the event itself; afterwards it leads a source that has no leader, or follows. So there must be more threads than
+/// sources: were all of them leaders, nobody could be handed anything.
 ///
 /// Cloning it gives another handle to the same pool. When the last one is dropped its threads go, without being waited
 /// for.
