@@ -133,8 +133,9 @@ mod sync;
 
 pub use dispatch::{
     scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, ConcurrentItemHandler,
-    Context, EventHandler, Group, GroupHandler, Handle, HandleId, Interest, ItemHandler, Members,
-    Next, OutputLimit, Panics, Rejected, Scratch, TaskContext, TickContext,
+    Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, InHandler, Interest,
+    ItemHandler, Members, Next, OutputLimit, Panics, Recall, Rejected, Returned, Scratch, Serve,
+    TaskContext, TickContext,
 };
 pub use handle_set::simulated;
 pub use pool::{

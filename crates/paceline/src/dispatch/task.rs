@@ -24,7 +24,7 @@ use crate::{sync::Timestamp, timer::Purpose};
 
 /// What posted work, timers and handlers of items get: how to tell the pool what is coming.
 pub struct TaskContext<'c> {
-    duty: &'c dyn Duty,
+    pub(super) duty: &'c dyn Duty,
 }
 
 impl<'c> TaskContext<'c> {

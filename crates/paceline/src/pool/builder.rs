@@ -69,6 +69,7 @@ pub struct Builder {
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
 const DEFAULT_POST_LIMIT: usize = 1024;
+const DEFAULT_NESTING: usize = 16;
 /// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long a thread of an elastic pool may be idle before it goes, if it is not needed.
@@ -93,6 +94,7 @@ impl Default for Builder {
             limits: Limits {
                 read_budget: DEFAULT_READ_BUDGET,
                 output_limit: DEFAULT_OUTPUT_LIMIT,
+                nesting: DEFAULT_NESTING,
                 post_limit: DEFAULT_POST_LIMIT,
             },
             hooks: Hooks::default(),
@@ -243,6 +245,14 @@ impl Builder {
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.limits.output_limit = bytes;
+        self
+    }
+
+    /// How many handlers may wait for replies on one thread, one inside the other (see
+    /// [`Serve`](crate::Serve)): each takes its part of the stack. Default: 16.
+    #[must_use]
+    pub fn nesting(mut self, depth: usize) -> Self {
+        self.limits.nesting = depth;
         self
     }
 
