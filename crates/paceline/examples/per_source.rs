@@ -62,7 +62,7 @@ impl Mailbox {
 impl BlockingSource for Mailbox {
     type Event = String;
 
-    fn wait(&mut self, _: Option<Instant>) -> io::Result<Arrived<String>> {
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<Arrived<String>> {
         let (lock, bell) = &*self.0;
         let mut inside = lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -75,7 +75,14 @@ impl BlockingSource for Mailbox {
             if inside.interrupted {
                 return Ok(Arrived::Nothing);
             }
-            inside = bell.wait(inside).unwrap_or_else(PoisonError::into_inner);
+            inside = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => bell.wait(inside).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return Ok(Arrived::Nothing),
+                Some(left) => {
+                    let woken = bell.wait_timeout(inside, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 

@@ -120,7 +120,9 @@ fn loom_close_against_arrival() {
         let world = World::new(1);
         let others = [(); 2].map(|()| {
             let world = Arc::clone(&world);
-            thread::spawn(move || drop(world.lead_once(None)))
+            thread::spawn(move || {
+                let _ = world.lead_once(None);
+            })
         });
         world.succession.close();
         others.into_iter().for_each(|it| it.join().unwrap());

@@ -42,7 +42,8 @@ pub trait BlockingSource: Send + 'static {
     type Event;
 
     /// Waits for the next event. It must return by `until`, with [`Arrived::Nothing`] if nothing came: that is how a
-    /// pool ends in time. `None`: it may wait for ever, because it has an [interrupter](Self::interrupter).
+    /// pool ends in time, and a guest goes in time. `None`: it may wait for ever, because it has an
+    /// [interrupter](Self::interrupter).
     ///
     /// # Errors
     /// An error ends the source, and stands in the report of the shutdown.
@@ -252,7 +253,8 @@ impl SourcePool {
         self.shared().snapshot()
     }
 
-    /// Ends the pool: nobody waits in a source any more, handlers that run are waited for until `within` has passed.
+    /// Ends the pool: nobody waits in a source any more. Handlers that run on threads of its own are waited for until
+    /// `within` has passed; guests go when theirs return.
     /// What the sources still hold was never taken from them, and is dropped with them.
     pub fn shutdown(&self, within: Duration) -> SourceReport {
         self.shared().shutdown(within)

@@ -52,6 +52,13 @@ use crate::dispatch::Rejected;
 /// So often a bell is read before the ring is looked at again, whatever the peer rings.
 const READS: usize = 16;
 
+/// A peer that is gone is an error, and no signal.
+#[cfg(target_os = "linux")]
+const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
+/// Programs of Rust ignore that signal anyway.
+#[cfg(not(target_os = "linux"))]
+const NO_SIGNAL: libc::c_int = 0;
+
 /// One side's end of the socket.
 struct Bell {
     socket: UnixStream,
@@ -67,7 +74,7 @@ impl Bell {
 
     /// Wakes the peer. It never waits: a socket that is full rings already.
     fn ring(&self) {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
         let told = SockRef::from(&self.socket).send_with_flags(&[1], flags);
         if told.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             self.is_over.set(true);

@@ -178,8 +178,11 @@ impl<H: ItemHandler<Signal>> EventHandler<SignalSource> for Herald<H> {
     /// a panic takes one signal along and no other.
     fn ready(&mut self, cx: &mut Context<'_, SignalSource>) -> io::Result<Next> {
         let silent = loop {
-            if let Err(error) = cx.read(&mut [0; 64]) {
-                break error;
+            match cx.read(&mut [0; 64]) {
+                // Nobody closes a bell.
+                Ok(0) => break io::ErrorKind::UnexpectedEof.into(),
+                Ok(_) => {}
+                Err(error) => break error,
             }
         };
         if silent.kind() == io::ErrorKind::WouldBlock {
