@@ -46,6 +46,17 @@ pub enum SetKind {
     Simulated(Simulation),
 }
 
+impl SetKind {
+    /// Whether all threads wait in it at once, and nobody leads.
+    fn is_for_many(&self) -> bool {
+        match self {
+            Self::Concurrent => true,
+            Self::Simulated(world) => world.is_for_many(),
+            Self::Epoll | Self::OneShot | Self::Poll => false,
+        }
+    }
+}
+
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
 pub struct Builder {
     threads: Option<Threads>,
@@ -371,7 +382,7 @@ impl Builder {
         let counters = Arc::new(Counters::default());
         let (policy, staff) = (self.policy(), self.staff());
         let (set, clock) = open(&self.set)?;
-        let leads = !matches!(self.set, SetKind::Concurrent);
+        let leads = !self.set.is_for_many();
         let watched =
             self.watcher && leads && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
         let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
@@ -437,7 +448,7 @@ impl Builder {
         if self.keep_alive.is_some() && !threads.is_elastic() {
             wrong.push(format!("keep_alive: threads({threads}) is no range"));
         }
-        if matches!(self.set, SetKind::Concurrent) && threads.is_elastic() {
+        if self.set.is_for_many() && threads.is_elastic() {
             wrong.push(format!(
                 "threads({threads}): nobody leads in a concurrent set, so none can be missing"
             ));

@@ -39,7 +39,7 @@ macro_rules! on_sets {
 
 macro_rules! on_every_set {
     ($case:ident) => {
-        on_sets!($case: epoll, one_shot, poll, concurrent, simulated, simulated_one_shot);
+        on_sets!($case: epoll, one_shot, poll, concurrent, simulated, simulated_one_shot, simulated_concurrent);
     };
 }
 
@@ -60,6 +60,7 @@ pub(crate) enum Set {
     concurrent,
     simulated,
     simulated_one_shot,
+    simulated_concurrent,
 }
 
 impl Set {
@@ -71,7 +72,7 @@ impl Set {
     /// What a thread is told to be that waits in the set.
     fn waiting_role(self) -> Role {
         match self {
-            Self::concurrent => Role::Follower,
+            Self::concurrent | Self::simulated_concurrent => Role::Follower,
             _ => Role::Leader,
         }
     }
@@ -81,6 +82,7 @@ impl Set {
             Self::epoll | Self::one_shot | Self::poll | Self::concurrent => None,
             Self::simulated => Some(Simulation::new(1)),
             Self::simulated_one_shot => Some(Simulation::one_shot(1)),
+            Self::simulated_concurrent => Some(Simulation::concurrent(1)),
         }
     }
 
