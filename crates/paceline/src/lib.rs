@@ -124,6 +124,8 @@ mod dispatch;
 
 mod timer;
 
+pub mod bound;
+
 pub mod observe;
 
 mod sync;
