@@ -71,6 +71,11 @@ impl Calls {
         })
     }
 
+    /// How many can be under way at once.
+    pub(super) fn most(&self) -> u32 {
+        self.slots.most()
+    }
+
     pub(super) fn is_in_order(&self) -> bool {
         self.in_order
     }
@@ -221,6 +226,21 @@ impl Calls {
             }
         }
         self.slots.vacate(index, left);
+    }
+
+    /// Who is there: how many calls are in somebody's hands, how many were forgotten, how many callers sleep.
+    pub(super) fn count(&self) -> (usize, usize, usize) {
+        let words = self.slots.used().filter_map(|index| self.slots.get(index));
+        let words = words
+            .map(|slot| slot.word.look())
+            .filter(|word| word.is_claimed());
+        words.fold((0, 0, 0), |(owned, forgotten, asleep), word| {
+            (
+                owned + usize::from(word.has_owner()),
+                forgotten + usize::from(!word.has_owner()),
+                asleep + usize::from(word.phase().is_asleep()),
+            )
+        })
     }
 
     /// Takes the reply, whose call has been told that it is there.

@@ -89,3 +89,19 @@ counters! {
     /// Connections that were made after a loss.
     reconnects,
 }
+
+/// Who uses a [`Mux`](super::Mux) at this moment: see [`Mux::callers`](super::Mux::callers).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Callers {
+    /// Calls that somebody has in its hands, from the registration until the reply is dropped.
+    pub under_way: usize,
+    /// Calls that were forgotten and keep their place, because their reply may still come.
+    pub forgotten: usize,
+    /// Threads that sleep until there is something for them.
+    pub asleep: usize,
+    /// Somebody leads, or was elected and is on its way.
+    pub led: bool,
+    /// The leader is in its wait.
+    pub waits: bool,
+}

@@ -208,6 +208,12 @@ impl Inbound {
         true
     }
 
+    /// The caller of this body does not read it by itself after all.
+    pub(crate) fn read_for(&mut self, key: Key) {
+        debug_assert_eq!(self.body, Some(Body::ReadBy(key)));
+        self.body = Some(Body::Of(key));
+    }
+
     /// How many bytes of the body that its caller reads by itself are to come.
     pub(crate) fn missing(&self) -> usize {
         self.missing

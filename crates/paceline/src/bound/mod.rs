@@ -1,15 +1,46 @@
 #![doc = include_str!("README.md")]
-#![allow(dead_code, unreachable_pub, reason = "its driver is not here yet")]
+
+mod mux;
+
+mod call;
+
+mod protocol;
+
+mod deadline;
+
+mod driver;
+
+mod connect;
+
+mod lead;
+
+mod sleepers;
+
+mod line;
 
 mod calls;
-mod counters;
-mod inbound;
-mod outbound;
-mod protocol;
+
 mod slot;
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;
-mod wire_order;
+
 mod word;
 
+mod inbound;
+
+mod outbound;
+
+mod wire_order;
+
+mod counters;
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use call::{Body, Expected, Reply, Sent};
+pub use counters::{Callers, Snapshot};
+pub use deadline::Deadline;
+pub use line::Stream;
+pub use mux::{Builder, Mux};
 pub use protocol::{Header, Protocol, Whose};
+pub use sleepers::Elect;

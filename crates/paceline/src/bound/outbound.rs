@@ -20,7 +20,7 @@ use std::{
     collections::VecDeque,
     io::{self, IoSlice},
     mem,
-    sync::atomic::Ordering::Relaxed,
+    sync::{atomic::Ordering::Relaxed, Arc},
 };
 
 use super::{
@@ -72,6 +72,12 @@ pub(crate) enum Written {
     Dead,
 }
 
+/// Where requests are written to.
+pub(crate) trait Sink: Send + Sync {
+    /// Writes some of these bytes, and never blocks.
+    fn write(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
 /// The requests that wait to be written.
 pub(crate) struct Outbound {
     word: AtomicU64,
@@ -85,6 +91,8 @@ pub(crate) struct Outbound {
 
 #[derive(Default)]
 struct Queue {
+    /// `None` while there is no connection.
+    sink: Option<Arc<dyn Sink>>,
     waiting: VecDeque<Outgoing>,
     /// So many bytes of the first one are written.
     written: usize,
@@ -96,10 +104,10 @@ struct Outgoing {
 }
 
 impl Outbound {
-    /// At most so many bytes wait to be written.
+    /// At most so many bytes wait to be written. There is no connection yet.
     pub(crate) fn new(most_unsent: usize) -> Self {
         Self {
-            word: AtomicU64::new(HEAD),
+            word: AtomicU64::new(HEAD | DEAD),
             unsent: 0.into(),
             most_unsent,
             queue: Mutex::default(),
@@ -153,18 +161,13 @@ impl Outbound {
     }
 
     /// Of whoever has the pen: writes all that there is, also what others push meanwhile.
-    pub(crate) fn write(
-        &self,
-        calls: &Calls,
-        order: &WireOrder,
-        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
-    ) -> Written {
+    pub(crate) fn write(&self, calls: &Calls, order: &WireOrder) -> Written {
         let mut writes = 0;
         loop {
             let mut queue = lock(&self.queue);
             self.take_pushed(calls, order, &mut queue);
             while !queue.waiting.is_empty() {
-                match queue.write_some(&mut write) {
+                match queue.write_some() {
                     Ok(count) => {
                         writes += 1;
                         calls.counters.writes.add(1);
@@ -222,8 +225,8 @@ impl Outbound {
         Written::Kept
     }
 
-    /// The connection is lost: nothing is taken any more, and what is in the queue is lost too. Their callers are told
-    /// here, or by whoever has the pen.
+    /// The connection is lost: nothing is taken any more. Everyone who waits for it is told here, or by whoever has the
+    /// pen. Only of whoever reads: no reply may begin any more.
     pub(crate) fn die(&self, calls: &Calls) {
         let has_pen = self.update(|seen| match seen & (WRITING | DEAD) {
             0 => (seen & !KEPT | WRITING | DEAD, true),
@@ -234,9 +237,12 @@ impl Outbound {
         }
     }
 
-    /// Empties the queue, wakes whoever waits for it, and puts the pen down.
+    /// Empties the queue, tells everyone who waits for a reply, wakes who sleeps, and puts the pen down.
+    ///
+    /// Only who has the pen can: it may have put a request on the wire a moment ago.
     fn bury(&self, calls: &Calls) {
         let mut queue = lock(&self.queue);
+        queue.sink = None;
         self.release(queue.unwritten());
         queue.written = 0;
         while let Some(Outgoing { key, bytes }) = queue.waiting.pop_front() {
@@ -244,14 +250,22 @@ impl Outbound {
             lose_request(calls, key.index);
         }
         drop(queue);
-        let mut at = self.update(|seen| ((seen | HEAD) & !WRITING, seen as u32));
-        while at != NONE {
-            let slot = calls.slots.at(at);
-            let next = slot.queued.load(Ordering::Relaxed);
-            self.release(lock(&slot.request).len());
-            lose_request(calls, at);
-            at = next;
+        // Nothing is pushed any more.
+        let head = self.update(|seen| (seen | HEAD, seen as u32));
+        calls.slots.oldest_first(
+            head,
+            |slot| &slot.queued,
+            |index| {
+                self.release(lock(&calls.slots.at(index).request).len());
+                lose_request(calls, index);
+            },
+        );
+        for index in calls.slots.used() {
+            if let Some(Told::Asleep) = calls.lose(index, Loss::Reply) {
+                calls.wake(index);
+            }
         }
+        self.update(|seen| (seen & !WRITING, ()));
     }
 
     /// Whether the connection was lost, and everyone in the queue was told.
@@ -260,22 +274,19 @@ impl Outbound {
     }
 
     /// There is a new connection. Only after [`is_buried`](Self::is_buried), by one thread.
-    pub(crate) fn live_again(&self) {
+    pub(crate) fn live_again(&self, sink: Arc<dyn Sink>) {
+        debug_assert!(self.is_buried());
+        lock(&self.queue).sink = Some(sink);
         self.update(|seen| (seen & !(DEAD | KEPT), ()));
     }
 
     /// Moves what was pushed into the queue, oldest first. From here on their replies may come.
     fn take_pushed(&self, calls: &Calls, order: &WireOrder, queue: &mut Queue) {
         let head = self.update(|seen| (seen | HEAD, seen as u32));
-        let mut at = reversed(calls, head);
-        while at != NONE {
-            let slot = calls.slots.at(at);
-            let next = slot.queued.load(Ordering::Relaxed);
+        let take = |index| {
+            let slot = calls.slots.at(index);
             let generation = slot.word.look().generation();
-            let key = Key {
-                index: at,
-                generation,
-            };
+            let key = Key { index, generation };
             match slot.word.begin_write() {
                 Ok(()) => {
                     if calls.is_in_order() {
@@ -286,11 +297,11 @@ impl Outbound {
                 }
                 Err(left) => {
                     self.release(lock(&slot.request).len());
-                    calls.vacate(at, left);
+                    calls.vacate(index, left);
                 }
             }
-            at = next;
-        }
+        };
+        calls.slots.oldest_first(head, |slot| &slot.queued, take);
     }
 
     /// Acquire and Release on every change: links and requests are passed on by it.
@@ -316,10 +327,10 @@ impl Queue {
     }
 
     /// One write of as many requests as go into it.
-    fn write_some(
-        &self,
-        write: &mut impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+    fn write_some(&self) -> io::Result<usize> {
+        let Some(sink) = &self.sink else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
         let mut slices = [IoSlice::new(&[]); AT_ONCE];
         let mut count = 0;
         for (slice, outgoing) in slices.iter_mut().zip(&self.waiting) {
@@ -327,7 +338,7 @@ impl Queue {
             *slice = IoSlice::new(&outgoing.bytes[from..]);
             count += 1;
         }
-        match write(&slices[..count])? {
+        match sink.write(&slices[..count])? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             written => Ok(written),
         }
@@ -352,16 +363,4 @@ fn lose_request(calls: &Calls, index: u32) {
     if let Some(Told::Asleep) = calls.lose(index, Loss::Request) {
         calls.wake(index);
     }
-}
-
-/// Turns a chain around, so that it begins with the slot that came first.
-fn reversed(calls: &Calls, head: u32) -> u32 {
-    let (mut turned, mut at) = (NONE, head);
-    while at != NONE {
-        let link = &calls.slots.at(at).queued;
-        let next = link.load(Ordering::Relaxed);
-        link.store(turned, Ordering::Relaxed);
-        (turned, at) = (at, next);
-    }
-    turned
 }

@@ -15,6 +15,9 @@ use crate::sync::{
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// In place of a neighbour: the slot is not in the line of sleepers.
+pub(super) const NOT_IN_LINE: u32 = NONE - 1;
+
 /// One place for a call.
 pub(super) struct Slot {
     pub(super) word: CallWord,
@@ -48,7 +51,7 @@ impl Slot {
             vacant: AtomicU32::new(NONE),
             queued: AtomicU32::new(NONE),
             line: Neighbours {
-                before: AtomicU32::new(NONE),
+                before: AtomicU32::new(NOT_IN_LINE),
                 behind: AtomicU32::new(NONE),
             },
         }
@@ -118,6 +121,28 @@ impl Slots {
     /// Every index that was ever used.
     pub(super) fn used(&self) -> std::ops::Range<u32> {
         0..self.fresh.load(Ordering::Acquire).min(self.most)
+    }
+
+    /// Goes through a stack whose topmost is `head`, beginning with the slot that was pushed first. Each may be used
+    /// otherwise once `give` was called with it.
+    pub(super) fn oldest_first(
+        &self,
+        head: u32,
+        link: impl Fn(&Slot) -> &AtomicU32,
+        mut give: impl FnMut(u32),
+    ) {
+        let (mut turned, mut at) = (NONE, head);
+        while at != NONE {
+            let link = link(self.at(at));
+            let next = link.load(Ordering::Relaxed);
+            link.store(turned, Ordering::Relaxed);
+            (turned, at) = (at, next);
+        }
+        while turned != NONE {
+            let next = link(self.at(turned)).load(Ordering::Relaxed);
+            give(turned);
+            turned = next;
+        }
     }
 
     fn take_fresh(&self) -> Option<u32> {

@@ -1,16 +1,20 @@
 //! The passive part by hand: ids, replies, claims, and the queue of requests.
 
-use std::io;
+use std::{
+    io::{self, IoSlice},
+    mem,
+    sync::Arc,
+};
 
 use super::{
     calls::{Calls, Key},
     inbound::{Fed, Inbound, Table},
-    outbound::{Outbound, Pushed, Written},
+    outbound::{Outbound, Pushed, Sink, Written},
     protocol::{Header, Protocol, Whose},
     wire_order::WireOrder,
     word::{FellAsleep, Left, Loss, Phase, Told, Unlisted},
 };
-use crate::sync::lock;
+use crate::sync::{lock, Mutex};
 
 /// One byte of id (or `!`: of the peer's own), one of length, then the body.
 struct Tiny;
@@ -47,18 +51,38 @@ struct Desk {
     order: WireOrder,
     outbound: Outbound,
     inbound: Inbound,
-    /// What was written.
-    wire: Vec<u8>,
+    wire: Arc<Wire>,
+}
+
+/// What was written, and how much more is taken.
+#[derive(Default)]
+struct Wire(Mutex<(Vec<u8>, usize)>);
+
+impl Sink for Wire {
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let (wire, takes) = &mut *lock(&self.0);
+        if *takes == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        let count = all.len().min(*takes);
+        wire.extend(&all[..count]);
+        *takes -= count;
+        Ok(count)
+    }
 }
 
 impl Desk {
     fn new(most: u32) -> Self {
+        let wire = Arc::new(Wire::default());
+        let outbound = Outbound::new(1000);
+        outbound.live_again(Arc::clone(&wire) as Arc<dyn Sink>);
         Self {
             calls: Calls::new(Tiny::ID_BITS, most).unwrap(),
             order: WireOrder::new(most as usize),
-            outbound: Outbound::new(1000),
+            outbound,
             inbound: Inbound::new(1000),
-            wire: Vec::new(),
+            wire,
         }
     }
 
@@ -70,18 +94,13 @@ impl Desk {
     }
 
     /// With a socket that takes so many bytes.
-    fn write(&mut self, mut takes: usize) -> Written {
-        let wire = &mut self.wire;
-        self.outbound.write(&self.calls, &self.order, |slices| {
-            if takes == 0 {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-            let count = takes.min(all.len());
-            wire.extend(&all[..count]);
-            takes -= count;
-            Ok(count)
-        })
+    fn write(&mut self, takes: usize) -> Written {
+        lock(&self.wire.0).1 = takes;
+        self.outbound.write(&self.calls, &self.order)
+    }
+
+    fn written(&self) -> Vec<u8> {
+        mem::take(&mut lock(&self.wire.0).0)
     }
 
     fn sent(&mut self, request: &[u8]) -> Key {
@@ -241,7 +260,7 @@ fn senders_combine() {
     let ids = keys.map(|key| desk.calls.id(key) as u8);
     let expected = [(ids[0], b"aa"), (ids[2], b"cc"), (ids[3], b"dd")]
         .map(|(id, text)| [&[id, 2], &text[..]].concat());
-    assert_eq!(desk.wire, expected.concat());
+    assert_eq!(desk.written(), expected.concat());
     assert_eq!(desk.calls.counters.snapshot().writes, 2);
 }
 
@@ -268,9 +287,6 @@ fn a_loss_reaches_everyone() {
     assert_eq!(desk.push(keys[1], b"queued"), Pushed::Left);
     desk.outbound.die(&desk.calls);
     assert!(desk.outbound.is_buried());
-    for index in desk.calls.slots.used() {
-        let _ = desk.calls.lose(index, Loss::Reply);
-    }
     for key in [on_wire, keys[0], keys[1]] {
         assert_eq!(desk.calls.slot(key).word.look().phase(), Phase::Lost);
         desk.calls.forget(key);
@@ -278,11 +294,12 @@ fn a_loss_reaches_everyone() {
     assert_eq!(desk.push(keys[2], b"late"), Pushed::Dead);
     desk.calls.slot(keys[2]).word.unqueue();
     desk.outbound.release(6);
-    desk.outbound.live_again();
-    desk.wire.clear();
+    let wire = Arc::clone(&desk.wire);
+    desk.outbound.live_again(wire);
+    desk.written();
     assert_eq!(desk.push(keys[2], b"anew"), Pushed::Write);
     assert!(matches!(desk.write(usize::MAX), Written::All));
-    assert_eq!(desk.wire[2..], *b"anew");
+    assert_eq!(desk.written()[2..], *b"anew");
 }
 
 /// `register_twice_is_an_error`, for a request: what is queued or on the wire can't be queued once more.

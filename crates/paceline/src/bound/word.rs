@@ -362,7 +362,11 @@ impl Snapshot {
         self.has(OWNER) && !self.has(OWED | BEGUN) && self.phase() == Phase::Expected
     }
 
-    fn is_claimed(self) -> bool {
+    pub(super) fn has_owner(self) -> bool {
+        self.has(OWNER)
+    }
+
+    pub(super) fn is_claimed(self) -> bool {
         self.0 & CLAIMS != 0
     }
 
