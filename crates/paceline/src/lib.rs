@@ -109,6 +109,7 @@
 //! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | `timer` | points in time, as events of the same turn | handles |
+//! | [`bound`] | many threads share one connection, each awaits its own reply | the pool |
 //! | [`observe`] | what can be seen from outside | |
 //! | `sync` | atomics, locks, the parker, in three forms | |
 
