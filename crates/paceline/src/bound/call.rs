@@ -10,7 +10,8 @@ use std::{
 use super::{
     calls::Key,
     deadline::Deadline,
-    driver::{Joined, Leading, Link, Wants},
+    driver::{Joined, Leading, Wants},
+    link::Link,
     protocol::Protocol,
 };
 use crate::{dispatch::Rejected, sync::Timestamp};
@@ -82,11 +83,7 @@ impl<'m, P: Protocol> Sent<'m, P> {
         let (joined, _) = self.wait(Wants::Data, deadline.into());
         match joined {
             Joined::Replied => Ok(Reply::of(self.0)),
-            // Of a caller that wants its data nobody says that.
-            Joined::Reads(leading) => {
-                drop(leading);
-                self.lost()
-            }
+            Joined::Reads(_) => unreachable!("it wants its data"),
             Joined::Lost => self.lost(),
             Joined::TimedOut => self.timed_out(),
         }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use super::{driver::Link, line::Line, protocol::Protocol};
+use super::{line::Line, link::Link, protocol::Protocol};
 use crate::sync::{lock, Condvar, Mutex};
 
 /// Makes a connection.

@@ -8,6 +8,8 @@ mod protocol;
 
 mod deadline;
 
+mod link;
+
 mod driver;
 
 mod connect;

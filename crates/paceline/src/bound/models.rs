@@ -17,9 +17,10 @@ use loom::thread;
 
 use super::{
     calls::Key,
-    driver::{Bounds, Joined, Leading, Link, Wants},
+    driver::{Joined, Leading, Wants},
     lead::{Arrival, End},
     line::Line,
+    link::{Bounds, Link},
     outbound::Sink,
     protocol::{Header, Protocol, Whose},
     sleepers::Elect,
@@ -62,6 +63,8 @@ struct WireState {
     input: VecDeque<u8>,
     ended: bool,
     written: Vec<u8>,
+    /// Writes fail.
+    broken: bool,
     /// So many bytes are taken before it would block.
     room: usize,
     /// Becomes input as soon as something is written.
@@ -86,6 +89,9 @@ impl Wire {
 impl Sink for Wire {
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = lock(&self.state);
+        if state.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
         let count = all.len().min(state.room);
         if count == 0 {

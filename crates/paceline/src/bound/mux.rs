@@ -14,9 +14,9 @@ use super::{
     connect::Connector,
     counters::{Callers, Snapshot},
     deadline::Deadline,
-    driver::{Bounds, Link},
     lead::End,
     line::{Line, Socket, Stream},
+    link::{Bounds, Link},
     protocol::Protocol,
     sleepers::Elect,
 };

@@ -66,7 +66,8 @@ pub(crate) enum Written {
     All,
     /// The socket takes no more. Whoever leads must be told, so that it watches for that.
     Kept,
-    /// The connection is lost for writing; the pen is put down, and the queue is as it was. Whoever leads must be told.
+    /// The connection is lost for writing. Whoever leads must be told, and then the pen be put down
+    /// ([`Outbound::give_up`]): until then the connection can't be replaced, so it is not the next one that is lost.
     Failed(io::Error),
     /// Somebody else has found the connection lost; the queue was emptied, and all in it were told.
     Dead,
@@ -180,13 +181,7 @@ impl Outbound {
                         drop(queue);
                         return self.keep(calls);
                     }
-                    Err(error) => {
-                        drop(queue);
-                        return match self.keep(calls) {
-                            Written::Dead => Written::Dead,
-                            _ => Written::Failed(error),
-                        };
-                    }
+                    Err(error) => return Written::Failed(error),
                 }
             }
             drop(queue);
@@ -197,6 +192,11 @@ impl Outbound {
                 return self.keep(calls);
             }
         }
+    }
+
+    /// Puts the pen down after [`Written::Failed`].
+    pub(crate) fn give_up(&self, calls: &Calls) {
+        let _ = self.keep(calls);
     }
 
     /// Nothing is left to be written; `None` if there is.

@@ -96,3 +96,34 @@ fn loom_bound_anew_against_loss() {
         world.assert_empty();
     });
 }
+
+/// A write fails while somebody leads, waits, or is on the way there. Both are told; and what is made anew meanwhile is not
+/// taken for what was lost.
+#[test]
+fn loom_bound_write_fails() {
+    explore(|| {
+        let world = World::new();
+        let one = world.sent();
+        lock(&world.wire.state).broken = true;
+        let leading = world.joined(one);
+        let key = world.link.calls.register().unwrap();
+        if world.link.send(key, &b'!').is_ok() {
+            assert_eq!(world.join(key), Ended::Lost);
+        } else {
+            world.link.calls.forget(key);
+        }
+        let wire = new_wire(100);
+        while world
+            .link
+            .begin(Arc::clone(&wire) as Arc<dyn Line>)
+            .is_err()
+        {
+            thread::yield_now();
+        }
+        assert_eq!(leading.join().unwrap(), Ended::Lost);
+        let again = world.sent();
+        wire.bring(&world.reply(again));
+        assert_eq!(world.join(again), Ended::Replied);
+        world.assert_empty();
+    });
+}
