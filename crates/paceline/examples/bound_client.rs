@@ -22,7 +22,7 @@ use std::{
 };
 
 use paceline::{
-    bound::{Elect, Header, Mux, Protocol, Whose},
+    bound::{Builder, Elect, Header, Mux, Protocol, Whose},
     Context, EventHandler, Next, Pool,
 };
 
@@ -237,9 +237,7 @@ fn run(options: &Options) -> io::Result<()> {
 
 /// Makes all calls, and tells how they were made.
 fn call_all(options: &Options, address: SocketAddr) -> io::Result<()> {
-    let builder = Mux::<Framed>::builder()
-        .elect(options.elect)
-        .longest_reply(MOST);
+    let builder = Builder::new().elect(options.elect).longest_reply(MOST);
     let mux = builder.connect(address, DEADLINE, Framed)?;
     let begin = Instant::now();
     thread::scope(|scope| {

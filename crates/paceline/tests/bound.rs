@@ -12,7 +12,7 @@ use std::{
 };
 
 use bound::{call, frame, mux, mux_of, wait_asleep, Framed, Plain};
-use paceline::bound::{Elect, Mux};
+use paceline::bound::{Builder, Elect, Mux};
 use support::{bounded, wait_until, LONG};
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -367,7 +367,7 @@ fn e23_a_deadline_in_every_role() {
 fn the_order_of_election() {
     bounded(|| {
         for (elect, order) in [(Elect::Oldest, [1, 2, 3]), (Elect::Newest, [3, 2, 1])] {
-            let (mux, mut peer) = mux_of(Mux::<Framed>::builder().elect(elect), Framed::default());
+            let (mux, mut peer) = mux_of(Builder::new().elect(elect), Framed::default());
             let mut callers = Vec::new();
             let mut ids = Vec::new();
             for number in 0..4 {
@@ -394,7 +394,7 @@ fn the_order_of_election() {
 #[test]
 fn replies_in_order_without_ids() {
     bounded(|| {
-        let builder = Mux::<Plain>::builder().elect(Elect::NextReply);
+        let builder = Builder::new().elect(Elect::NextReply);
         let (mux, mut peer) = mux_of(builder, Plain);
         let calls: Vec<_> = (0..3_u8)
             .map(|number| mux.expect().unwrap().send(&[number]).unwrap())
@@ -457,7 +457,7 @@ fn messages_of_the_peers_own() {
 #[test]
 fn the_number_of_calls_is_bounded() {
     bounded(|| {
-        let (mux, peer) = mux_of(Mux::<Framed>::builder().calls(2), Framed::default());
+        let (mux, peer) = mux_of(Builder::new().calls(2), Framed::default());
         echo(peer);
         let reply = mux.call(b"x", LONG).unwrap();
         let registered = mux.expect().unwrap();
@@ -468,7 +468,7 @@ fn the_number_of_calls_is_bounded() {
         drop(registered);
         // More calls than ids of so few bits can tell apart are refused at once.
         let (near, _far) = support::tcp_pair();
-        let many = Mux::<Framed>::builder().calls(1 << 31);
+        let many = Builder::new().calls(1 << 31);
         let refused = many.build(near, Framed::default()).unwrap_err();
         assert_eq!(refused.error.kind(), io::ErrorKind::InvalidInput);
     });

@@ -17,7 +17,7 @@ use std::{
 };
 
 use bound::{call, frame, mux, mux_of, wait_asleep, Framed, Peer};
-use paceline::bound::{Callers, Mux};
+use paceline::bound::{Builder, Callers, Mux};
 use support::{bounded, tcp_pair, wait_until, LONG};
 
 const MEGABYTE: usize = 1024 * 1024;
@@ -28,10 +28,7 @@ const MEGABYTE: usize = 1024 * 1024;
 #[test]
 fn what_the_socket_does_not_take_is_kept() {
     bounded(|| {
-        let (mux, mut peer) = mux_of(
-            Mux::<Framed>::builder().unsent(8 * MEGABYTE),
-            Framed::default(),
-        );
+        let (mux, mut peer) = mux_of(Builder::new().unsent(8 * MEGABYTE), Framed::default());
         let leader = {
             let mux = mux.clone();
             thread::spawn(move || call(&mux, b"leader"))
@@ -71,6 +68,76 @@ fn what_the_socket_does_not_take_is_kept() {
         let (id, _) = peer.request();
         peer.reply(id, b"s");
         assert_eq!(*again.join(LONG).unwrap(), *b"s");
+    });
+}
+
+/// Found by stress: the socket was full, everyone who had sent gave up and went, and their requests took all the room. So
+/// nobody could call, nobody led, and what was kept was never sent, for ever. Now whoever wants to call, or to send, sends
+/// what is kept if nobody leads.
+#[test]
+fn kept_output_of_those_who_went_is_sent() {
+    bounded(|| {
+        let (mux, mut peer) = mux_of(Builder::new().calls(8), Framed::default());
+        let request = vec![7; 100_000];
+        while let Ok(expected) = mux.expect() {
+            drop(expected.send(&request));
+            if mux.snapshot().refused_sends > 0 {
+                break;
+            }
+        }
+        assert!(mux.snapshot().output_kept > 0);
+        let reading = thread::spawn(move || {
+            while let Ok((id, body)) = peer.try_request() {
+                if body == b"at last" {
+                    peer.reply(id, b"");
+                    return peer;
+                }
+            }
+            peer
+        });
+        let mut room = None;
+        wait_until(|| {
+            room = mux.expect().ok().and_then(|it| it.send(b"at last").ok());
+            room.is_some()
+        });
+        room.unwrap().join(LONG).unwrap();
+        reading.join().unwrap();
+    });
+}
+
+/// A leader waits long for its own reply, and meanwhile others come, give up and go, more of them than there is room for.
+/// Nobody answers them. Those who went give way.
+#[test]
+fn those_who_gave_up_give_way() {
+    bounded(|| {
+        let (mux, mut peer) = mux_of(Builder::new().calls(4), Framed::default());
+        let leader = {
+            let mux = mux.clone();
+            thread::spawn(move || call(&mux, b"leader"))
+        };
+        let (leader_id, _) = peer.request();
+        wait_asleep(&mux, 0);
+        for _ in 0..20 {
+            let told = mux.call(b"x", Duration::from_millis(2)).unwrap_err();
+            assert_eq!(told.kind(), io::ErrorKind::TimedOut);
+        }
+        // And one that comes after them sleeps in the place of one of them, is found there, and woken.
+        let last = {
+            let mux = mux.clone();
+            thread::spawn(move || call(&mux, b"last"))
+        };
+        let last_id = loop {
+            match peer.request() {
+                (id, body) if body == b"last" => break id,
+                _ => {}
+            }
+        };
+        wait_asleep(&mux, 1);
+        peer.reply(leader_id, b"");
+        leader.join().unwrap().unwrap();
+        wait_asleep(&mux, 0);
+        peer.reply(last_id, b"");
+        last.join().unwrap().unwrap();
     });
 }
 
@@ -231,7 +298,7 @@ fn concurrent_connects_coalesce() {
                 _ => std::net::TcpStream::connect(address),
             }
         };
-        let builder = Mux::<Framed>::builder();
+        let builder = Builder::new();
         let mux = builder.connect_with(connect, Framed::default()).unwrap();
         drop(listener.accept().unwrap());
         assert!(mux.call(b"finds it lost", LONG).is_err());

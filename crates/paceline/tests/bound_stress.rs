@@ -18,7 +18,7 @@ use std::{
 };
 
 use bound::{frame, Framed, Peer};
-use paceline::bound::{Elect, Mux};
+use paceline::bound::{Builder, Elect, Mux};
 use support::{bounded_by, Random, LONG};
 
 const THREADS: u64 = 12;
@@ -35,6 +35,7 @@ struct Tally {
     replied: AtomicU64,
     timed_out: AtomicU64,
     lost: AtomicU64,
+    no_room: AtomicU64,
     forgotten: AtomicU64,
     read: AtomicU64,
 }
@@ -51,7 +52,7 @@ fn every_reply_is_its_callers_own() {
 fn run(elect: Elect) {
     let over = Arc::new(AtomicBool::new(false));
     let (address, server) = server(Arc::clone(&over));
-    let builder = Mux::<Framed>::builder().calls(64).elect(elect);
+    let builder = Builder::new().calls(64).elect(elect);
     let mux = builder.connect(address, LONG, Framed::default()).unwrap();
     let tally = Arc::new(Tally::default());
     let callers: Vec<_> = (0..THREADS)
@@ -73,14 +74,16 @@ fn run(elect: Elect) {
     assert_eq!((callers.under_way, callers.forgotten), (0, 0));
     assert!(!callers.led);
     let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    assert!(get(&tally.replied) > 0 && get(&tally.read) > 0);
+    assert!(get(&tally.replied) > calls() / 4 && get(&tally.read) > 0);
+    assert!(get(&tally.no_room) < calls() / 10);
     let seen = mux.snapshot();
     eprintln!(
-        "{elect:?}: {} replied, {} read, {} timed out, {} lost, {} forgotten; {seen:?}",
+        "{elect:?}: {} replied, {} read, {} timed out, {} lost, {} without room, {} forgotten; {seen:?}",
         get(&tally.replied),
         get(&tally.read),
         get(&tally.timed_out),
         get(&tally.lost),
+        get(&tally.no_room),
         get(&tally.forgotten),
     );
     over.store(true, Ordering::SeqCst);
@@ -98,6 +101,9 @@ fn one_call(mux: &Mux<Framed>, thread: u64, round: u64, random: &mut Random, tal
         Ok(()) => {}
         Err(io::ErrorKind::TimedOut) => {
             tally.timed_out.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(io::ErrorKind::QuotaExceeded) => {
+            tally.no_room.fetch_add(1, Ordering::Relaxed);
         }
         Err(_) => {
             tally.lost.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crossbeam_channel::{bounded, Sender};
-use paceline::bound::{Elect, Header, Mux, Protocol, Whose};
+use paceline::bound::{Builder, Elect, Header, Protocol, Whose};
 
 use super::{frames, monitor, tasks, with_threads, CallArgs, Counted, Seen};
 
@@ -74,7 +74,7 @@ impl Protocol for Framed {
 /// One connection, and whoever waits reads for all.
 fn by_mux(args: &CallArgs, elect: Elect) -> io::Result<Seen> {
     let within = Duration::from_secs(30);
-    let builder = Mux::<Framed>::builder().elect(elect);
+    let builder = Builder::new().elect(elect);
     let mux = builder.connect(args.address, within, Framed)?;
     let caller = || {
         let mux = mux.clone();

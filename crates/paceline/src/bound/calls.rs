@@ -108,15 +108,13 @@ impl Calls {
         Some(Key { index, generation })
     }
 
-    /// Takes the slot of a call that was forgotten, and whose reply does not come.
+    /// Takes the slot of a call that was forgotten, and whose reply does not come. Where replies come in order it does,
+    /// or none of those behind it.
     #[cold]
     fn reclaim(&self) -> Option<Key> {
-        if self.in_order {
-            return None;
-        }
         self.slots.used().find_map(|index| {
             let slot = self.slots.get(index)?;
-            let generation = slot.word.reclaim(self.generation_mask)?;
+            let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
             Some(Key { index, generation })
         })
     }

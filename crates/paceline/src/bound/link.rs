@@ -106,7 +106,7 @@ impl<P: Protocol> Link<P> {
         debug_assert!(queued, "a call is sent once");
         match self.outbound.push(&self.calls, key.index) {
             Pushed::Write => self.write(),
-            Pushed::Left => {}
+            Pushed::Left => self.write_if_unled(),
             Pushed::Dead => {
                 word.unqueue();
                 self.outbound.release(length);
@@ -115,6 +115,22 @@ impl<P: Protocol> Link<P> {
         }
         self.calls.counters.calls.add(1);
         Ok(())
+    }
+
+    /// Registers a call; `None` if there is no room.
+    pub(super) fn register(&self) -> Option<Key> {
+        self.calls.register().or_else(|| {
+            // Requests that nobody waits for any more may be what takes the room.
+            self.write_if_unled();
+            self.calls.register()
+        })
+    }
+
+    /// Output is kept, and nobody leads who would see to it: those who sent may all have gone.
+    fn write_if_unled(&self) {
+        if self.outbound.is_kept() && !self.lead.is_held() && self.outbound.pick_up() {
+            self.write();
+        }
     }
 
     /// Of whoever has the pen.

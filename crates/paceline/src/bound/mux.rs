@@ -26,7 +26,7 @@ use crate::{dispatch::Rejected, sync::Clock};
 ///
 /// ```
 /// use std::{io::{self, Read, Write}, net::{TcpListener, TcpStream}, thread, time::Duration};
-/// use paceline::bound::{Header, Mux, Protocol, Whose};
+/// use paceline::bound::{Builder, Header, Protocol, Whose};
 ///
 /// /// One byte of id, one byte of body.
 /// struct Tiny;
@@ -47,7 +47,7 @@ use crate::{dispatch::Rejected, sync::Clock};
 /// let listener = TcpListener::bind("127.0.0.1:0")?;
 /// let stream = TcpStream::connect(listener.local_addr()?)?;
 /// let (mut server, _) = listener.accept()?;
-/// let mux = Mux::builder().calls(16).build(stream, Tiny)?;
+/// let mux = Builder::new().calls(16).build(stream, Tiny)?;
 ///
 /// let server = thread::spawn(move || -> io::Result<()> {
 ///     let mut two = [0; 4];
@@ -74,7 +74,7 @@ impl<P: Protocol> Mux<P> {
     /// # Errors
     /// What the system said. Both are given back.
     pub fn new<S: Stream>(stream: S, protocol: P) -> Result<Self, Rejected<(S, P)>> {
-        Self::builder().build(stream, protocol)
+        Builder::new().build(stream, protocol)
     }
 
     /// Connects to `address`, now and whenever the connection was lost and somebody wants to call.
@@ -86,12 +86,7 @@ impl<P: Protocol> Mux<P> {
         within: Duration,
         protocol: P,
     ) -> Result<Self, Rejected<P>> {
-        Self::builder().connect(address, within, protocol)
-    }
-
-    /// With settings of its own.
-    pub fn builder() -> Builder {
-        Builder::default()
+        Builder::new().connect(address, within, protocol)
     }
 
     /// Registers a call: the first of three steps. If the connection was lost, and it is known how to make another one,
@@ -101,7 +96,7 @@ impl<P: Protocol> Mux<P> {
     /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see [`Builder::calls`]).
     pub fn expect(&self) -> io::Result<Expected<'_, P>> {
         self.link.ensure_connected()?;
-        match self.link.calls.register() {
+        match self.link.register() {
             Some(key) => Ok(Expected::new(&self.link, key)),
             None => {
                 let most = self.link.calls.most();
@@ -196,7 +191,7 @@ impl<P: Protocol> fmt::Debug for Mux<P> {
     }
 }
 
-/// Settings of a [`Mux`].
+/// Makes a [`Mux`] with settings of its own.
 #[derive(Clone, Debug)]
 pub struct Builder {
     calls: u32,
@@ -217,6 +212,11 @@ impl Default for Builder {
 }
 
 impl Builder {
+    /// The settings if nothing is said.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// At most so many calls are under way at once (1024 if nothing is said). They take a part of the id's bits; at
     /// least one must be left.
     pub fn calls(mut self, most: u32) -> Self {

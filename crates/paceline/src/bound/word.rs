@@ -141,12 +141,17 @@ impl CallWord {
         })
     }
 
-    /// A call that was forgotten, and whose reply may never come, gives way to a new one. `None` if somebody else has a
-    /// claim.
-    pub(super) fn reclaim(&self, mask: u32) -> Option<u32> {
+    /// A call that was forgotten gives way to a new one: its reply may never come, unless `if_answered`. It may be in the
+    /// line of sleepers still; then the new one is where it was. `None` if somebody else has a claim.
+    pub(super) fn reclaim(&self, mask: u32, if_answered: bool) -> Option<u32> {
+        let others = match if_answered {
+            true => CLAIMS & !LISTED,
+            false => CLAIMS & !(LISTED | OWED),
+        };
         self.try_update(|seen| {
             let generation = seen.generation().wrapping_add(1) & mask;
-            (seen.0 & CLAIMS == OWED).then_some((Snapshot::fresh(generation), generation))
+            let next = Snapshot(Snapshot::fresh(generation).0 | seen.0 & LISTED);
+            (seen.is_claimed() && !seen.has(others)).then_some((next, generation))
         })
     }
 

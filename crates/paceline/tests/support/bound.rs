@@ -141,7 +141,7 @@ impl Peer {
 
 /// A connection, and its peer.
 pub fn mux() -> (Mux<Framed>, Peer) {
-    mux_of(Mux::<Framed>::builder(), Framed::default())
+    mux_of(Builder::new(), Framed::default())
 }
 
 pub fn mux_of<P: Protocol>(builder: Builder, protocol: P) -> (Mux<P>, Peer) {

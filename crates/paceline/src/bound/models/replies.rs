@@ -149,6 +149,33 @@ fn loom_bound_joined_again() {
     });
 }
 
+/// A call was forgotten in the line of sleepers, and its place is taken by a new one, which sleeps there while the leader
+/// leaves. It is elected where it is, or was taken off the line before, and leads.
+#[test]
+fn loom_bound_in_the_place_of_another() {
+    explore(|| {
+        let world = World::new();
+        let [leader, gone] = [world.sent(), world.sent()];
+        let leading = world.leads();
+        world.lay_down(gone);
+        assert!(world.link.calls.slot(gone).word.withdraw());
+        world.link.calls.forget(gone);
+        let others = [(); 2].map(|()| world.link.calls.register().unwrap());
+        let new = world.sent();
+        assert_eq!(new.index, gone.index, "there is no other place");
+        let caller = world.joined(new);
+        drop(leading);
+        // Nobody else would wake it.
+        world.wire.bring(&world.reply(new));
+        assert_eq!(caller.join().unwrap(), Ended::Replied);
+        for key in others.into_iter().chain([leader]) {
+            world.link.calls.forget(key);
+        }
+        let callers = world.link.callers();
+        assert!(!callers.led && callers.under_way == 0);
+    });
+}
+
 /// The hand-over of the event: a sleeper wants to read its reply by itself. The leader gives it the lead in the middle of
 /// the stream; it reads to the end of its body and passes the lead on, to the one that gave it.
 #[test]
