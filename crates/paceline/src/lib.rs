@@ -110,6 +110,7 @@
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | `timer` | points in time, as events of the same turn | handles |
 //! | `sources` | events that no socket tells: queues, semaphores, signals | the pool |
+//! | [`bound`] | many threads share one connection, each awaits its own reply | the pool |
 //! | [`observe`] | what can be seen from outside | |
 //! | `sync` | atomics, locks, the parker, in three forms | |
 
@@ -126,6 +127,8 @@ mod dispatch;
 mod timer;
 
 mod sources;
+
+pub mod bound;
 
 pub mod observe;
 

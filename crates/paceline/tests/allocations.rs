@@ -3,6 +3,8 @@
 //!
 //! This is with `stopped_thread.rs` the only tests with unsafe code: an allocator that counts can't be written without it.
 
+#[path = "support/bound.rs"]
+mod bound;
 mod support;
 
 use std::{
@@ -16,6 +18,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex, PoisonError,
     },
+    thread,
 };
 
 use paceline::{
@@ -100,11 +103,11 @@ impl Observer for Marks {
     }
 }
 
+/// Tests that count, and those whose threads would be counted.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
-
-/// Who counts is alone.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// How often the threads of a pool call the allocator while many requests are answered by `handler`.
 fn calls_of<H>(threads: usize, wake: Wake, handler: fn() -> H) -> usize
@@ -223,6 +226,48 @@ fn one_per_request_is_seen() {
     let requests = CONNECTIONS * ROUNDS;
     let calls = calls_of(4, Wake::Eager, || wasteful);
     assert!(calls >= 2 * requests, "{calls} calls for {requests}");
+}
+
+/// E15: in the paper the context of a call is allocated per call, and leaked. On a shared connection four threads call,
+/// lead, sleep and are woken without one call of the allocator, once the slots are there.
+#[test]
+fn none_per_call_on_a_shared_connection() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(|| {
+        let (mux, mut peer) = bound::mux();
+        let answering = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = peer.0.read(&mut buffer) {
+                // Requests and replies look alike.
+                if peer.0.write_all(&buffer[..count]).is_err() {
+                    return;
+                }
+            }
+        });
+        let calls = |rounds: usize| {
+            let ask = || {
+                IN_POOL.set(true);
+                for _ in 0..rounds {
+                    let reply = mux.call(&[7; 100], LONG).unwrap();
+                    assert_eq!(*reply, [7; 100]);
+                }
+                IN_POOL.set(false);
+            };
+            thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(ask))));
+        };
+        calls(ROUNDS);
+        // Every slot that four callers can need has its buffers.
+        let held: Vec<_> = (0..8).map(|_| mux.call(&[7; 100], LONG).unwrap()).collect();
+        drop(held);
+        CALLS.store(0, Ordering::SeqCst);
+        ON.store(true, Ordering::SeqCst);
+        calls(ROUNDS);
+        ON.store(false, Ordering::SeqCst);
+        assert_eq!(CALLS.load(Ordering::SeqCst), 0);
+        assert!(mux.snapshot().wakes > 0, "they did not only lead");
+        drop(mux);
+        answering.join().unwrap();
+    });
 }
 
 /// What an idle connection takes of the pool's memory, beside its handler: at most 256 bytes, also just after the table of

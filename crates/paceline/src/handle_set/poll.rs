@@ -14,6 +14,7 @@ use std::{
         unix::net::UnixStream,
     },
     sync::PoisonError,
+    time::Duration,
 };
 
 use super::{
@@ -259,6 +260,28 @@ pub(super) fn is_urgent(fd: RawFd) -> bool {
     // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
     let told = unsafe { libc::poll(&mut polled, 1, 0) };
     told < 0 || polled.revents & libc::POLLPRI != 0
+}
+
+/// Waits until one of `directions` is ready at a descriptor, or there is an error or a hang-up, or `waker` can be read,
+/// or `timeout` has passed. What is ready, and whether the waker can be read. An interrupted wait ends early.
+pub(crate) fn poll_two(
+    (fd, directions): (RawFd, Ready),
+    waker: RawFd,
+    timeout: Option<Duration>,
+) -> io::Result<(Ready, bool)> {
+    let polled = |fd, events| libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut both = [polled(fd, awaited(directions)), polled(waker, libc::POLLIN)];
+    // SAFETY: `both` are two descriptors, as is said, and live until the call returns.
+    let told = unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds(timeout)) };
+    match checked(told) {
+        Ok(_) => Ok((ready(both[0].revents), both[1].revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((Ready::NONE, false)),
+        Err(error) => Err(attempted("wait for a reply (poll)", &error)),
+    }
 }
 
 fn awaited(directions: Ready) -> i16 {
