@@ -14,7 +14,10 @@ use super::{
     link::Link,
     protocol::Protocol,
 };
-use crate::{dispatch::Rejected, sync::Timestamp};
+use crate::{
+    dispatch::{InHandler, Rejected, Serve},
+    sync::Timestamp,
+};
 
 /// The claim of whoever has a call in its hands. Dropping it forgets the call.
 struct Claim<'m, P: Protocol> {
@@ -86,6 +89,29 @@ impl<'m, P: Protocol> Sent<'m, P> {
             Joined::Reads(_) => unreachable!("it wants its data"),
             Joined::Lost => self.lost(),
             Joined::TimedOut => self.timed_out(),
+        }
+    }
+
+    /// As [`join`](Self::join), inside a handler: its thread does what `serve` says while it waits. See
+    /// [`Mux::call_in`](super::Mux::call_in).
+    ///
+    /// # Errors
+    /// As [`join`](Self::join), and those of [`InHandler::serve_until`].
+    pub fn join_in(
+        self,
+        cx: &mut impl InHandler,
+        deadline: impl Into<Deadline>,
+        serve: Serve,
+    ) -> Result<Reply<'m, P>, Rejected<Self>> {
+        let Claim { link, key } = self.0;
+        let until = deadline.into().on(&link.clock);
+        if let Err(error) = link.wait_in(cx, key, until, serve) {
+            return Err(Rejected::new(self, error));
+        }
+        match link.told(key) {
+            Some(Joined::Replied) => Ok(Reply::of(self.0)),
+            Some(_) => self.lost(),
+            None => self.timed_out(),
         }
     }
 

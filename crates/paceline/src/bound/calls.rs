@@ -8,7 +8,7 @@ use std::{io, mem};
 use super::{
     counters::Counters,
     protocol::Protocol,
-    slot::{Slot, Slots, MOST_SLOTS},
+    slot::{Slot, Slots, MOST_SLOTS, NONE},
     word::{Begun, Left, Loss, Phase, Told},
 };
 use crate::sync::lock;
@@ -21,6 +21,14 @@ const KEPT_BUFFER: usize = 64 * 1024;
 pub(crate) struct Key {
     pub(super) index: u32,
     pub(super) generation: u32,
+}
+
+impl Key {
+    /// No call at all.
+    pub(super) const NOBODY: Self = Self {
+        index: NONE,
+        generation: 0,
+    };
 }
 
 /// Whose reply begins.
@@ -249,6 +257,20 @@ impl Calls {
     /// Gives the memory of a reply back to its slot.
     pub(super) fn put_back_reply(&self, key: Key, reply: Vec<u8>) {
         *lock(&self.slot(key).reply) = reply;
+    }
+
+    /// Makes the caller in slot `index`, if that is a handler that serves its pool, look what it was told.
+    pub(super) fn recall(&self, index: u32) {
+        let recall = lock(&self.slots.at(index).recall).clone();
+        if let Some(recall) = recall {
+            recall.now();
+            self.counters.recalls.add(1);
+        }
+    }
+
+    /// The same for all of them.
+    pub(super) fn recall_all(&self) {
+        self.slots.used().for_each(|index| self.recall(index));
     }
 
     /// Wakes the caller in slot `index`, which was told something while it slept.

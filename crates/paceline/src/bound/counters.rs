@@ -54,7 +54,9 @@ counters! {
     events_handed_over,
     /// Threads woken: for a reply, to lead, or because the connection was lost.
     wakes,
-    /// Of these, how many were woken to lead.
+    /// Handlers recalled that served their pool meanwhile: for a reply, or because the connection was lost.
+    recalls,
+    /// Of those that were woken, how many were woken to lead.
     elections,
     /// Times a leader had read something for others and led on.
     leads_kept,

@@ -72,12 +72,17 @@ impl<P: Protocol> Link<P> {
     }
 
     /// What the call was told already. Whoever is told touches nothing else.
-    fn told(&self, key: Key) -> Option<Joined<'_, P>> {
+    pub(super) fn told(&self, key: Key) -> Option<Joined<'_, P>> {
         match self.calls.slot(key).word.look().phase() {
             Phase::Replied => Some(Joined::Replied),
             Phase::Lost => Some(Joined::Lost),
             Phase::Expected | Phase::Asleep | Phase::AsleepToRead | Phase::Elected => None,
         }
+    }
+
+    /// Whether the call was told something.
+    pub(super) fn is_told(&self, key: Key) -> bool {
+        self.told(key).is_some()
     }
 
     /// Takes the lead, or sleeps until there is something.
@@ -221,6 +226,33 @@ impl<'m, P: Protocol> Leading<'m, P> {
         }
     }
 
+    /// Reads once, without waiting, and gives everyone what has come for it.
+    ///
+    /// # Errors
+    /// `WouldBlock`: there was nothing. A loss is none: everyone is told.
+    pub(super) fn read_once(mut self) -> io::Result<()> {
+        self.feed_for_others();
+        let read = self.read_now();
+        match &read {
+            Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+            Ok(_) => self.feed_for_others(),
+            Err(error) => self.lose("read", error),
+        }
+        Ok(())
+    }
+
+    /// Of who waits for no reply of its own. The lead may go to another, who reads its reply by itself.
+    fn feed_for_others(&mut self) {
+        loop {
+            match self.feed(Key::NOBODY, None) {
+                Ok(Fed::All) => return,
+                Ok(Fed::ToBeReadBy(key)) if self.hand_over_to(key) => return,
+                Ok(Fed::ToBeReadBy(key)) => self.read_for(key),
+                Err(error) => return self.lose("read", &error),
+            }
+        }
+    }
+
     /// Gives everyone what has come for it.
     fn feed(&mut self, own: Key, reader: Option<Key>) -> io::Result<Fed> {
         let Self { link, reading, .. } = self;
@@ -243,8 +275,10 @@ impl<'m, P: Protocol> Leading<'m, P> {
             // Out of the line before it is woken: it may be gone then.
             sleepers.remove(calls, key.index);
             others += u64::from(key != own);
-            if told == Told::Asleep {
-                calls.wake(key.index);
+            match told {
+                Told::Asleep => calls.wake(key.index),
+                _ if link.pooled.is_used() => calls.recall(key.index),
+                _ => {}
             }
         });
         self.feeding = false;
@@ -280,17 +314,23 @@ impl<'m, P: Protocol> Leading<'m, P> {
 
     /// Waits until there is something to be read, and reads it; sends what was kept.
     fn read_when_ready(&mut self, deadline: Option<Timestamp>) -> io::Result<()> {
-        if !self.wait(deadline)?.has(Ready::READABLE) {
-            return Ok(());
+        if self.wait(deadline)?.has(Ready::READABLE) {
+            self.read_now()?;
         }
+        Ok(())
+    }
+
+    /// Reads what is there, if anything is. How much that was.
+    fn read_now(&mut self) -> io::Result<usize> {
         let Some(reading) = self.reading.as_deref_mut() else {
-            return Ok(());
+            return Ok(0);
         };
         let Reading { line, inbound, .. } = reading;
         let line = line.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let count = read(&**line, inbound.space(), &self.link.calls)?;
-        inbound.filled(count.unwrap_or(0));
-        Ok(())
+        let count = count.unwrap_or(0);
+        inbound.filled(count);
+        Ok(count)
     }
 
     /// Waits for input, and sends what was kept as soon as there is room for it.
@@ -416,7 +456,10 @@ impl<'m, P: Protocol> Leading<'m, P> {
                 return link.calls.wake(index);
             }
             match link.lead.leave() {
-                Leave::Open => return link.calls.counters.leads_left_open.add(1),
+                Leave::Open => {
+                    link.calls.counters.leads_left_open.add(1);
+                    return link.pooled.left_open();
+                }
                 Leave::NotYet => reading = lock(&link.reading),
             }
         }

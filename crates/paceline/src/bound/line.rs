@@ -3,7 +3,7 @@
 use std::{
     io::{self, IoSlice, Read, Write},
     os::{
-        fd::{AsFd, AsRawFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::net::UnixStream,
     },
 };
@@ -54,6 +54,9 @@ pub(super) trait Line: Sink {
 
     /// Ends the current or the next wait.
     fn wake(&self);
+
+    /// Another descriptor of the same connection, for a pool.
+    fn descriptor(&self) -> io::Result<OwnedFd>;
 }
 
 /// A socket, and a pair of others to end a wait.
@@ -116,6 +119,10 @@ impl<S: Stream> Line for Socket<S> {
             while matches!((&self.woken).read(&mut bytes), Ok(count) if count == bytes.len()) {}
         }
         Ok(ready)
+    }
+
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.stream.as_fd().try_clone_to_owned()
     }
 
     fn wake(&self) {

@@ -11,6 +11,7 @@ use super::{
     lead::{Call, End, LeadWord, Revival},
     line::Line,
     outbound::{Outbound, Pushed, Sink, Written},
+    pooled::Pooled,
     protocol::Protocol,
     sleepers::{Elect, Sleepers},
     wire_order::WireOrder,
@@ -33,6 +34,7 @@ pub(super) struct Link<P> {
     pub(super) clock: Clock,
     pub(super) elect: Elect,
     pub(super) connecting: Connecting,
+    pub(super) pooled: Pooled,
 }
 
 /// What belongs to the leader.
@@ -84,6 +86,7 @@ impl<P: Protocol> Link<P> {
             clock,
             elect: bounds.elect,
             connecting: Connecting::default(),
+            pooled: Pooled::default(),
         })
     }
 
@@ -140,6 +143,7 @@ impl<P: Protocol> Link<P> {
             Written::Kept => {
                 let call = self.lead.call_leader();
                 self.follow(call);
+                self.pooled.call_reader();
             }
             Written::Failed(error) => {
                 self.end(End::Lost, "write", &error);
@@ -227,9 +231,12 @@ impl<P: Protocol> Link<P> {
         if !self.is_closed() {
             *lock(&self.cause) = None;
         }
-        self.outbound.live_again(line as Arc<dyn Sink>);
+        self.outbound.live_again(Arc::clone(&line) as Arc<dyn Sink>);
         let call = self.lead.revive();
         self.follow(call);
+        if let Err(error) = self.pooled.connected(&line) {
+            self.end(End::Lost, "attach to the pool", &error);
+        }
         Ok(())
     }
 }

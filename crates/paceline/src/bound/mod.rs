@@ -14,6 +14,8 @@ mod driver;
 
 mod connect;
 
+mod pooled;
+
 mod lead;
 
 mod sleepers;

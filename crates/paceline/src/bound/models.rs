@@ -10,6 +10,7 @@ mod sending;
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
+    os::fd::OwnedFd,
     sync::Arc,
 };
 
@@ -106,6 +107,10 @@ impl Sink for Wire {
 }
 
 impl Line for Wire {
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut state = lock(&self.state);
         let count = state.input.len().min(into.len());

@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -20,7 +20,10 @@ use super::{
     protocol::Protocol,
     sleepers::Elect,
 };
-use crate::{dispatch::Rejected, sync::Clock};
+use crate::{
+    dispatch::{InHandler, Registry, Rejected, Serve},
+    sync::Clock,
+};
 
 /// One connection, many callers: a handle to it. Clones are handles to the same.
 ///
@@ -117,6 +120,28 @@ impl<P: Protocol> Mux<P> {
     ) -> io::Result<Reply<'_, P>> {
         let deadline = deadline.into();
         Ok(self.expect()?.send(request)?.join(deadline)?)
+    }
+
+    /// As [`call`](Self::call), inside a handler: its thread serves its pool while it waits
+    /// ([`Serve::Chain`](crate::Serve::Chain)). The pool must read this connection: see
+    /// [`Pool::attach`](crate::Pool::attach). If none does, the thread is away meanwhile, as in
+    /// [`Context::blocking`](crate::Context::blocking).
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), and those of [`InHandler::serve_until`].
+    pub fn call_in(
+        &self,
+        cx: &mut impl InHandler,
+        request: &P::Request,
+        deadline: impl Into<Deadline>,
+    ) -> io::Result<Reply<'_, P>> {
+        let deadline = deadline.into();
+        let call = self.expect()?.send(request)?;
+        Ok(call.join_in(cx, deadline, Serve::Chain)?)
+    }
+
+    pub(crate) fn attach(&self, registry: &Weak<Registry>) -> io::Result<()> {
+        self.link.attach(registry)
     }
 
     /// Takes another stream in place of the one that was lost. Those who waited for a reply on the old one were told

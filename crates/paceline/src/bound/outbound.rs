@@ -247,7 +247,7 @@ impl Outbound {
         queue.written = 0;
         while let Some(Outgoing { key, bytes }) = queue.waiting.pop_front() {
             *lock(&calls.slot(key).request) = bytes;
-            lose_request(calls, key.index);
+            tell_loss(calls, key.index, Loss::Request);
         }
         drop(queue);
         // Nothing is pushed any more.
@@ -257,13 +257,11 @@ impl Outbound {
             |slot| &slot.queued,
             |index| {
                 self.release(lock(&calls.slots.at(index).request).len());
-                lose_request(calls, index);
+                tell_loss(calls, index, Loss::Request);
             },
         );
         for index in calls.slots.used() {
-            if let Some(Told::Asleep) = calls.lose(index, Loss::Reply) {
-                calls.wake(index);
-            }
+            tell_loss(calls, index, Loss::Reply);
         }
         self.update(|seen| (seen & !WRITING, ()));
     }
@@ -359,8 +357,11 @@ impl Queue {
     }
 }
 
-fn lose_request(calls: &Calls, index: u32) {
-    if let Some(Told::Asleep) = calls.lose(index, Loss::Request) {
-        calls.wake(index);
+/// The call in slot `index` loses its request or its reply; its caller learns of it.
+fn tell_loss(calls: &Calls, index: u32, loss: Loss) {
+    match calls.lose(index, loss) {
+        Some(Told::Asleep) => calls.wake(index),
+        Some(Told::Awake) => calls.recall(index),
+        Some(Told::Nobody(_)) | None => {}
     }
 }

@@ -7,9 +7,12 @@
 use std::sync::{Arc, OnceLock};
 
 use super::word::{CallWord, Left};
-use crate::sync::{
-    atomic::{AtomicU32, AtomicU64, Ordering},
-    Mutex, Parker,
+use crate::{
+    dispatch::Recall,
+    sync::{
+        atomic::{AtomicU32, AtomicU64, Ordering},
+        Mutex, Parker,
+    },
 };
 
 /// No slot.
@@ -27,6 +30,8 @@ pub(super) struct Slot {
     pub(super) request: Mutex<Vec<u8>>,
     /// The reply: of whoever reads while it is owed, then its caller's. Nobody ever waits for this lock.
     pub(super) reply: Mutex<Vec<u8>>,
+    /// How its caller is recalled, if that is a handler of a pool.
+    pub(super) recall: Mutex<Option<Recall>>,
     /// The next one in the stack of vacant slots.
     vacant: AtomicU32,
     /// The next one in the queue of requests.
@@ -48,6 +53,7 @@ impl Slot {
             parker: Arc::new(Parker::new()),
             request: Mutex::new(Vec::new()),
             reply: Mutex::new(Vec::new()),
+            recall: Mutex::new(None),
             vacant: AtomicU32::new(NONE),
             queued: AtomicU32::new(NONE),
             line: Neighbours {

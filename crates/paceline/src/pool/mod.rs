@@ -6,6 +6,7 @@
 //! outgoing connections (`connect.rs`), groups (`groups.rs`), posts and timers (`tasks.rs`), queues and semaphores
 //! (`sources.rs`).
 
+mod attach;
 mod builder;
 mod connect;
 mod crew;
