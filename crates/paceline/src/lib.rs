@@ -106,7 +106,7 @@
 //! | [`turn`] | start here: the roles, and the loop of a thread | |
 //! | `pool` | the pool, its threads, listeners, its end | |
 //! | `promotion` | how a thread becomes leader | descriptors |
-//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, [`simulated`] | threads |
+//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, io_uring, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | `timer` | points in time, as events of the same turn | handles |
 //! | [`bound`] | many threads share one connection, each awaits its own reply | the pool |
@@ -132,9 +132,9 @@ pub mod observe;
 mod sync;
 
 pub use dispatch::{
-    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, Group,
-    GroupHandler, Handle, HandleId, Interest, Members, Next, OutputLimit, Panics, Rejected,
-    Scratch, TaskContext, TickContext,
+    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, Context, Errand, EventHandler,
+    Group, GroupHandler, Handle, HandleId, InHandler, Interest, Members, Next, OutputLimit, Panics,
+    Recall, Rejected, Returned, Scratch, Serve, TaskContext, TickContext,
 };
 pub use handle_set::simulated;
 pub use pool::{

@@ -7,7 +7,8 @@ mod support;
 use std::process::{Command, Output};
 
 use example::{echo, expect_echo, run, signal, Server};
-use support::bounded;
+use paceline::SetKind;
+use support::{bounded, is_to_be_had};
 
 fn start() -> Server {
     start_on("epoll")
@@ -41,11 +42,19 @@ fn echoes_for_several_clients() {
     });
 }
 
+/// All that are to be had here.
+fn sets() -> impl Iterator<Item = &'static str> {
+    let all = ["epoll", "oneshot", "poll", "concurrent", "completion"];
+    let has_completion = is_to_be_had(&SetKind::Completion);
+    let here = move |set: &&str| has_completion || *set != "completion";
+    all.into_iter().filter(here)
+}
+
 /// On every set; and on the concurrent one nobody was promoted.
 #[test]
 fn echoes_on_every_set() {
     bounded(|| {
-        for set in ["epoll", "oneshot", "poll", "concurrent"] {
+        for set in sets() {
             let server = start_on(set);
             let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
             for round in 0..20 {

@@ -71,7 +71,7 @@ pub struct ConcurrentContext<'c, S> {
     source: &'c S,
     registry: &'c Registry,
     key: Key,
-    duty: &'c dyn Duty,
+    pub(super) duty: &'c dyn Duty,
     watched: &'c Watched,
     notified: bool,
     /// The readiness that was taken out of the word, and did not run dry.

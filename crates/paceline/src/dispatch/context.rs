@@ -104,6 +104,11 @@ impl<S> Context<'_, S> {
         self.origin.duty.call_for_help();
     }
 
+    /// The thread that runs this handler.
+    pub(super) fn on_duty(&self) -> &dyn Duty {
+        self.origin.duty
+    }
+
     /// Tells a panic of user code that was caught on behalf of this handle.
     pub(crate) fn tell_panic(&self, panic: &str) {
         if let Some(registry) = self.origin.registry.upgrade() {

@@ -89,6 +89,7 @@ impl World {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
+            nesting: 1,
             post_limit: 1,
         };
         Registry::new(

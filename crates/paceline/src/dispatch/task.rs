@@ -24,7 +24,7 @@ use crate::{sync::Timestamp, timer::Purpose};
 
 /// What posted work and timers get: how to tell the pool what is coming.
 pub struct TaskContext<'c> {
-    duty: &'c dyn Duty,
+    pub(super) duty: &'c dyn Duty,
 }
 
 impl TaskContext<'_> {

@@ -271,6 +271,19 @@ pub(crate) fn poll_two(
     }
 }
 
+/// Whether urgent data is pending at one descriptor now. In doubt it is.
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+pub(super) fn is_urgent(fd: RawFd) -> bool {
+    let mut polled = libc::pollfd {
+        fd,
+        events: libc::POLLPRI,
+        revents: 0,
+    };
+    // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
+    let told = unsafe { libc::poll(&mut polled, 1, 0) };
+    told < 0 || polled.revents & libc::POLLPRI != 0
+}
+
 fn awaited(directions: Ready) -> i16 {
     let table = [
         (Ready::READABLE, libc::POLLIN | PEER_STOPPED),
@@ -294,7 +307,7 @@ fn ready(bits: i16) -> Ready {
 }
 
 /// A regular file or a directory is always ready, so it can't be waited for.
-fn refuse_if_always_ready(descriptor: RawFd) -> io::Result<()> {
+pub(super) fn refuse_if_always_ready(descriptor: RawFd) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid `stat`, which is plain data.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` lives until the call returns.

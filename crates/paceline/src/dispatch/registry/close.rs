@@ -343,6 +343,7 @@ mod tests {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
+            nesting: 1,
             post_limit: 1,
         };
         let set = world.set().unwrap();
