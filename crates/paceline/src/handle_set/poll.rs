@@ -249,6 +249,19 @@ pub(super) fn glance(fd: RawFd, directions: Ready) -> Ready {
     }
 }
 
+/// Whether urgent data is pending at one descriptor now. In doubt it is.
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+pub(super) fn is_urgent(fd: RawFd) -> bool {
+    let mut polled = libc::pollfd {
+        fd,
+        events: libc::POLLPRI,
+        revents: 0,
+    };
+    // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
+    let told = unsafe { libc::poll(&mut polled, 1, 0) };
+    told < 0 || polled.revents & libc::POLLPRI != 0
+}
+
 /// Waits until one of `directions` is ready at a descriptor, or there is an error or a hang-up, or `waker` can be read,
 /// or `timeout` has passed. What is ready, and whether the waker can be read. An interrupted wait ends early.
 pub(crate) fn poll_two(
@@ -269,19 +282,6 @@ pub(crate) fn poll_two(
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((Ready::NONE, false)),
         Err(error) => Err(attempted("wait for a reply (poll)", &error)),
     }
-}
-
-/// Whether urgent data is pending at one descriptor now. In doubt it is.
-#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
-pub(super) fn is_urgent(fd: RawFd) -> bool {
-    let mut polled = libc::pollfd {
-        fd,
-        events: libc::POLLPRI,
-        revents: 0,
-    };
-    // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
-    let told = unsafe { libc::poll(&mut polled, 1, 0) };
-    told < 0 || polled.revents & libc::POLLPRI != 0
 }
 
 fn awaited(directions: Ready) -> i16 {
