@@ -43,16 +43,17 @@ struct Tally {
 #[test]
 fn every_reply_is_its_callers_own() {
     bounded_by(Duration::from_secs(120), || {
-        for elect in [Elect::Oldest, Elect::Newest] {
-            run(elect);
+        // With ample room, and with so little that who was forgotten must give way.
+        for (elect, room) in [(Elect::Oldest, 64), (Elect::Newest, 20)] {
+            run(elect, room);
         }
     });
 }
 
-fn run(elect: Elect) {
+fn run(elect: Elect, room: u32) {
     let over = Arc::new(AtomicBool::new(false));
     let (address, server) = server(Arc::clone(&over));
-    let builder = Builder::new().calls(64).elect(elect);
+    let builder = Builder::new().calls(room).elect(elect);
     let mux = builder.connect(address, LONG, Framed::default()).unwrap();
     let tally = Arc::new(Tally::default());
     let callers: Vec<_> = (0..THREADS)
@@ -75,7 +76,7 @@ fn run(elect: Elect) {
     assert!(!callers.led);
     let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
     assert!(get(&tally.replied) > calls() / 4 && get(&tally.read) > 0);
-    assert!(get(&tally.no_room) < calls() / 10);
+    assert!(get(&tally.no_room) < calls() / 2);
     let seen = mux.snapshot();
     eprintln!(
         "{elect:?}: {} replied, {} read, {} timed out, {} lost, {} without room, {} forgotten; {seen:?}",

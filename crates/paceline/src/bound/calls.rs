@@ -13,9 +13,6 @@ use super::{
 };
 use crate::sync::lock;
 
-/// Buffers that have grown beyond this are not kept for the next call.
-const KEPT_BUFFER: usize = 64 * 1024;
-
 /// Which call: a slot, and which of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -123,6 +120,8 @@ impl Calls {
         self.slots.used().find_map(|index| {
             let slot = self.slots.get(index)?;
             let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
+            // A reply that came too late, or was read and put back.
+            slot.clear();
             Some(Key { index, generation })
         })
     }
@@ -222,14 +221,7 @@ impl Calls {
     /// Gives a slot back, if nobody has a claim to it.
     pub(super) fn vacate(&self, index: u32, left: Left) {
         if left == Left::Vacant {
-            let slot = self.slots.at(index);
-            for buffer in [&slot.request, &slot.reply] {
-                let mut buffer = lock(buffer);
-                buffer.clear();
-                if buffer.capacity() > KEPT_BUFFER {
-                    *buffer = Vec::new();
-                }
-            }
+            self.slots.at(index).clear();
         }
         self.slots.vacate(index, left);
     }

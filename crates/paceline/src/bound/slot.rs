@@ -11,9 +11,12 @@ use crate::{
     dispatch::Recall,
     sync::{
         atomic::{AtomicU32, AtomicU64, Ordering},
-        Mutex, Parker,
+        lock, Mutex, Parker,
     },
 };
+
+/// Buffers that have grown beyond this are not kept for the next call.
+const KEPT_BUFFER: usize = 64 * 1024;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -60,6 +63,19 @@ impl Slot {
                 before: AtomicU32::new(NOT_IN_LINE),
                 behind: AtomicU32::new(NONE),
             },
+        }
+    }
+}
+
+impl Slot {
+    /// Empties the buffers for the next call. Nobody else has a claim to them.
+    pub(super) fn clear(&self) {
+        for buffer in [&self.request, &self.reply] {
+            let mut buffer = lock(buffer);
+            buffer.clear();
+            if buffer.capacity() > KEPT_BUFFER {
+                *buffer = Vec::new();
+            }
         }
     }
 }

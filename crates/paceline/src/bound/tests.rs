@@ -242,6 +242,37 @@ fn forgotten_calls_give_way() {
     assert_ne!(desk.calls.id(one), desk.calls.id(other));
 }
 
+/// Found by stress: a call was forgotten in the line of sleepers, its reply came, and the next call that took its place found
+/// that reply in front of its own. Now a place is empty when it is taken, however it was left.
+#[test]
+fn nothing_is_left_for_the_next_call() {
+    let mut desk = Desk::new(1);
+    for read in [false, true] {
+        let key = desk.sent(b"x");
+        let word = &desk.calls.slot(key).word;
+        assert_eq!(word.fall_asleep(Phase::Asleep), FellAsleep::Unlisted);
+        assert!(word.withdraw());
+        let reply = desk.reply(key, b"old");
+        assert_eq!(desk.feed(&reply[..3]), []);
+        if !read {
+            desk.calls.forget(key);
+        }
+        assert_eq!(desk.feed(&reply[3..]).len(), 1);
+        if read {
+            let reply = desk.calls.take_reply(key);
+            desk.calls.put_back_reply(key, reply);
+            desk.calls.forget(key);
+        }
+        let next = desk.sent(b"x");
+        let reply = desk.reply(next, b"new");
+        assert_eq!(desk.feed(&reply), [(next, Told::Awake)]);
+        assert_eq!(desk.calls.take_reply(next), b"new");
+        let left = desk.calls.slot(next).word.unlist();
+        desk.calls.vacate(next.index, left);
+        desk.calls.forget(next);
+    }
+}
+
 /// Who pushes while another has the pen leaves its request to that one; what the socket does not take is kept, and goes
 /// out when it can, in order and whole. What was forgotten before it was written is not sent.
 #[test]
