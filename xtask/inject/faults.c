@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* The calls, in the order of their records. */
-enum call { ACCEPT4, EPOLL_CTL, RECV, SEND, EPOLL_WAIT, FUTEX_SLEEP, CONNECT, CALLS };
+enum call { ACCEPT4, EPOLL_CTL, RECV, SEND, EPOLL_WAIT, FUTEX_SLEEP, CONNECT, CUT, CALLS };
 
 /* What becomes of one call, and what became of it. */
 struct record {
@@ -119,10 +119,39 @@ ssize_t recv(int socket, void *buffer, size_t length, int flags)
     return error ? fails(error) : real(socket, buffer, 1, flags);
 }
 
+/* What the next write to a descriptor is told that was cut: nothing, no room, no room again, the end. */
+enum stage { WHOLE, NO_ROOM, STILL_NO_ROOM, BROKEN };
+enum { DESCRIPTORS = 1 << 16 };
+static _Atomic unsigned char stages[DESCRIPTORS];
+
+/* Writes to a connection that was cut: output is kept, and then it can't be sent. There is room all the time, so the
+   news of it is made here: a new size of the buffer brings them. */
+static int cut(int socket)
+{
+    unsigned char stage = atomic_load(&stages[socket % DESCRIPTORS]);
+    if (stage == WHOLE)
+        return 0;
+    atomic_store(&stages[socket % DESCRIPTORS], stage == BROKEN ? WHOLE : stage + 1);
+    if (stage == BROKEN) {
+        errno = ECONNRESET;
+        return 1;
+    }
+    int size = 1 << 20;
+    setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    errno = EAGAIN;
+    return 1;
+}
+
 ssize_t send(int socket, const void *buffer, size_t length, int flags)
 {
     REAL(send)
     int error;
+    if (cut(socket))
+        return -1;
+    if (length > 1 && strikes(CUT, &error)) {
+        atomic_store(&stages[socket % DESCRIPTORS], NO_ROOM);
+        return real(socket, buffer, 1, flags);
+    }
     if (length <= 1 || !strikes(SEND, &error))
         return real(socket, buffer, length, flags);
     return error ? fails(error) : real(socket, buffer, 1, flags);

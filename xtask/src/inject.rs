@@ -62,10 +62,12 @@ where it counts as refused.
 `chat`: a message is answered when its speaker is given the receipt. It is lost if somebody who stayed
 has not heard it then: who had read its welcome before it was said, and was still answered after the
 receipt was read. Also lost: a gap in the numbers of a speaker, a changed line, whatever the server says
-somebody has missed, and receipts that tell of fewer than have heard. Doubled: a number that is heard
-again, or behind a later one. Misrouted: one's own line, a line that nobody has said or under another's
-name, a line whose receipt was read before the hearer came, and a receipt for nothing. Hung: a line
-with neither receipt nor end after 10 s.
+somebody has missed, receipts that tell of fewer or of more than have heard, news of who has come or
+gone that did not reach somebody who stayed, and one's own name when one asks who is there. Doubled: a
+number that is heard again, or behind a later one, and news that come again. Misrouted: one's own line,
+a line that nobody has said or under another's name, a line whose receipt was read before the hearer
+came, a receipt for nothing or for more than can have been there, and whoever is said to be gone and is
+there, or the other way round. Hung: a line with neither receipt nor end after 10 s.
 
   FAULT                only these faults
   --service NAME       echo (default), relay, chat, or all (default of --full without --server or

@@ -20,14 +20,17 @@
 //! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
 mod open;
+mod stay;
 
-use std::{io, marker::PhantomData, sync::Arc, time::Duration};
+use std::{io, marker::PhantomData, ops::Deref, sync::Arc, time::Duration};
+
+use stay::OnDuty;
 
 use crate::{
     dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, Pace},
     observe::Role,
     pool::{Membership, Shared},
-    promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat},
+    promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat, Until},
     sync::{Clock, Timestamp},
 };
 
@@ -87,13 +90,7 @@ impl<'p> Follower<'p> {
         deadline: Option<Timestamp>,
         membership: Option<Membership<'p>>,
     ) -> Self {
-        let place = Place {
-            shared,
-            seat,
-            deadline,
-            membership,
-            not_send: PhantomData,
-        };
+        let place = Place::new(shared, seat, Until::at(deadline), membership);
         place.tell(Role::Follower);
         Self { held: None, place }
     }
@@ -192,7 +189,7 @@ impl<'p> Leader<'p> {
                 }));
             }
             spin.note_nothing(&self.place.shared.clock);
-            if self.place.shared.clock.has_passed(until) || self.place.shared.is_over() {
+            if self.place.is_done_waiting(until) {
                 return Ok(Waited::Nothing(self.step_down()));
             }
         }
@@ -329,10 +326,10 @@ impl<'p> Processing<'p> {
             mut claim,
             mut end,
             afterwards,
-        } = claim.dispatch(&place.shared.clock, start, &running);
+        } = claim.dispatch(&place.shared.clock, start, &place.on_duty(&running));
         if !afterwards.is_empty() {
             drop(claim.take());
-            end = place.run_afterwards(afterwards, &running, end);
+            end = place.run_afterwards(afterwards, &place.on_duty(&running), end);
         }
         let held = match running.rejoin(&place.seat, end) {
             Rejoined::Leads(held) => put_back(held, claim),
@@ -373,21 +370,6 @@ fn put_back<'p>(
     }
 }
 
-/// What a handler may tell the pool while it runs.
-impl Duty for Running<'_, Line> {
-    fn go_away(&self) {
-        Running::go_away(self);
-    }
-
-    fn come_back(&self) {
-        Running::come_back(self);
-    }
-
-    fn call_for_help(&self) {
-        Running::call_for_help(self);
-    }
-}
-
 /// The lead, and the word that was given to observers about it. Dropped in this order: they are told
 /// that this thread leads no more before another one can.
 struct Front<'p> {
@@ -421,7 +403,7 @@ impl<'p> Front<'p> {
         if !self.held.knows_time() {
             return;
         }
-        let Place { shared, seat, .. } = place;
+        let Seated { shared, seat, .. } = &**place;
         if shared.observers.are_many() {
             shared.tell_at(seat, Role::Leader, self.held.now(&shared.clock));
         }
@@ -431,7 +413,7 @@ impl<'p> Front<'p> {
     /// Somebody observes, and is told before the lead is given away.
     #[inline(always)]
     fn tell_event(&mut self, place: &Place<'_>, claim: &mut Claim<'_>) {
-        let Place { shared, seat, .. } = place;
+        let Seated { shared, seat, .. } = &**place;
         if shared.observers.are_many() {
             let now = self.held.keep_now(&shared.clock);
             shared.tell_event(seat, claim, now);
@@ -460,12 +442,24 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// A thread's place in the pool, whatever its role.
-struct Place<'p> {
+/// A thread's place in the pool, whatever its role. It is handed on from role to role, several times in a turn: so it is
+/// no larger than an address.
+struct Place<'p>(Box<Seated<'p>>);
+
+impl<'p> Deref for Place<'p> {
+    type Target = Seated<'p>;
+
+    fn deref(&self) -> &Seated<'p> {
+        &self.0
+    }
+}
+
+/// What a thread has in the pool.
+struct Seated<'p> {
     shared: &'p Shared,
     seat: Arc<Seat>,
     /// When its time in the pool is over.
-    deadline: Option<Timestamp>,
+    until: Until<'p>,
     /// Of a guest. The pool's own threads keep theirs for life.
     membership: Option<Membership<'p>>,
     /// A role belongs to its thread.
@@ -473,22 +467,55 @@ struct Place<'p> {
 }
 
 impl<'p> Place<'p> {
+    fn new(
+        shared: &'p Shared,
+        seat: Arc<Seat>,
+        until: Until<'p>,
+        membership: Option<Membership<'p>>,
+    ) -> Self {
+        Self(Box::new(Seated {
+            shared,
+            seat,
+            until,
+            membership,
+            not_send: PhantomData,
+        }))
+    }
+
+    /// The same place, for a stay.
+    fn again<'s>(&'s self, until: Until<'s>) -> Place<'s> {
+        Place::new(self.shared, Arc::clone(&self.seat), until, None)
+    }
+
+    fn on_duty<'t>(&'t self, running: &'t Running<'p, Line>) -> OnDuty<'t, 'p> {
+        let place = self;
+        OnDuty { running, place }
+    }
+}
+
+impl<'p> Seated<'p> {
     fn arrive(&self) -> Arrival<'p, Line> {
         let Self { shared, .. } = self;
-        shared.lead.arrive(&self.seat, &shared.clock, self.deadline)
+        shared.lead.arrive(&self.seat, &shared.clock, self.until)
     }
 
     fn is_late(&self) -> bool {
-        self.shared.clock.has_passed(self.deadline)
+        self.until.is_over(&self.shared.clock)
     }
 
     /// The earlier of this thread's deadline and `timeout` from now.
     fn until(&self, timeout: Option<Duration>) -> Option<Timestamp> {
         let timeout = timeout.map(|timeout| self.shared.clock.now().after(timeout));
-        match (timeout, self.deadline) {
+        match (timeout, self.until.deadline()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
+    }
+
+    /// After a look that brought nothing: whether there is none more, in a wait until `until`.
+    fn is_done_waiting(&self, until: Option<Timestamp>) -> bool {
+        let shared = self.shared;
+        shared.clock.has_passed(until) || shared.is_over() || self.until.is_recalled()
     }
 
     /// Tells those who observe, if anybody does.
@@ -515,8 +542,12 @@ impl<'p> Place<'p> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Seated<'_> {
     fn drop(&mut self) {
+        // When a stay is over, its thread goes on in its handler.
+        if self.until.wants_something() {
+            return;
+        }
         self.tell(Role::Gone);
         self.shared.registry.leave_open_line();
         // A guest may have been the last one who could lead.

@@ -20,7 +20,7 @@ use std::{
 
 use paceline::{
     observe::{Observer, Role},
-    Context, EventHandler, Interest, Next, Pool, Wake,
+    Context, EventHandler, Interest, Next, Pool, TaskContext, Wake,
 };
 use support::{bounded, tcp_pair, wait_until, LONG};
 
@@ -103,12 +103,14 @@ impl Observer for Marks {
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
+/// Who counts is alone.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// How often the threads of a pool call the allocator while many requests are answered by `handler`.
 fn calls_of<H>(threads: usize, wake: Wake, handler: fn() -> H) -> usize
 where
     H: EventHandler<TcpStream>,
 {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     bounded(move || {
         let marks = Marks::default();
@@ -262,5 +264,60 @@ fn an_idle_connection_is_small() {
         let each = (BYTES.get() - before) / all.len() as isize;
         eprintln!("{each} bytes for each time-out");
         assert!(each <= 96, "{each} bytes");
+    });
+}
+
+/// An item of a queue and a unit of a semaphore cost no memory either: not where they are sent, not where they are
+/// handled, one at a time or by several threads at once.
+#[test]
+fn none_for_items() {
+    const ITEMS: usize = 256;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(|| {
+        let marks = Marks::default();
+        let pool = Pool::builder()
+            .threads(2)
+            // A busy machine may make it look for surprises: a thread more, once.
+            .watcher(false)
+            .observer(marks.clone())
+            .build()
+            .unwrap();
+        wait_until(|| marks.0.load(Ordering::SeqCst) == 2);
+        let _doors = call_each_thread(&pool, 2);
+        let done = Arc::new(AtomicUsize::new(0));
+        let count = |done: &Arc<AtomicUsize>| {
+            let done = Arc::clone(done);
+            move |items: usize| done.fetch_add(items, Ordering::SeqCst)
+        };
+        let (a, b, c) = (count(&done), count(&done), count(&done));
+        let queue = pool.queue(ITEMS, move |it: [usize; 4], _: &mut TaskContext<'_>| {
+            a(it[3]);
+        });
+        let at_once = pool.queue_concurrent(ITEMS, move |it: usize, _: &mut TaskContext<'_>| {
+            b(it);
+        });
+        let units = pool.semaphore(0, move |(), _: &mut TaskContext<'_>| {
+            c(1);
+        });
+        let (queue, at_once, units) = (queue.unwrap(), at_once.unwrap(), units.unwrap());
+        let mut sent = 0;
+        let mut send_all = || {
+            for _ in 0..ITEMS {
+                queue.send([1; 4]).unwrap();
+                at_once.send(1).unwrap();
+                units.release().unwrap();
+            }
+            sent += 3 * ITEMS;
+            wait_until(|| done.load(Ordering::SeqCst) == sent);
+        };
+        (0..20).for_each(|_| send_all());
+        CALLS.store(0, Ordering::SeqCst);
+        IN_POOL.set(true);
+        ON.store(true, Ordering::SeqCst);
+        (0..20).for_each(|_| send_all());
+        ON.store(false, Ordering::SeqCst);
+        IN_POOL.set(false);
+        assert_eq!(CALLS.load(Ordering::SeqCst), 0);
+        assert!(pool.shutdown(LONG).is_clean());
     });
 }

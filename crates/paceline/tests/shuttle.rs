@@ -10,6 +10,8 @@
 
 #[path = "shuttle/by_steps.rs"]
 mod by_steps;
+#[path = "shuttle/concurrent_set.rs"]
+mod concurrent_set;
 #[path = "shuttle/elastic.rs"]
 mod elastic;
 #[path = "shuttle/one_shot.rs"]
@@ -231,9 +233,8 @@ fn shuttle_close_and_reuse() {
 
 /// E3, I3, I4: application threads join for a time and leave, in whatever role their time ends, while
 /// a thread of the pool's own stays. Nobody keeps the lead, nothing is lost.
-#[test]
-fn shuttle_join_and_leave() {
-    check(|| {
+fn join_and_leave(world: fn() -> Simulation) {
+    check(move || {
         let (world, tally) = (world(), Tally::default());
         let pool = pool_on(&world, 1);
         let gone = Arc::new(AtomicUsize::new(0));
@@ -263,11 +264,15 @@ fn shuttle_join_and_leave() {
     });
 }
 
+#[test]
+fn shuttle_join_and_leave() {
+    join_and_leave(world);
+}
+
 /// S1, S2, S3: a shutdown at any moment, from a thread of its own or by dropping the pool, while events
 /// come. All threads go, every registration ends once, everything is dropped.
-#[test]
-fn shuttle_shutdown_at_any_moment() {
-    check(|| {
+fn shutdown_at_any_moment(world: fn() -> Simulation) {
+    check(move || {
         let (world, tally) = (world(), Tally::default());
         let pool = pool_on(&world, 2);
         let (_, first) = connect(&world, &pool, &tally);
@@ -292,11 +297,15 @@ fn shuttle_shutdown_at_any_moment() {
     });
 }
 
+#[test]
+fn shuttle_shutdown_at_any_moment() {
+    shutdown_at_any_moment(world);
+}
+
 /// S3: the last handle to the pool is dropped while its threads work. Nothing hangs, nothing is told
 /// twice, and all is dropped when the threads are gone.
-#[test]
-fn shuttle_drop_at_any_moment() {
-    check(|| {
+fn drop_at_any_moment(world: fn() -> Simulation) {
+    check(move || {
         let (world, tally) = (world(), Tally::default());
         let pool = pool_on(&world, 2);
         let (_, peer) = connect(&world, &pool, &tally);
@@ -307,11 +316,15 @@ fn shuttle_drop_at_any_moment() {
     });
 }
 
+#[test]
+fn shuttle_drop_at_any_moment() {
+    drop_at_any_moment(world);
+}
+
 /// S2: a registration with input waiting races with a shutdown. It is refused, or its input is handled, or the report
 /// is not clean.
-#[test]
-fn shuttle_register_against_shutdown() {
-    check(|| {
+fn register_against_shutdown(world: fn() -> Simulation) {
+    check(move || {
         let (world, tally) = (world(), Tally::default());
         let pool = pool_on(&world, 1);
         let (stream, peer) = world.stream();
@@ -328,6 +341,11 @@ fn shuttle_register_against_shutdown() {
         let answered = peer.received() == b"x";
         assert!(!accepted || answered || !report.is_clean(), "{report}");
     });
+}
+
+#[test]
+fn shuttle_register_against_shutdown() {
+    register_against_shutdown(world);
 }
 
 /// H2: suspended and resumed while a visit has claimed input and a notification: nothing of it is lost.

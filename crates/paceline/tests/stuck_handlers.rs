@@ -187,13 +187,15 @@ fn stuck_calls_can_be_asked_for() {
     });
 }
 
-/// How many threads of this process are monitors of this pool.
-fn monitors() -> usize {
+/// How many threads of this process are monitors of the pool with this name.
+fn monitors(pool: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let name =
         |task: io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
     let names = tasks.filter_map(name);
-    names.filter(|name| name.trim() == "lonely-monitor").count()
+    names
+        .filter(|it| it.trim() == format!("{pool}-monitor"))
+        .count()
 }
 
 /// The monitor keeps nothing alive, and ends with the pool; in a pool that is dropped while its thread is stuck, too.
@@ -215,13 +217,28 @@ fn the_monitor_ends_with_the_pool() {
         pool.register(stream, Interest::READ, handler).unwrap();
         peer.send(b"x");
         gate.wait_for(1);
-        wait_until(|| world.clock().asleep() == 1 && monitors() == 1);
+        wait_until(|| world.clock().asleep() == 1 && monitors("lonely") == 1);
         world.clock().advance(LIMIT);
         wait_until(|| world.clock().asleep() == 1);
         drop(pool);
-        wait_until(|| monitors() == 0);
+        wait_until(|| monitors("lonely") == 0);
         gate.let_through(1);
         peer.wait_closed();
+    });
+}
+
+/// Also if the limit is shorter than a look, so that it never sleeps.
+#[test]
+fn the_monitor_ends_if_it_never_sleeps() {
+    bounded(|| {
+        let pool = Pool::builder()
+            .threads(1)
+            .name("hasty")
+            .stuck_after(Duration::from_nanos(1), |_| {});
+        let pool = pool.build().unwrap();
+        wait_until(|| monitors("hasty") == 1);
+        drop(pool);
+        wait_until(|| monitors("hasty") == 0);
     });
 }
 

@@ -402,6 +402,13 @@ fn by_library() -> Vec<Fault> {
             [1, 2],
         ),
         library(
+            "cut-sends",
+            "every twentieth write takes one byte; the rest is kept, and then the connection is broken",
+            Call::Cut,
+            [1, 20],
+        )
+        .may_refuse(),
+        library(
             "one-event-batches",
             "every wait brings one event at most",
             Call::EpollWait,

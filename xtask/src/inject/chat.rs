@@ -114,7 +114,10 @@ impl Guest {
     fn hear(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<Heard, End> {
         let mut buffer = [0; 16 * 1024];
         let count = match self.wire.read(&mut buffer, self.spoke)? {
-            Some(0) => return Ok(Heard::End),
+            Some(0) => {
+                self.ear.end();
+                return Ok(Heard::End);
+            }
             Some(count) => count,
             None => return Ok(Heard::Silence),
         };
@@ -127,12 +130,16 @@ impl Guest {
     }
 
     /// Has it heard what it must, before it leaves? Whether it was there all the time shows when the server answers it
-    /// once more: that its connection ends, in order or not, may also be a fault's doing.
+    /// once more: that its connection ends, in order or not, may also be a fault's doing. Twice: when it was asked for the
+    /// first time the server may have been past its mail already.
     fn take_stock(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
         let duty = self.ear.duty();
-        self.spoke = Instant::now();
-        self.wire.send(b"/who\n")?;
-        self.listen(found, |guest| guest.ear.calls() > 0)?;
+        for call in 1..=2 {
+            self.spoke = Instant::now();
+            self.ear.ask();
+            self.wire.send(b"/who\n")?;
+            self.listen(found, |guest| guest.ear.calls() == call)?;
+        }
         found(&self.ear.settle(&duty));
         Ok(())
     }
@@ -141,6 +148,14 @@ impl Guest {
     fn nudge(&mut self) -> Result<(), End> {
         if self.wire.nudge == Some(Nudge::Message) {
             self.wire.nudges.edges += self.chat.nudge_everybody();
+        }
+        self.knock()
+    }
+
+    /// Makes an edge by somebody who comes and goes, if that is allowed here.
+    fn knock(&mut self) -> Result<(), End> {
+        if self.wire.nudge == Some(Nudge::Connection) {
+            self.chat.room.book().stranger();
         }
         self.wire.knock()
     }
@@ -167,7 +182,7 @@ impl Conversation for Guest {
         loop {
             match self.hear(found)? {
                 Heard::Words => {}
-                Heard::Silence => self.wire.knock()?,
+                Heard::Silence => self.knock()?,
                 Heard::End if self.ear.is_between_lines() => return Ok(()),
                 Heard::End => return Err(End::Ended),
             }
@@ -216,6 +231,12 @@ mod tests {
         TellsTheSpeaker,
         ChangesTheName,
         Ends,
+        /// Says that it has reached one more.
+        Boasts,
+        /// Says that one more has missed it.
+        Counts,
+        /// Never tells who comes and goes.
+        KeepsQuiet,
     }
 
     /// Guests of a chat that is not ours: their numbers and sockets.
@@ -238,6 +259,7 @@ mod tests {
     /// Serves one guest until it leaves.
     fn serve(wrong: Wrong, number: u64, mut stream: TcpStream, guests: &Guests) {
         let mut all = guests.lock().unwrap();
+        announce(wrong, &format!("* guest-{number} has come\n"), &mut all);
         all.push((number, stream.try_clone().unwrap()));
         writeln!(stream, "* welcome, guest-{number}. /who").unwrap();
         drop(all);
@@ -256,11 +278,22 @@ mod tests {
                 break;
             }
             tell(wrong, number, &line, &mut all);
-            let others = all.len() - 1;
-            writeln!(stream, "* reached {others}, missed by 0").unwrap();
+            let reached = all.len() - 1 + usize::from(wrong == Wrong::Boasts);
+            let missed = usize::from(wrong == Wrong::Counts);
+            writeln!(stream, "* reached {reached}, missed by {missed}").unwrap();
         }
-        guests.lock().unwrap().retain(|(guest, _)| *guest != number);
+        let mut all = guests.lock().unwrap();
+        all.retain(|(guest, _)| *guest != number);
+        announce(wrong, &format!("* guest-{number} has gone\n"), &mut all);
+        drop(all);
         let _gone = stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Tells everyone who comes or goes. Who has gone without a word hears nothing.
+    fn announce(wrong: Wrong, text: &str, all: &mut [(u64, TcpStream)]) {
+        for (_, stream) in all.iter_mut().filter(|_| wrong != Wrong::KeepsQuiet) {
+            let _heard = stream.write_all(text.as_bytes());
+        }
     }
 
     /// Sends a line to all the others, or does it wrong.
@@ -301,18 +334,28 @@ mod tests {
             guest.close(&mut found).unwrap();
         }
         let ended = spoken.and_then(|()| guests[0].close(&mut found));
-        counts[0] += chat.settle().lost;
+        let settled = chat.settle();
+        counts[0] += settled.lost;
+        counts[2] += settled.misrouted;
         (counts, ended)
     }
 
     #[test]
     fn a_chat_that_does_wrong_is_caught() {
         assert_eq!(found(Wrong::Nothing), ([0, 0, 0], Ok(())));
-        assert_eq!(found(Wrong::Loses), ([2, 0, 0], Ok(())));
+        // Two have not heard it, and the receipt says that they have.
+        assert_eq!(found(Wrong::Loses), ([4, 0, 0], Ok(())));
         assert_eq!(found(Wrong::Doubles), ([0, 2, 0], Ok(())));
         assert_eq!(found(Wrong::TellsTheSpeaker), ([0, 0, 1], Ok(())));
         // What came under another's name did not come under its own.
-        assert_eq!(found(Wrong::ChangesTheName), ([2, 0, 2], Ok(())));
+        assert_eq!(found(Wrong::ChangesTheName), ([4, 0, 2], Ok(())));
         assert_eq!(found(Wrong::Ends), ([0, 0, 0], Err(End::Ended)));
+        // Nobody has heard it, and nobody else was there.
+        assert_eq!(found(Wrong::Boasts), ([1, 0, 1], Ok(())));
+        assert_eq!(found(Wrong::Counts), ([0, 0, 1], Ok(())));
+        // Each guest hears of those that came after it was welcomed, and the last one of two that went.
+        let (counts, ended) = found(Wrong::KeepsQuiet);
+        assert!(counts[0] >= 2 && counts[1..] == [0, 0], "{counts:?}");
+        assert_eq!(ended, Ok(()));
     }
 }

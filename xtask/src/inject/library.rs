@@ -31,10 +31,12 @@ pub(super) enum Call {
     FutexSleep,
     /// Opening a connection.
     Connect,
+    /// Writing to a socket, which takes one byte and a while later no more at all.
+    Cut,
 }
 
 /// The number of calls.
-const CALLS: u64 = 7;
+const CALLS: u64 = 8;
 
 /// The words of a record, in their order.
 #[derive(Clone, Copy)]

@@ -35,12 +35,13 @@ const FEW_OF_RELAY: [&str; 8] = [
 ];
 
 /// The same for `chat`: where a handler is called for what others say, and where one guest's end is told to all.
-const FEW_OF_CHAT: [&str; 8] = [
+const FEW_OF_CHAT: [&str; 9] = [
     "sendto-ECONNRESET",
     "recvfrom-EINTR",
     "accept4-EMFILE",
     "spurious-wakes",
     "short-sends",
+    "cut-sends",
     "sendto-EAGAIN-twice",
     "from-nth-recvfrom",
     "stopped-leader",

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 use super::Offence;
 
 /// The files that may hold it. Adding one is a decision: say in its header why nothing else will do.
-const ALLOWED: [&str; 15] = [
+const ALLOWED: [&str; 18] = [
     "crates/paceline/src/handle_set/epoll.rs",
     "crates/paceline/src/handle_set/poll.rs",
     "crates/paceline/src/handle_set/system.rs",
@@ -18,6 +18,9 @@ const ALLOWED: [&str; 15] = [
     "crates/paceline/src/promotion/lead.rs",
     "crates/paceline/src/promotion/held.rs",
     "crates/paceline/src/dispatch/slot.rs",
+    "crates/paceline/src/sources/cells.rs",
+    "crates/paceline/src/sources/ring/system.rs",
+    "crates/paceline/src/sources/signals/system.rs",
     // A counting allocator.
     "crates/paceline/tests/allocations.rs",
     // Another one.

@@ -1,9 +1,12 @@
 //! A claimed handle: what one thread does with it, and how it gives it back.
 
+use std::io;
+
 use super::{
     context::{Afterwards, Lent, Origin},
     entry::{Done, Entry, Verdict},
-    handle::{HandleId, Key},
+    errand::{nobody_returns, Errand, Recall, Returned},
+    handle::{Handle, HandleId, Key},
     handler::Closed,
     kind::Pace,
     line::Line,
@@ -21,6 +24,14 @@ pub(crate) trait Duty {
     fn come_back(&self);
     /// The rest will take long.
     fn call_for_help(&self);
+    /// How this thread is reached while it is on an errand.
+    fn recall(&self) -> io::Result<Recall> {
+        Err(nobody_returns())
+    }
+    /// Serves the pool until the errand is done, its time is over, or the pool is shut down.
+    fn go(&self, _: &Errand<'_>, _: &dyn Fn() -> bool) -> io::Result<Returned> {
+        Err(nobody_returns())
+    }
 }
 
 impl dyn Duty + '_ {
@@ -87,6 +98,12 @@ impl<'r> Claim<'r> {
         };
         let owned = self.owned.as_mut();
         owned.map_or(Pace::Short, |owned| owned.with_entry(pace_of))
+    }
+
+    /// Whether it is this handle's.
+    pub(crate) fn is_of(&self, handle: &Handle) -> bool {
+        let key = self.owned.as_ref().map(Owned::key);
+        key.is_some() && handle.key_in(self.registry) == key
     }
 
     /// Whose event it is, for observers.

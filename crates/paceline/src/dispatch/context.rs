@@ -13,6 +13,7 @@ use super::{
     handle::{Handle, HandleId, Key},
     readiness::{Readiness, State},
     registry::Registry,
+    task::TaskContext,
 };
 use crate::handle_set::{Ready, Reports};
 
@@ -102,6 +103,16 @@ impl<S> Context<'_, S> {
     /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
+    }
+
+    /// What a handler gets that is told of an item.
+    pub(crate) fn as_task(&mut self) -> TaskContext<'_> {
+        TaskContext::new(self.origin.duty)
+    }
+
+    /// The thread that runs this handler.
+    pub(super) fn on_duty(&self) -> &dyn Duty {
+        self.origin.duty
     }
 
     /// Tells a panic of user code that was caught on behalf of this handle.

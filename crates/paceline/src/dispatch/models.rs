@@ -8,6 +8,7 @@ mod groups;
 mod once;
 mod open;
 mod requests;
+mod stocked;
 mod time;
 
 use std::{
@@ -89,6 +90,7 @@ impl World {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
+            nesting: 1,
             post_limit: 1,
         };
         Registry::new(

@@ -3,6 +3,7 @@
 mod close;
 mod members;
 mod open;
+mod stock;
 mod time;
 mod user_code;
 
@@ -54,6 +55,8 @@ pub(crate) struct Limits {
     pub(crate) read_budget: usize,
     /// Bytes of output that are kept.
     pub(crate) output_limit: usize,
+    /// Handlers that may wait for replies on one thread, one inside the other.
+    pub(crate) nesting: usize,
     /// Posts that may wait, of the whole registry.
     pub(crate) post_limit: usize,
 }
@@ -246,6 +249,22 @@ impl Registry {
     /// Whether user code of this registry runs on this thread.
     pub(crate) fn runs_here(&self) -> bool {
         frames::count(self.address()) > 0
+    }
+
+    /// Whether a handler that runs here may wait, and others be called meanwhile, one inside the other.
+    pub(crate) fn check_depth(&self) -> io::Result<()> {
+        let (depth, limit) = (frames::count(self.address()), self.limits.nesting);
+        if depth <= limit {
+            return Ok(());
+        }
+        let text =
+            format!("wait for a reply: {depth} handlers wait on this thread, and {limit} may");
+        Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+    }
+
+    /// Makes the leader look up, whoever that is.
+    pub(crate) fn wake_set(&self) {
+        self.set.wake();
     }
 
     /// Registrations that have not ended.

@@ -24,6 +24,7 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod many;
 mod set;
 
 use std::{
@@ -39,7 +40,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::set::SimulatedSet;
+use self::{many::Hall, set::SimulatedSet};
 use super::{Event, HandleSet, Ready, Reports};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
@@ -109,23 +110,24 @@ impl Simulation {
     /// A world without streams. `seed` decides when faults strike.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self::reporting(seed, Reports::Edges)
+        Self::holding(State::new(seed, Reports::Edges))
     }
 
     /// The same, with a set that reports once and must be armed again, as
     /// [`SetKind::OneShot`](crate::SetKind::OneShot) does.
     #[must_use]
     pub fn one_shot(seed: u64) -> Self {
-        Self::reporting(seed, Reports::Once)
+        Self::holding(State::new(seed, Reports::Once))
     }
 
-    fn reporting(seed: u64, reports: Reports) -> Self {
+    fn holding(state: State) -> Self {
         Self {
             world: Arc::new(World {
-                reports,
+                reports: state.reports,
+                is_for_many: state.hall.is_some(),
                 is_taken: AtomicBool::new(false),
                 first_descriptor: next_range(),
-                state: Mutex::new(State::new(seed, reports)),
+                state: Mutex::new(state),
                 leader: Arc::new(Parker::new()),
                 clock: Arc::new(VirtualClock::new()),
             }),
@@ -380,6 +382,8 @@ impl fmt::Debug for End {
 
 struct World {
     reports: Reports,
+    /// Its set is a concurrent one.
+    is_for_many: bool,
     /// A pool has it.
     is_taken: AtomicBool,
     /// What its descriptors are counted from: no real descriptor, and none of another world, is that high.
@@ -388,15 +392,6 @@ struct World {
     /// Where the pool's leader sleeps.
     leader: Arc<Parker>,
     clock: Arc<VirtualClock>,
-}
-
-impl World {
-    /// Ends the leader's sleep, if there is one, after `state` was changed.
-    fn wake_leader(&self, state: MutexGuard<'_, State>) {
-        self.leader.post(1);
-        drop(state);
-        self.leader.wake();
-    }
 }
 
 /// Everything in the world.
@@ -418,6 +413,8 @@ struct State {
     failure: Option<io::ErrorKind>,
     /// Somebody waits: only one may (L1).
     waited_in: bool,
+    /// Who waits in a concurrent set.
+    hall: Option<Hall>,
 }
 
 /// One connection.
@@ -486,6 +483,7 @@ impl State {
             wakes: 0,
             failure: None,
             waited_in: false,
+            hall: None,
         }
     }
 
@@ -555,13 +553,17 @@ impl State {
             true => 1,
             false => self.pending.len(),
         };
-        for event in self.pending.drain(..most.min(self.pending.len())) {
-            events.push(event);
-            self.past.push_back(event);
-        }
-        while self.past.len() > 8 {
+        events.extend((0..most).map_while(|_| self.take_event()));
+    }
+
+    /// The first edge that was not told yet.
+    fn take_event(&mut self) -> Option<Event> {
+        let event = self.pending.pop_front()?;
+        self.past.push_back(event);
+        if self.past.len() > 8 {
             self.past.pop_front();
         }
+        Some(event)
     }
 
     fn interrupt(&mut self) -> io::Result<()> {

@@ -146,6 +146,8 @@ pub struct Snapshot {
     pub ticks: u64,
     /// Times the standby took over because the watcher rang: behind a handler that blocked by surprise.
     pub rings: u64,
+    /// Events that a thread which waits for a reply left to others: see [`Serve::Chain`](crate::Serve::Chain).
+    pub passed_on: u64,
     /// Times a thread took the lead right after an event, without sleeping.
     pub leads_taken_back: u64,
     /// How long nobody led, in all: the lead was given away and not yet taken.
@@ -196,6 +198,7 @@ pub(crate) struct Counters {
     pub(crate) wasted_wakes: Count,
     pub(crate) ticks: Count,
     pub(crate) rings: Count,
+    pub(crate) passed_on: Count,
     pub(crate) vacancy: Spans,
     pub(crate) blindness: Spans,
     pub(crate) leads_taken_back: OwnCount,
@@ -224,6 +227,7 @@ impl Counters {
             wasted_wakes: self.wasted_wakes.get(),
             ticks: self.ticks.get(),
             rings: self.rings.get(),
+            passed_on: self.passed_on.get(),
             without_leader: self.vacancy.total(),
             longest_without_leader: self.vacancy.longest(),
             longest_blind: self.blindness.longest(),

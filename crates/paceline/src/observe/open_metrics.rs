@@ -53,7 +53,7 @@ enum Value {
 use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 24] = [
+const FAMILIES: [Family; 25] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -70,6 +70,11 @@ const FAMILIES: [Family; 24] = [
         "rings",
         "Leads taken because the watcher rang",
         Counter(|it| it.rings),
+    ),
+    family(
+        "passed_on",
+        "Events left to others by threads that wait for a reply",
+        Counter(|it| it.passed_on),
     ),
     family(
         "leads_taken_back",

@@ -53,6 +53,17 @@ pub enum SetKind {
     Simulated(Simulation),
 }
 
+impl SetKind {
+    /// Whether all threads wait in it at once, and nobody leads.
+    fn is_for_many(&self) -> bool {
+        match self {
+            Self::Concurrent => true,
+            Self::Simulated(world) => world.is_for_many(),
+            Self::Epoll | Self::OneShot | Self::Poll | Self::Completion => false,
+        }
+    }
+}
+
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
 pub struct Builder {
     threads: Option<Threads>,
@@ -76,6 +87,7 @@ pub struct Builder {
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
 const DEFAULT_POST_LIMIT: usize = 1024;
+const DEFAULT_NESTING: usize = 16;
 /// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long a thread of an elastic pool may be idle before it goes, if it is not needed.
@@ -100,6 +112,7 @@ impl Default for Builder {
             limits: Limits {
                 read_budget: DEFAULT_READ_BUDGET,
                 output_limit: DEFAULT_OUTPUT_LIMIT,
+                nesting: DEFAULT_NESTING,
                 post_limit: DEFAULT_POST_LIMIT,
             },
             hooks: Hooks::default(),
@@ -253,6 +266,14 @@ impl Builder {
         self
     }
 
+    /// How many handlers may wait for replies on one thread, one inside the other (see
+    /// [`Serve`](crate::Serve)): each takes its part of the stack. Default: 16.
+    #[must_use]
+    pub fn nesting(mut self, depth: usize) -> Self {
+        self.limits.nesting = depth;
+        self
+    }
+
     /// How many posts may wait to be done ([`Pool::post`]). Default: 1,024.
     #[must_use]
     pub fn post_limit(mut self, posts: usize) -> Self {
@@ -368,7 +389,7 @@ impl Builder {
         let counters = Arc::new(Counters::default());
         let (policy, staff) = (self.policy(), self.staff());
         let (set, clock) = open(&self.set)?;
-        let leads = !matches!(self.set, SetKind::Concurrent);
+        let leads = !self.set.is_for_many();
         let watched =
             self.watcher && leads && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
         let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
@@ -434,7 +455,7 @@ impl Builder {
         if self.keep_alive.is_some() && !threads.is_elastic() {
             wrong.push(format!("keep_alive: threads({threads}) is no range"));
         }
-        if matches!(self.set, SetKind::Concurrent) && threads.is_elastic() {
+        if self.set.is_for_many() && threads.is_elastic() {
             wrong.push(format!(
                 "threads({threads}): nobody leads in a concurrent set, so none can be missing"
             ));

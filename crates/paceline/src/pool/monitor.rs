@@ -78,10 +78,13 @@ impl Monitor {
             let at_the_latest = clock.now().after(self.limit);
             let next = self.look(&mut told);
             let until = next.map_or(at_the_latest, |next| next.min(at_the_latest));
-            while !clock.has_passed(Some(until)) {
-                // The message stays: whoever looks again finds it again.
+            loop {
+                // Asked after every look, also if there is no time to sleep. The message stays.
                 if self.bed.change(|message| message) == STOP {
                     return;
+                }
+                if clock.has_passed(Some(until)) {
+                    break;
                 }
                 clock.sleep(&self.bed, Some(until));
             }

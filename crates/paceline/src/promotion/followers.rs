@@ -1,13 +1,22 @@
 //! The threads that wait for the lead, and the order in which they are elected.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     bench::Bench,
     policy::Order,
     word::{Snapshot, Standby},
 };
-use crate::{observe::Row, sync::Parker};
+use crate::{
+    observe::Row,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Parker,
+    },
+};
 
 /// What a sleeping follower can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +38,35 @@ const MESSAGES: [Message; 4] = [
     Message::Tick,
 ];
 
+/// The bits of a seat's word that are a message's number; those above are recall's.
+pub(super) const MESSAGE: u32 = 0xff;
+
 /// One thread's place in the pool: how it is named, how it ranks, and how it is woken.
-#[derive(Debug)]
 pub(crate) struct Seat {
     index: usize,
     priority: u8,
     /// It was spawned by the pool; else it is a guest.
     is_own: bool,
     parker: Arc<Parker>,
+    /// It waits for something of its own, and leads only if nobody else can. Changed by this thread alone; others ask
+    /// under the followers' lock.
+    is_bound: AtomicBool,
+    /// How others recall this thread; made when it first may be.
+    recall: OnceLock<Recall>,
     /// What this thread shows of itself, if the pool has a board.
     row: OnceLock<Arc<Row>>,
 }
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a thread that may be recalled ask whether its time is over: from anywhere, as often as one likes.
+pub(super) type Recall = Arc<dyn Fn() + Send + Sync>;
 
 impl Seat {
     /// Of a guest.
@@ -58,6 +85,8 @@ impl Seat {
             priority,
             is_own,
             parker: Arc::new(Parker::new()),
+            is_bound: AtomicBool::new(false),
+            recall: OnceLock::new(),
             row: OnceLock::new(),
         })
     }
@@ -82,13 +111,27 @@ impl Seat {
         self.is_own
     }
 
+    /// How others recall this thread.
+    pub(crate) fn recall_by(&self, make: impl FnOnce() -> Recall) -> Recall {
+        Arc::clone(self.recall.get_or_init(make))
+    }
+
+    /// Whether this thread leads only if nobody else can; as it was before.
+    pub(crate) fn set_bound(&self, bound: bool) -> bool {
+        self.is_bound.swap(bound, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_bound(&self) -> bool {
+        self.is_bound.load(Ordering::Acquire)
+    }
+
     pub(super) fn parker(&self) -> &Arc<Parker> {
         &self.parker
     }
 
-    /// Takes the message, if there is one.
+    /// Takes the message, if there is one. That it is recalled is none: whoever recalls it has set what it looks at.
     pub(super) fn take_message(&self) -> Option<Message> {
-        let number = self.parker.take() as usize;
+        let number = (self.parker.take() & MESSAGE) as usize;
         MESSAGES.get(number.checked_sub(1)?).copied()
     }
 
@@ -206,6 +249,12 @@ impl Followers {
         self.waiting.len() + usize::from(self.standby.is_some())
     }
 
+    /// Whether somebody sleeps who waits for nothing but the lead.
+    pub(super) fn has_free(&self) -> bool {
+        let mut waiting = self.waiting.iter().chain(&self.standby);
+        waiting.any(|waiting| !waiting.seat.is_bound())
+    }
+
     pub(super) fn bench(&self) -> Option<Arc<Bench>> {
         self.bench.clone()
     }
@@ -283,7 +332,8 @@ impl Followers {
     /// Whether `seat` may go before everyone who waits: by priority only.
     pub(super) fn is_outranked_by(&self, seat: &Seat) -> bool {
         let mut waiting = self.waiting.iter().chain(&self.standby);
-        self.order == Order::Priority && waiting.all(|other| other.seat.priority <= seat.priority)
+        let rank = |seat: &Seat| (!seat.is_bound(), seat.priority);
+        self.order == Order::Priority && waiting.all(|other| rank(&other.seat) <= rank(seat))
     }
 
     /// Takes everyone off the list; the caller posts `Close` to them.
@@ -331,21 +381,23 @@ impl Followers {
         }
     }
 
-    /// The order: who ranks highest is elected.
-    fn rank(&self, waiting: &Waiting) -> (u8, u64) {
+    /// The order: who ranks highest is elected. Who is bound comes last.
+    fn rank(&self, waiting: &Waiting) -> (bool, u8, u64) {
+        let is_free = !waiting.seat.is_bound();
         match self.order {
-            Order::Newest => (0, waiting.arrived),
-            Order::Priority => (waiting.seat.priority, waiting.arrived),
+            Order::Newest => (is_free, 0, waiting.arrived),
+            Order::Priority => (is_free, waiting.seat.priority, waiting.arrived),
             // On a bench anyone is as good as another.
-            Order::Oldest | Order::System => (0, u64::MAX - waiting.arrived),
+            Order::Oldest | Order::System => (is_free, 0, u64::MAX - waiting.arrived),
         }
     }
 
     /// Whether the order puts the standby before the best of the parked. Newest first it does not: the
-    /// standby stays where it is as long as somebody else can lead; nor on a bench, where nobody ranks.
+    /// standby stays where it is as long as somebody else can lead who is as free; nor on a bench, where nobody ranks.
     fn prefers(&self, standby: &Waiting, parked: &Waiting) -> bool {
         let ranked = matches!(self.order, Order::Oldest | Order::Priority);
-        ranked && self.rank(standby) > self.rank(parked)
+        let freer = parked.seat.is_bound() && !standby.seat.is_bound();
+        freer || (ranked && self.rank(standby) > self.rank(parked))
     }
 
     fn remove(&mut self, place: usize) -> Called {
@@ -379,6 +431,31 @@ mod tests {
         for index in 0..4 {
             let oldest = followers.best().map(|best| followers.take(best));
             assert_eq!(oldest.and_then(|called| called.index()), Some(index));
+        }
+    }
+
+    /// Who waits for something of its own comes last, whatever the order says, and also as standby or on its way in.
+    #[test]
+    fn bound_comes_last() {
+        for order in [Order::Newest, Order::Oldest, Order::Priority] {
+            let seats = [0, 1, 2].map(|index| Seat::new(index, 9 * (index as u8 % 2)));
+            for bound in 0..2 {
+                let mut followers = Followers::new(order);
+                seats[bound].set_bound(true);
+                followers.push(&seats[0]);
+                assert!(!followers.is_outranked_by(&seats[bound]) || bound == 0);
+                followers.push(&seats[1]);
+                for expected in [1 - bound, bound] {
+                    assert_eq!(followers.has_free(), expected != bound);
+                    let best = followers.best().map(|best| followers.take(best));
+                    let index = best.and_then(|called| called.index());
+                    assert_eq!(index, Some(expected), "{order:?}");
+                }
+                followers.push(&seats[bound]);
+                followers.set_standby(&seats[2]);
+                assert!(matches!(followers.best(), Some(Best::Standby)), "{order:?}");
+                seats[bound].set_bound(false);
+            }
         }
     }
 }

@@ -312,10 +312,23 @@ impl<'a, T> Running<'a, T> {
 
     /// Done processing: takes the lead if it may, without a lock and without a system call. If the
     /// order prefers someone who sleeps, that one is elected.
+    #[inline]
     pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
-        let (lead, opening) = (self.lead, self.opening);
+        ManuallyDrop::new(self).step_back(seat, now)
+    }
+
+    /// The handler waits for something, and its thread rejoins meanwhile, as if the handler had returned. What was its
+    /// own opening may be taken back. When it is back from there it [comes back](Self::come_back).
+    #[cold]
+    pub(crate) fn pause(&self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
+        self.expected.set(true);
+        self.step_back(seat, now)
+    }
+
+    #[inline(always)]
+    fn step_back(&self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
+        let (lead, opening, running) = (self.lead, self.opening, self);
         let surprised = lead.watcher.is_some() && self.is_late(now);
-        let running = ManuallyDrop::new(self);
         let opener = Taker::Opener(opening.sequence());
         // Who was away may be counted where it was not when it opened: then that is no guess at all.
         let guess = match running.counted.get() && opening.running() == 0 {

@@ -7,7 +7,7 @@
 //!  elected  ----> leader        [Lead::take_offer]     it was elected and woken
 //!  arriving ----> leader        [Lead::elect_or_take]  by priority: nobody who waits is higher
 //!  follower ----> standby       [Lead::appoint_standby] it was appointed and woken
-//!  follower ----> out           [Lead::leave]          its deadline passed
+//!  follower ----> out           [Lead::leave]          its time is over
 //!  follower ----> out           [Lead::lets_go]        it was idle for long, and is not needed
 //!  elected  ----> out           [Lead::take_or_pass_on] likewise; the next one is elected
 //!  standby  ----> out           [Lead::leave_standby]  likewise
@@ -30,8 +30,8 @@ use super::{
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
     policy::{Judgement, Policy, Taker},
+    recall::Until,
     staff::Staff,
-    standby::earlier,
     watcher::Watcher,
     word::{LeadWord, Snapshot, Standby},
 };
@@ -177,29 +177,40 @@ impl<T> Lead<T> {
         lock(&self.followers).standby_index()
     }
 
+    /// Whether a follower sleeps that waits for nothing but the lead.
+    pub(crate) fn has_free_follower(&self) -> bool {
+        lock(&self.followers).has_free()
+    }
+
+    /// Whether a thread can be recalled here. Not from a bench, where nobody can be named.
+    pub(crate) fn can_recall(&self) -> bool {
+        self.bench.is_none()
+    }
+
     /// Whether fewer threads run than there are cores, once the leader runs too.
     pub(super) fn has_idle_core(&self, word: Snapshot) -> bool {
         word.running() + 1 < self.policy.cores
     }
 
-    /// Becomes the leader, or follows until it does; gives up at `deadline`.
+    /// Becomes the leader, or follows until it does; gives up when its time is over.
     ///
-    /// The deadline is looked at before every attempt: a thread past it neither takes an open lead nor
-    /// keeps one that was offered to it (I4).
+    /// That is looked at before every attempt: a thread past it neither takes an open lead nor keeps one that was
+    /// offered to it (I4).
     pub(crate) fn arrive(
         &self,
         seat: &Arc<Seat>,
         clock: &Clock,
-        deadline: Option<Timestamp>,
+        until: Until<'_>,
     ) -> Arrival<'_, T> {
-        while !clock.has_passed(deadline) {
+        while !until.is_over(clock) {
             let attempt = self.take_or_enlist(seat);
-            // After the attempt: a thread that was called is on its way until it leads or is on the list.
-            let staff = self.staff.as_ref();
+            // After the attempt: a thread that was called is on its way until it leads or is on the list. (Who will be
+            // recalled has something to do here, and is not let go before.)
+            let staff = self.staff.as_ref().filter(|_| !until.wants_something());
             let idle = staff.and_then(|staff| staff.arrived(seat, clock));
             let attempt = match attempt {
-                Attempt::Parked => self.follow(seat, clock, deadline, idle),
-                Attempt::StandsBy => self.stand_by(seat, clock, deadline),
+                Attempt::Parked => self.follow(seat, clock, until, idle),
+                Attempt::StandsBy => self.stand_by(seat, clock, until),
                 at_once => at_once,
             };
             match attempt {
@@ -244,9 +255,10 @@ impl<T> Lead<T> {
 
     /// Takes an open lead at once if it may, else becomes standby or a parked follower.
     fn take_or_enlist(&self, seat: &Arc<Seat>) -> Attempt {
+        let taker = taker(seat);
         let at_once = self
             .word
-            .update(|word| match self.policy.judge(word, Taker::Anyone) {
+            .update(|word| match self.policy.judge(word, taker) {
                 Judgement::Take => (word.taken(), Some(Attempt::Took)),
                 Judgement::Closed => (word, Some(Attempt::Closed)),
                 Judgement::Elect | Judgement::Follow => (word, None),
@@ -260,9 +272,10 @@ impl<T> Lead<T> {
         let mut followers = lock(&self.followers);
         let may_stand_by =
             |word: Snapshot| self.policy.is_adaptive() && word.standby() == Standby::None;
+        let taker = taker(seat);
         let attempt = self
             .word
-            .update(|word| match self.policy.judge(word, Taker::Anyone) {
+            .update(|word| match self.policy.judge(word, taker) {
                 Judgement::Closed => (word, Attempt::Closed),
                 Judgement::Take => (word.taken(), Attempt::Took),
                 Judgement::Elect => (word, Attempt::Elect),
@@ -279,32 +292,32 @@ impl<T> Lead<T> {
         attempt
     }
 
-    /// Sleeps in the list until there is a message, or until `deadline`, or until it was `idle` for long.
+    /// Sleeps in the list until there is a message, or its time is over, or until it was `idle` for long.
     fn follow(
         &self,
         seat: &Arc<Seat>,
         clock: &Clock,
-        deadline: Option<Timestamp>,
+        until: Until<'_>,
         idle: Option<Timestamp>,
     ) -> Attempt {
-        let until = earlier(deadline, idle);
+        let sleep = until.or_at(idle);
         let message = match &self.bench {
-            Some(bench) => doze(clock, bench.parker(), || bench.take(), until),
-            None => doze(clock, seat.parker(), || seat.take_message(), until),
+            Some(bench) => doze(clock, bench.parker(), || bench.take(), sleep),
+            None => doze(clock, seat.parker(), || seat.take_message(), sleep),
         };
         match message.map_or_else(|| self.leave(seat), Err) {
-            Ok(_) if clock.has_passed(deadline) => Attempt::TimedOut,
+            Ok(_) if until.is_over(clock) => Attempt::TimedOut,
             Ok(word) if word.has_nobody() => Attempt::Needed,
             Ok(_) => Attempt::Idle,
             Err(Message::Close) => Attempt::Closed,
-            Err(Message::Lead) => self.take_or_pass_on(clock, deadline),
-            Err(Message::StandBy | Message::Tick) => self.stand_by(seat, clock, deadline),
+            Err(Message::Lead) => self.take_or_pass_on(clock, until),
+            Err(Message::StandBy | Message::Tick) => self.stand_by(seat, clock, until),
         }
     }
 
     /// What an elected thread does: it takes the offer, or, if its time is over, passes it on (I4).
-    pub(super) fn take_or_pass_on(&self, clock: &Clock, deadline: Option<Timestamp>) -> Attempt {
-        if !clock.has_passed(deadline) {
+    pub(super) fn take_or_pass_on(&self, clock: &Clock, until: Until<'_>) -> Attempt {
+        if !until.is_over(clock) {
             return self.take_offer();
         }
         self.counters.wasted_wakes.one_more();
@@ -313,7 +326,7 @@ impl<T> Lead<T> {
         Attempt::TimedOut
     }
 
-    /// The section of a parked follower whose deadline passed, or that was idle for long. Tells the word without it. `Err`:
+    /// The section of a parked follower whose time is over, or that was idle for long. Tells the word without it. `Err`:
     /// a message came first, and must be obeyed.
     fn leave(&self, seat: &Arc<Seat>) -> Result<Snapshot, Message> {
         let mut followers = lock(&self.followers);
@@ -462,20 +475,28 @@ impl<T> Lead<T> {
     }
 }
 
+/// As what a thread asks that arrives.
+fn taker(seat: &Seat) -> Taker {
+    match seat.is_bound() {
+        true => Taker::Bound,
+        false => Taker::Anyone,
+    }
+}
+
 /// Sleeps on `parker` until `take` finds a message, or until `until`; a sleep that ends early changes
 /// nothing.
 pub(super) fn doze<M>(
     clock: &Clock,
     parker: &Arc<Parker>,
     take: impl Fn() -> Option<M>,
-    until: Option<Timestamp>,
+    until: Until<'_>,
 ) -> Option<M> {
     loop {
         let message = take();
-        if message.is_some() || clock.has_passed(until) {
+        if message.is_some() || until.is_over(clock) {
             return message;
         }
-        clock.sleep(parker, until);
+        clock.sleep(parker, until.deadline());
     }
 }
 
@@ -488,112 +509,5 @@ impl<T> fmt::Debug for Lead<T> {
     }
 }
 
-/// Sections, one after the other on one thread: a seat may be enlisted and called without a thread that sleeps.
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use std::time::Duration;
-
-    use super::{
-        super::{
-            held::{promoted, Rejoined},
-            policy::Order,
-            policy::Wake,
-            word::Marks,
-        },
-        *,
-    };
-
-    fn lead(order: Order) -> Lead<()> {
-        let policy = Policy {
-            wake: Wake::Adaptive,
-            order,
-            cores: 2,
-            tick: Duration::from_secs(1),
-        };
-        Lead::vacant((), policy, Arc::default())
-    }
-
-    fn take<'a>(lead: &'a Lead<()>, seat: &Arc<Seat>) -> HeldLead<'a, ()> {
-        match lead.arrive(seat, &Clock::monotonic(), None) {
-            Arrival::Leads(held) => held,
-            _ => panic!("the lead is vacant"),
-        }
-    }
-
-    /// Whoever finds the lead vacant, and gets the lock when somebody has it, or was elected, or the pool is
-    /// closed, takes nothing, however high its rank.
-    #[test]
-    fn only_a_vacant_lead_is_taken() {
-        let (lead, highest) = (lead(Order::Priority), Seat::new(1, 9));
-        let held = take(&lead, &Seat::new(0, 0));
-        assert!(!lead.elect_or_take(&highest), "held");
-        drop(held);
-        lead.word.update(|word| (word.with_elect(true), ()));
-        assert!(!lead.elect_or_take(&highest), "offered");
-        lead.word.update(|word| (word.with_elect(false), ()));
-        lead.close();
-        assert!(!lead.elect_or_take(&highest), "closed");
-    }
-
-    /// An offer that the end of the pool overtakes is not taken.
-    #[test]
-    fn closed_offer_is_not_taken() {
-        let lead = lead(Order::Newest);
-        lead.word.update(|word| (word.with_elect(true), ()));
-        lead.close();
-        assert!(matches!(lead.take_offer(), Attempt::Closed));
-    }
-
-    /// L4: somebody is elected and on its way, and the opener was faster. While that is so its promotions wake
-    /// nobody else: not to lead, nor to watch, though the standby is in deep sleep.
-    #[test]
-    fn one_wake_is_on_its_way() {
-        let (lead, seats) = (lead(Order::Newest), [0, 1, 2, 3].map(|at| Seat::new(at, 0)));
-        let held = take(&lead, &seats[0]);
-        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
-        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
-        assert!(matches!(lead.enlist(&seats[3]), Attempt::Parked));
-        let now = Clock::monotonic().now();
-        let marks = |blocks| Marks {
-            blocks,
-            ..Marks::default()
-        };
-        let (running, promotion) = promoted(held, marks(true), now);
-        assert_eq!(promotion, Promotion::Elected(Some(3)));
-        lead.word
-            .update(|word| (word.with_standby(Standby::Deep), ()));
-        let Rejoined::Leads(held) = running.rejoin(&seats[0], now) else {
-            panic!("its own opening");
-        };
-        let (running, promotion) = promoted(held, marks(false), now);
-        assert_eq!(promotion, Promotion::LeftOpen);
-        assert_eq!(lead.counters.snapshot().wakes, 1);
-        drop(running);
-    }
-
-    /// Where the system picks, nobody can be named to watch, so somebody is woken to lead; but not if somebody watches.
-    #[test]
-    fn who_watches_is_enough() {
-        let (lead, seats) = (lead(Order::System), [0, 1, 2].map(|at| Seat::new(at, 0)));
-        let held = take(&lead, &seats[0]);
-        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
-        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
-        let (sight, now) = (held.sight(), Clock::monotonic().now());
-        let (running, promotion) = held.promote(sight, Marks::default(), now);
-        assert_eq!(promotion, Promotion::LeftOpen);
-        drop(running);
-    }
-
-    /// A thread came and stands by, between the promotion that found nobody and its section: it stays, and nobody
-    /// else is woken to watch.
-    #[test]
-    fn one_stands_by() {
-        let (lead, seats) = (lead(Order::Newest), [0, 1, 2].map(|at| Seat::new(at, 0)));
-        let held = take(&lead, &seats[0]);
-        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
-        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
-        assert_eq!(lead.appoint_standby(), Promotion::LeftOpen);
-        assert_eq!(lead.counters.snapshot().wakes, 0);
-        drop(held);
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ mod lead;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
+mod recall;
 mod staff;
 mod standby;
 mod watcher;
@@ -17,6 +18,7 @@ pub(crate) use held::{HeldLead, Rejoined, Running};
 pub(crate) use lead::{Arrival, Lead, Promotion};
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
+pub(crate) use recall::{Recalled, Until, Wanted};
 pub(crate) use staff::Staff;
 pub(crate) use watcher::Surprise;
 pub(crate) use word::{Marks, MOST_THREADS};

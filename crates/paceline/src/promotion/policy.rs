@@ -49,6 +49,8 @@ pub(crate) struct Policy {
 pub(super) enum Taker {
     /// A thread that comes from outside, or slept.
     Anyone,
+    /// The same, but it is bound: it waits for something of its own.
+    Bound,
     /// The thread that made the opening with this sequence, back from its event.
     Opener(u64),
 }
@@ -95,7 +97,11 @@ impl Policy {
     }
 
     /// Adaptive, newest first: whoever is awake is the newest, and takes the lead where that helps.
+    /// (But for one who is bound: it does not overtake somebody who was woken to lead.)
     fn judge_barging(&self, word: Snapshot, taker: Taker) -> Judgement {
+        if taker == Taker::Bound && word.is_elected() {
+            return Judgement::Follow;
+        }
         let own = taker == Taker::Opener(word.sequence());
         let idle_core = word.wants_core() && word.running() < self.cores;
         match own || word.blocks() || idle_core {

@@ -22,6 +22,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
     lead::{doze, Attempt, Lead, Promotion},
+    recall::Until,
     watcher::Watcher,
     word::{Snapshot, Standby},
 };
@@ -95,12 +96,7 @@ enum Look {
 
 impl<T> Lead<T> {
     /// The life of a standby, until it leads, leaves, or is sent home.
-    pub(super) fn stand_by(
-        &self,
-        seat: &Arc<Seat>,
-        clock: &Clock,
-        deadline: Option<Timestamp>,
-    ) -> Attempt {
+    pub(super) fn stand_by(&self, seat: &Arc<Seat>, clock: &Clock, until: Until<'_>) -> Attempt {
         let mut memory = Memory::of(self.word.look());
         // A hint does not put the next look off.
         let mut due = None;
@@ -109,9 +105,9 @@ impl<T> Lead<T> {
                 watcher.rings_at(seat.parker());
             }
             let look = *due.get_or_insert_with(|| self.next_look(&memory, clock.now()));
-            let until = earlier((!memory.deep).then_some(look), deadline);
-            let looked = match self.sleep_until(seat, clock, until) {
-                None | Some(Roused::Hint(_)) if clock.has_passed(deadline) => {
+            let sleep = until.or_at((!memory.deep).then_some(look));
+            let looked = match self.sleep_until(seat, clock, sleep) {
+                None | Some(Roused::Hint(_)) if until.is_over(clock) => {
                     match self.leave_standby(seat) {
                         None => return Attempt::TimedOut,
                         Some(too_late) => Err(too_late),
@@ -133,7 +129,7 @@ impl<T> Lead<T> {
                 }
             };
             match message {
-                Some(Message::Lead) => return self.take_or_pass_on(clock, deadline),
+                Some(Message::Lead) => return self.take_or_pass_on(clock, until),
                 Some(Message::Close) => return Attempt::Closed,
                 Some(Message::Tick | Message::StandBy) => memory = Memory::of(self.word.look()),
                 None => {}
@@ -152,12 +148,7 @@ impl<T> Lead<T> {
     }
 
     /// Sleeps until a message comes, or a hint, or until `until`.
-    fn sleep_until(
-        &self,
-        seat: &Arc<Seat>,
-        clock: &Clock,
-        until: Option<Timestamp>,
-    ) -> Option<Roused> {
+    fn sleep_until(&self, seat: &Arc<Seat>, clock: &Clock, until: Until<'_>) -> Option<Roused> {
         let hint = || self.watcher.as_ref().and_then(Watcher::take_hint);
         let roused = || {
             let message = seat.take_message().map(Roused::Message);
@@ -303,14 +294,6 @@ impl<T> Lead<T> {
             }
             None => Promotion::LeftOpen,
         }
-    }
-}
-
-/// The earlier of two points in time, if there is one.
-pub(super) fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }
 

@@ -280,7 +280,9 @@ mod tests {
     use super::{super::held::promoted, *};
     use crate::{
         observe::Counters,
-        promotion::{Arrival, HeldLead, Marks, Order, Policy, Rejoined, Running, Seat, Wake},
+        promotion::{
+            Arrival, HeldLead, Marks, Order, Policy, Rejoined, Running, Seat, Until, Wake,
+        },
         sync::VirtualClock,
     };
 
@@ -317,7 +319,10 @@ mod tests {
         }
 
         fn lead(&self, index: usize) -> HeldLead<'_, ()> {
-            match self.lead.arrive(&Seat::new(index, 0), &self.clock, None) {
+            match self
+                .lead
+                .arrive(&Seat::new(index, 0), &self.clock, Until::at(None))
+            {
                 Arrival::Leads(held) => held,
                 _ => panic!("it can be led"),
             }
@@ -328,7 +333,12 @@ mod tests {
         fn beside_a_standby(&self, work: impl FnOnce(HeldLead<'_, ()>)) {
             let held = self.lead(0);
             thread::scope(|scope| {
-                scope.spawn(|| drop(self.lead.arrive(&Seat::new(1, 0), &self.clock, None)));
+                scope.spawn(|| {
+                    drop(
+                        self.lead
+                            .arrive(&Seat::new(1, 0), &self.clock, Until::at(None)),
+                    )
+                });
                 self.until_asleep();
                 work(held);
                 self.lead.close();
@@ -544,7 +554,10 @@ mod tests {
         thread::scope(|scope| {
             let standby = scope.spawn(|| {
                 let deadline = Some(stage.clock.now().after(TICK / 2));
-                let arrival = stage.lead.arrive(&Seat::new(1, 0), &stage.clock, deadline);
+                let arrival =
+                    stage
+                        .lead
+                        .arrive(&Seat::new(1, 0), &stage.clock, Until::at(deadline));
                 matches!(arrival, Arrival::TimedOut)
             });
             stage.until_asleep();

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::{Claimed, Follower, Leader, Led, Place, Processing, Waited};
+use super::{Claimed, Follower, Leader, Led, Place, Processing, Seated, Waited};
 use crate::{
     dispatch::{Dispatched, Duty, Found},
     observe::Role,
@@ -111,7 +111,7 @@ struct OneOfMany<'t>(&'t Place<'t>);
 impl OneOfMany<'_> {
     /// Shows on the board, if there is one, whether this thread is away.
     fn show(&self, role: Role) {
-        let Place { shared, seat, .. } = self.0;
+        let Seated { shared, seat, .. } = &**self.0;
         if let Some(row) = seat.row() {
             row.set_away(role, shared.clock.now());
         }

@@ -44,7 +44,7 @@ macro_rules! on_sets {
 
 macro_rules! on_every_set {
     ($case:ident) => {
-        on_sets!($case: epoll, one_shot, poll, concurrent, completion, simulated, simulated_one_shot);
+        on_sets!($case: epoll, one_shot, poll, concurrent, completion, simulated, simulated_one_shot, simulated_concurrent);
     };
 }
 
@@ -66,6 +66,7 @@ pub(crate) enum Set {
     completion,
     simulated,
     simulated_one_shot,
+    simulated_concurrent,
 }
 
 impl Set {
@@ -82,7 +83,7 @@ impl Set {
     /// What a thread is told to be that waits in the set.
     fn waiting_role(self) -> Role {
         match self {
-            Self::concurrent => Role::Follower,
+            Self::concurrent | Self::simulated_concurrent => Role::Follower,
             _ => Role::Leader,
         }
     }
@@ -91,6 +92,7 @@ impl Set {
         match self {
             Self::simulated => Some(Simulation::new(1)),
             Self::simulated_one_shot => Some(Simulation::one_shot(1)),
+            Self::simulated_concurrent => Some(Simulation::concurrent(1)),
             _ => None,
         }
     }

@@ -8,9 +8,9 @@ fn one_shot() -> Simulation {
 }
 
 /// L1, L2, H1, H2 under faults, where each event silences its handle: every byte comes back.
-fn every_byte_comes_back_once(wake: Wake, order: Order) {
+pub(super) fn every_byte_comes_back_once(world: fn() -> Simulation, wake: Wake, order: Order) {
     check(move || {
-        let (world, tally) = (one_shot(), Tally::default());
+        let (world, tally) = (world(), Tally::default());
         world.set_faults(Faults::ALL);
         let builder = builder_on(&world, 3).wake(wake).order(order);
         let pool = builder.build().unwrap();
@@ -40,20 +40,19 @@ fn every_byte_comes_back_once(wake: Wake, order: Order) {
 
 #[test]
 fn shuttle_one_shot_every_byte_newest() {
-    every_byte_comes_back_once(Wake::Adaptive, Order::Newest);
+    every_byte_comes_back_once(one_shot, Wake::Adaptive, Order::Newest);
 }
 
 #[test]
 fn shuttle_one_shot_every_byte_eager_oldest() {
-    every_byte_comes_back_once(Wake::Eager, Order::Oldest);
+    every_byte_comes_back_once(one_shot, Wake::Eager, Order::Oldest);
 }
 
 /// H2: what is wanted of a handle changes all the time, from elsewhere, while its bytes flow in both directions
 /// and output is kept. What is wanted in the end arrives in the end.
-#[test]
-fn shuttle_one_shot_meddled_with() {
-    check(|| {
-        let (world, tally) = (one_shot(), Tally::default());
+pub(super) fn meddled_with(world: fn() -> Simulation) {
+    check(move || {
+        let (world, tally) = (world(), Tally::default());
         world.set_faults(Faults::ALL);
         let pool = pool_on(&world, 2);
         let (handle, peer) = connect(&world, &pool, &tally);
@@ -86,12 +85,16 @@ fn shuttle_one_shot_meddled_with() {
     });
 }
 
+#[test]
+fn shuttle_one_shot_meddled_with() {
+    meddled_with(one_shot);
+}
+
 /// H3, E5: who closes and waits comes back when handler and source are gone; the descriptor is used again at
 /// once, and the new connection is served.
-#[test]
-fn shuttle_one_shot_close_and_reuse() {
-    check(|| {
-        let (world, tally) = (one_shot(), Tally::default());
+pub(super) fn close_and_reuse(world: fn() -> Simulation) {
+    check(move || {
+        let (world, tally) = (world(), Tally::default());
         world.set_faults(Faults::ALL);
         let pool = pool_on(&world, 2);
         let (handle, old) = connect(&world, &pool, &tally);
@@ -111,6 +114,11 @@ fn shuttle_one_shot_close_and_reuse() {
         assert!(report.is_clean(), "{report}");
         assert_eq!(tally.dropped.load(Ordering::SeqCst), 3);
     });
+}
+
+#[test]
+fn shuttle_one_shot_close_and_reuse() {
+    close_and_reuse(one_shot);
 }
 
 /// Two wait for the end of a handle whose handler ends it by itself, at any moment of that end. Each comes back,
@@ -179,7 +187,7 @@ impl Mailbox {
 }
 
 /// Waits until every thread of the pool sleeps: nothing more happens by itself.
-fn settle(world: &Simulation, threads: usize) {
+pub(super) fn settle(world: &Simulation, threads: usize) {
     while world.clock().asleep() < threads {
         thread::yield_now();
     }
@@ -188,7 +196,7 @@ fn settle(world: &Simulation, threads: usize) {
 /// ACE 2010: notifications were put into a queue and a pipe, which were drained in the wrong order, so that one
 /// stayed behind. Here several threads notify two handles, while their handlers run, for input too, and while the
 /// leader goes to sleep. Of each handle the last notification is followed by a call that knows of it.
-fn no_notification_is_lost(world: fn() -> Simulation, wake: Wake) {
+pub(super) fn no_notification_is_lost(world: fn() -> Simulation, wake: Wake) {
     check(move || {
         let world = world();
         let pool = builder_on(&world, 2).wake(wake).build().unwrap();

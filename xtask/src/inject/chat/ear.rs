@@ -8,11 +8,11 @@
 //!   still there   ... for the server has answered it since            [Ear::settle]
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::line::{self, Line, Said};
-use super::room::{Book, Duty, Room, Sight, Voice};
+use super::room::{Book, Duty, Room, Sight, Time, Voice};
 use crate::inject::conversation::Findings;
 
 /// The longest line that the server may send: the names of a crowd.
@@ -32,10 +32,18 @@ pub(super) struct Ear {
     welcomed: Option<Sight>,
     /// The number that must come next, of each speaker that it has heard.
     next: HashMap<u64, u64>,
+    /// What it has heard: speakers and numbers.
+    heard: Vec<(u64, u64)>,
     /// How many receipts it was given.
     receipts: u64,
     /// How often it was told who is there.
     calls: u64,
+    /// When it last asked for that.
+    asked: Time,
+    /// Of whom it was told that they have come.
+    come: HashSet<String>,
+    /// Of whom it was told that they have gone.
+    gone: HashSet<String>,
 }
 
 impl Ear {
@@ -52,8 +60,12 @@ impl Ear {
             came,
             welcomed: None,
             next: HashMap::new(),
+            heard: Vec::new(),
             receipts: 0,
             calls: 0,
+            asked: 0,
+            come: HashSet::new(),
+            gone: HashSet::new(),
         }
     }
 
@@ -65,6 +77,16 @@ impl Ear {
     /// How often it was told who is there.
     pub(super) fn calls(&self) -> u64 {
         self.calls
+    }
+
+    /// It is about to ask who is there.
+    pub(super) fn ask(&mut self) {
+        self.asked = self.room.book().tick();
+    }
+
+    /// It has read the end.
+    pub(super) fn end(&self) {
+        self.room.book().gone(self.owner, &self.heard);
     }
 
     /// Whether nothing has come of the next line.
@@ -96,7 +118,7 @@ impl Ear {
     pub(super) fn duty(&self) -> Duty {
         match &self.welcomed {
             Some(welcomed) => self.room.book().duty(self.owner, welcomed),
-            None => Duty::new(),
+            None => Duty::default(),
         }
     }
 
@@ -104,11 +126,16 @@ impl Ear {
     pub(super) fn settle(&self, duty: &Duty) -> Findings {
         let mut book = self.room.book();
         let mut findings = Findings::default();
-        for (speaker, lines) in duty {
+        for (speaker, lines) in &duty.lines {
             let next = self.next.get(speaker).copied().unwrap_or(0);
             findings.lost += lines.end - next.clamp(lines.start, lines.end);
             book.prove(*speaker, lines);
         }
+        let unheard = |names: &[String], heard: &HashSet<String>| {
+            names.iter().filter(|name| !heard.contains(*name)).count() as u64
+        };
+        findings.lost += unheard(&duty.come, &self.come) + unheard(&duty.gone, &self.gone);
+        findings.misrouted += u64::from(book.was_there(self.owner, self.asked));
         findings
     }
 
@@ -118,25 +145,41 @@ impl Ear {
             (Line::Welcome(name), None) => self.welcome(name, book, found),
             (Line::Welcome(_), Some(_)) | (_, None) => return None,
             (Line::Said(said), Some(_)) => self.hear(&said, book, found),
-            (Line::Receipt(reached), _) => match book.receipt(self.owner, reached) {
-                Some(()) => {
-                    self.receipts += 1;
-                    found.answered += 1;
+            (Line::Receipt(reached, missed), _) => {
+                match book.receipt(self.owner, reached, missed) {
+                    Some(()) => {
+                        self.receipts += 1;
+                        found.answered += 1;
+                    }
+                    // Somebody else waits for it.
+                    None => found.misrouted += 1,
                 }
-                // Somebody else waits for it.
-                None => found.misrouted += 1,
-            },
+            }
             (Line::Missed(lines), _) => found.lost += lines,
-            (Line::Here, _) => self.calls += 1,
-            (Line::Notice, _) => {}
+            (Line::Here(names), _) => {
+                self.calls += 1;
+                let judged = book.judge_names(self.owner, names, self.asked);
+                found.lost += judged.lost;
+                found.doubled += judged.doubled;
+                found.misrouted += judged.misrouted;
+            }
+            (Line::Come(name), _) => found.doubled += u64::from(!self.come.insert(name.to_owned())),
+            (Line::Gone(name), _) => {
+                book.told_gone(name);
+                found.doubled += u64::from(!self.gone.insert(name.to_owned()));
+            }
         }
         Some(())
     }
 
     /// It is in the room.
     fn welcome(&mut self, name: &str, book: &mut Book, found: &mut Findings) {
+        let now = book.tick();
         self.welcomed = Some(book.sight(|voice| voice.said));
-        let is_mine = book.voice(self.owner).is_some_and(|it| it.is_called(name));
+        let is_mine = book.voice(self.owner).is_some_and(|it| {
+            it.welcomed = Some(now);
+            it.is_called(name)
+        });
         found.misrouted += u64::from(!is_mine);
     }
 
@@ -155,6 +198,7 @@ impl Ear {
         }
         found.lost += said.number - expected + u64::from(!said.is_whole());
         self.next.insert(said.speaker, said.number + 1);
+        self.heard.push((said.speaker, said.number));
     }
 
     /// The number that must come next from this speaker, who has said this. `None`: nobody has said it, or not to us.
@@ -243,14 +287,18 @@ mod tests {
         let found = bob.take(bytes);
         assert!(!found.garbled);
         let last = bob.settle(&bob.duty());
-        [found.lost + last.lost, found.doubled, found.misrouted]
+        [
+            found.lost + last.lost,
+            found.doubled,
+            found.misrouted + last.misrouted,
+        ]
     }
 
     #[test]
     fn an_honest_room_has_nothing_to_complain_of_however_lines_are_cut() {
         let (room, mut ann, mut bob) = ann_speaks(300);
         let numbers: Vec<_> = (0..300).collect();
-        let all = [lines(ANN, &numbers), b"* here: guest-1\n".to_vec()].concat();
+        let all = [lines(ANN, &numbers), b"* here: guest-1, guest-2\n".to_vec()].concat();
         for chunk in all.chunks(7) {
             assert_eq!(bob.take(chunk), Findings::default());
         }
@@ -301,6 +349,7 @@ mod tests {
         assert_eq!(found(&mut bob, &lines(ANN, &[1])), [0, 0, 1], "never said");
         assert_eq!(found(&mut bob, &lines(EVE, &[0])), [0, 0, 1], "nobody");
         let _eve = guest(&room, EVE);
+        bob.take(b"* guest-3 has come\n");
         let stolen = [b"guest-3: ".to_vec(), lines(ANN, &[0])[9..].to_vec()].concat();
         assert_eq!(found(&mut bob, &stolen), [0, 0, 1], "another's name");
     }
@@ -335,6 +384,7 @@ mod tests {
         let room = Arc::new(Room::default());
         let mut bob = guest(&room, BOB);
         let mut ann = guest(&room, ANN);
+        bob.take(b"* guest-1 has come\n");
         room.book().say(ANN, 2);
         ann.take(&receipts(2, 1));
         drop(ann);
@@ -350,10 +400,85 @@ mod tests {
     #[test]
     fn a_receipt_that_tells_of_too_few_is_found_at_the_end() {
         let (room, mut ann, mut bob) = ann_speaks(3);
-        ann.take(&receipts(1, 2));
+        ann.take(&receipts(1, 1));
         ann.take(&receipts(2, 0));
         assert_eq!(found(&mut bob, &lines(ANN, &[0, 1, 2])), [0, 0, 0]);
         assert_eq!(room.settle().lost, 2);
+    }
+
+    /// Ann hears the end after Bob, who came late and spoke; tells what the room finds in Bob's receipts.
+    fn settled(reached: u64, missed: u64, ann_hears: &[u64]) -> Findings {
+        let room = Arc::new(Room::default());
+        let (mut ann, mut bob) = (guest(&room, ANN), guest(&room, BOB));
+        room.book().say(BOB, 1);
+        ann.take(&lines(BOB, ann_hears));
+        ann.end();
+        bob.take(format!("* reached {reached}, missed by {missed}\n").as_bytes());
+        room.settle()
+    }
+
+    #[test]
+    fn a_receipt_that_tells_of_too_many_is_found_at_the_end() {
+        assert_eq!(settled(1, 0, &[0]), Findings::default());
+        assert_eq!(settled(0, 1, &[]), Findings::default());
+        assert_eq!(settled(1, 0, &[]).lost, 1, "nobody has heard it");
+        assert_eq!(settled(1, 1, &[0]).misrouted, 1, "nobody else was there");
+    }
+
+    /// Who did not hear the end may have heard what its client has not read; a stranger may have heard anything.
+    #[test]
+    fn a_receipt_in_doubt_is_believed() {
+        let (room, mut ann, bob) = ann_speaks(1);
+        drop(bob);
+        ann.take(&receipts(1, 1));
+        assert_eq!(room.settle(), Findings::default());
+        room.book().say(ANN, 1);
+        room.book().stranger();
+        ann.take(&receipts(1, 2));
+        assert_eq!(room.settle(), Findings::default());
+    }
+
+    /// Bob has asked who is there, and was told this.
+    fn asked(bob: &mut Ear, told: &str) -> [u64; 3] {
+        bob.ask();
+        let found = bob.take(format!("* here: {told}\n").as_bytes());
+        [found.lost, found.doubled, found.misrouted]
+    }
+
+    #[test]
+    fn who_is_told_to_be_there_is() {
+        let (_room, ann, mut bob) = ann_speaks(0);
+        assert_eq!(asked(&mut bob, "guest-1, guest-2"), [0, 0, 0]);
+        assert_eq!(asked(&mut bob, "guest-1"), [1, 0, 0], "not oneself");
+        assert_eq!(asked(&mut bob, "guest-2, guest-2"), [0, 1, 0], "twice");
+        ann.end();
+        drop(ann);
+        assert_eq!(asked(&mut bob, "guest-1, guest-2"), [0, 0, 1], "gone");
+    }
+
+    #[test]
+    fn who_comes_and_goes_is_told_of_once() {
+        let (room, _ann, mut bob) = ann_speaks(0);
+        let mut eve = guest(&room, EVE);
+        assert_eq!(found(&mut bob, b""), [1, 0, 0], "nobody told that she came");
+        assert_eq!(found(&mut bob, b"* guest-3 has come\n"), [0, 0, 0]);
+        assert_eq!(found(&mut bob, b"* guest-3 has come\n"), [0, 1, 0]);
+        eve.ask();
+        assert_eq!(found(&mut eve, b""), [0, 0, 0]);
+        eve.end();
+        drop(eve);
+        assert_eq!(found(&mut bob, b""), [1, 0, 0], "nobody told that she went");
+        assert_eq!(found(&mut bob, b"* guest-3 has gone\n"), [0, 0, 0]);
+        assert_eq!(found(&mut bob, b"* guest-3 has gone\n"), [0, 1, 0]);
+    }
+
+    #[test]
+    fn who_is_said_to_have_gone_and_answers_has_not() {
+        let (_room, mut ann, mut bob) = ann_speaks(0);
+        bob.take(b"* guest-1 has gone\n");
+        ann.ask();
+        let told = b"* guest-2 has come\n* here: guest-1\n";
+        assert_eq!(found(&mut ann, told), [0, 0, 1]);
     }
 
     #[test]

@@ -9,14 +9,16 @@ const LONGEST: u64 = 900;
 pub(super) enum Line<'l> {
     /// It is in the room, under this name.
     Welcome(&'l str),
-    /// One of its lines is settled: so many others have it.
-    Receipt(u64),
+    /// One of its lines is settled: so many others have it, and so many have not.
+    Receipt(u64, u64),
     /// So many lines were not kept for it.
     Missed(u64),
-    /// Who is there.
-    Here,
-    /// Somebody has come or gone.
-    Notice,
+    /// Who is there, with commas between.
+    Here(&'l str),
+    /// This one has come.
+    Come(&'l str),
+    /// This one has gone.
+    Gone(&'l str),
     /// Another guest has said something.
     Said(Said<'l>),
 }
@@ -70,17 +72,17 @@ fn of_server(told: &str) -> Option<Line<'_>> {
         return Some(Line::Welcome(greeting.split('.').next()?));
     }
     if let Some(counts) = told.strip_prefix("reached ") {
-        let (reached, _missed) = counts.split_once(", missed by ")?;
-        return Some(Line::Receipt(reached.parse().ok()?));
+        let (reached, missed) = counts.split_once(", missed by ")?;
+        return Some(Line::Receipt(reached.parse().ok()?, missed.parse().ok()?));
     }
     if let Some(count) = told.strip_prefix("you have missed ") {
         return Some(Line::Missed(count.parse().ok()?));
     }
-    if told.starts_with("here: ") {
-        return Some(Line::Here);
+    if let Some(names) = told.strip_prefix("here: ") {
+        return Some(Line::Here(names));
     }
-    let is_notice = told.ends_with(" has come") || told.ends_with(" has gone");
-    is_notice.then_some(Line::Notice)
+    let come = told.strip_suffix(" has come").map(Line::Come);
+    come.or_else(|| told.strip_suffix(" has gone").map(Line::Gone))
 }
 
 /// A word of another guest.
@@ -103,16 +105,20 @@ mod tests {
     fn what_the_server_says_is_understood() {
         let greeting = "* welcome, guest-7. /name, /who, /quit";
         assert_eq!(read(greeting), Some(Line::Welcome("guest-7")));
-        assert_eq!(read("* reached 3, missed by 1"), Some(Line::Receipt(3)));
+        assert_eq!(read("* reached 3, missed by 1"), Some(Line::Receipt(3, 1)));
         assert_eq!(read("* you have missed 9"), Some(Line::Missed(9)));
-        assert_eq!(read("* here: guest-1, guest-2"), Some(Line::Here));
-        assert_eq!(read("* guest-7 has come"), Some(Line::Notice));
-        assert_eq!(read("* guest-7 has gone"), Some(Line::Notice));
+        assert_eq!(
+            read("* here: guest-1, guest-2"),
+            Some(Line::Here("guest-1, guest-2"))
+        );
+        assert_eq!(read("* guest-7 has come"), Some(Line::Come("guest-7")));
+        assert_eq!(read("* guest-7 has gone"), Some(Line::Gone("guest-7")));
         for nonsense in [
             "",
             "* ",
             "guest-7",
             "* reached x, missed by 0",
+            "* reached 0, missed by x",
             "guest-7: hello",
         ] {
             assert_eq!(read(nonsense), None, "{nonsense}");

@@ -2,7 +2,7 @@
 //! into it *before* it speaks and *after* it was told, so the book is never ahead of the server where that would
 //! accuse it, and never behind where that would excuse it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,16 +18,46 @@ impl Room {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When all have left: receipts that told of fewer than have proved that they were reached.
+    /// When all have left: receipts that told of fewer than have proved that they were reached, or of more than can have
+    /// been.
     pub(super) fn settle(&self) -> Findings {
         let book = self.book();
-        let short = book.voices.values().flat_map(|voice| &voice.receipts);
-        Findings {
-            lost: short.map(Receipt::short).sum(),
-            ..Findings::default()
+        let (all, unsure) = (
+            book.presence(|_| true),
+            book.presence(|it| it.gone.is_none()),
+        );
+        let mut findings = Findings::default();
+        for voice in book.voices.values() {
+            // The speaker was there too, and does not hear itself.
+            let itself = u64::from(voice.gone.is_none());
+            for (receipt, heard) in voice.receipts.iter().zip(&voice.heard) {
+                let others = all.during(receipt) - 1 + book.strangers;
+                let hearers = heard + unsure.during(receipt) - itself + book.strangers;
+                findings.lost += receipt.short() + receipt.reached.saturating_sub(hearers);
+                findings.misrouted += (receipt.reached + receipt.missed).saturating_sub(others);
+            }
         }
+        findings
     }
 }
+
+/// When some of the guests were about to come, and when it was known that they were out, in order.
+struct Presence {
+    came: Vec<Time>,
+    gone: Vec<Time>,
+}
+
+impl Presence {
+    /// How many of them may have been there when a line was said, which has this receipt.
+    fn during(&self, receipt: &Receipt) -> u64 {
+        let came = self.came.partition_point(|time| *time < receipt.read);
+        let gone = self.gone.partition_point(|time| *time < receipt.said);
+        (came - gone) as u64
+    }
+}
+
+/// Counted by the book: one more for everything that is written into it.
+pub(super) type Time = u64;
 
 /// What is under the lock.
 #[derive(Default)]
@@ -38,6 +68,12 @@ pub(super) struct Book {
     present: BTreeSet<u64>,
     /// The others, in the order in which they left.
     left: Vec<u64>,
+    /// How much was written.
+    time: Time,
+    /// How many came and went that no client keeps account of.
+    strangers: u64,
+    /// Of whom somebody was told that it has gone, and when first.
+    told_gone: HashMap<String, Time>,
 }
 
 /// A guest as a speaker.
@@ -47,6 +83,19 @@ pub(super) struct Voice {
     name: Option<String>,
     /// How many lines it has said, or is about to.
     pub(super) said: u64,
+    /// When it was about to say each.
+    times: Vec<Time>,
+    /// How many have heard each, of those who have read the end.
+    heard: Vec<u64>,
+    /// When it was about to come.
+    came: Time,
+    /// When it was welcomed.
+    pub(super) welcomed: Option<Time>,
+    /// When it was there for certain the last time: it asked something then, and was answered.
+    was_there: Option<Time>,
+    /// When it had read the end of what the server sends: it was out of the room by then, and has heard everything that
+    /// was ever sent to it.
+    gone: Option<Time>,
     /// What it was told of its first lines. So many have been handed to the system for everybody who stays: receipts
     /// may overtake each other, but only among lines that were said in one piece, and none of them tells then of
     /// fewer than are bound to hear any of these.
@@ -59,8 +108,14 @@ pub(super) struct Voice {
 struct Receipt {
     /// How many others it has reached, by the receipt.
     reached: u64,
+    /// How many it has not, by the receipt.
+    missed: u64,
     /// How many others it has reached, by those others.
     proved: u64,
+    /// When it was about to be said.
+    said: Time,
+    /// When the receipt was read.
+    read: Time,
 }
 
 impl Receipt {
@@ -93,16 +148,105 @@ pub(super) struct Sight {
     pub(super) counts: HashMap<u64, u64>,
     /// How many had left.
     left: usize,
+    /// When that was.
+    time: Time,
 }
 
-/// What somebody must have heard, by speaker.
-pub(super) type Duty = Vec<(u64, Range<u64>)>;
+/// What somebody must have heard.
+#[derive(Default)]
+pub(super) struct Duty {
+    /// Lines, by speaker.
+    pub(super) lines: Vec<(u64, Range<u64>)>,
+    /// Who has come.
+    pub(super) come: Vec<String>,
+    /// Who has gone.
+    pub(super) gone: Vec<String>,
+}
 
 impl Book {
     /// Somebody is about to come.
     pub(super) fn enter(&mut self, guest: u64) {
-        self.voices.insert(guest, Voice::default());
+        let came = self.tick();
+        let voice = Voice {
+            came,
+            ..Voice::default()
+        };
+        self.voices.insert(guest, voice);
         self.present.insert(guest);
+    }
+
+    /// Something is written: when.
+    pub(super) fn tick(&mut self) -> Time {
+        self.time += 1;
+        self.time
+    }
+
+    /// Somebody is about to come and go of whom no account is kept.
+    pub(super) fn stranger(&mut self) {
+        self.strangers += 1;
+    }
+
+    /// Somebody has read the end of what the server sends, and heard these lines before it: speakers and numbers.
+    pub(super) fn gone(&mut self, guest: u64, heard: &[(u64, u64)]) {
+        let now = self.tick();
+        if let Some(voice) = self.voices.get_mut(&guest) {
+            voice.gone = Some(now);
+        }
+        for (speaker, number) in heard {
+            let voice = self.voices.get_mut(speaker);
+            let count = voice.and_then(|it| it.heard.get_mut(*number as usize));
+            count.into_iter().for_each(|count| *count += 1);
+        }
+    }
+
+    /// Somebody was told that this one has gone.
+    pub(super) fn told_gone(&mut self, name: &str) {
+        let now = self.tick();
+        self.told_gone.entry(name.to_owned()).or_insert(now);
+    }
+
+    /// Somebody who asked something then was answered. Whether anybody had been told before that it has gone.
+    pub(super) fn was_there(&mut self, guest: u64, asked: Time) -> bool {
+        let Some(voice) = self.voices.get_mut(&guest) else {
+            return false;
+        };
+        voice.was_there = Some(asked);
+        let name = voice.name.as_ref();
+        let told = name.and_then(|name| self.told_gone.get(name));
+        told.is_some_and(|told| *told < asked)
+    }
+
+    /// What is wrong with these names, which are told to be there to somebody who asked then.
+    pub(super) fn judge_names(&self, guest: u64, names: &str, asked: Time) -> Findings {
+        let names: Vec<_> = names.split(", ").collect();
+        let different: HashSet<_> = names.iter().copied().collect();
+        let named = |voice: &Voice| {
+            voice
+                .name
+                .as_deref()
+                .is_some_and(|it| different.contains(it))
+        };
+        let is_there = self.voices.get(&guest).is_some_and(named);
+        let had_gone = |voice: &&Voice| voice.gone.is_some_and(|gone| gone < asked);
+        let left = self.left.iter().filter_map(|guest| self.voices.get(guest));
+        Findings {
+            lost: u64::from(!is_there),
+            doubled: (names.len() - different.len()) as u64,
+            misrouted: left.filter(had_gone).filter(|it| named(it)).count() as u64,
+            ..Findings::default()
+        }
+    }
+
+    /// When those guests came and went. Of whom the server tells that it has gone, that one is out of the room.
+    fn presence(&self, of: impl Fn(&Voice) -> bool) -> Presence {
+        let some = || self.voices.values().filter(|voice| of(voice));
+        let mut came: Vec<_> = some().map(|voice| voice.came).collect();
+        let told_gone = |voice: &Voice| self.told_gone.get(voice.name.as_ref()?).copied();
+        let gone = |voice: &Voice| [voice.gone, told_gone(voice)].into_iter().flatten().min();
+        let mut gone: Vec<_> = some().filter_map(gone).collect();
+        came.sort_unstable();
+        gone.sort_unstable();
+        Presence { came, gone }
     }
 
     /// Somebody has left, or was sent away.
@@ -119,19 +263,27 @@ impl Book {
 
     /// Somebody is about to say `count` lines; these are their numbers.
     pub(super) fn say(&mut self, guest: u64, count: u64) -> Range<u64> {
+        let now = self.tick();
         let voice = self.voices.entry(guest).or_default();
         let first = voice.said;
         voice.said += count;
+        voice.times.resize(voice.said as usize, now);
+        voice.heard.resize(voice.said as usize, 0);
         first..voice.said
     }
 
     /// Somebody was given a receipt. `None`: it has no line without one.
-    pub(super) fn receipt(&mut self, guest: u64, reached: u64) -> Option<()> {
+    pub(super) fn receipt(&mut self, guest: u64, reached: u64, missed: u64) -> Option<()> {
+        let read = self.tick();
         let voice = self.voices.get_mut(&guest)?;
-        if voice.settled() == voice.said {
-            return None;
-        }
-        voice.receipts.push(Receipt { reached, proved: 0 });
+        let said = *voice.times.get(voice.receipts.len())?;
+        voice.receipts.push(Receipt {
+            reached,
+            missed,
+            proved: 0,
+            said,
+            read,
+        });
         Some(())
     }
 
@@ -147,6 +299,7 @@ impl Book {
         Sight {
             counts: counted.collect(),
             left: self.left.len(),
+            time: self.time,
         }
     }
 
@@ -155,12 +308,24 @@ impl Book {
     pub(super) fn duty(&self, guest: u64, welcomed: &Sight) -> Duty {
         let left_since = &self.left[welcomed.left..];
         let speakers = self.present.iter().chain(left_since);
-        let others = speakers.filter(|speaker| **speaker != guest);
-        let ranges = others.filter_map(|speaker| {
+        let others = || speakers.clone().filter(|speaker| **speaker != guest);
+        let ranges = others().filter_map(|speaker| {
             let first = welcomed.counts.get(speaker).copied().unwrap_or(0);
             Some((*speaker, first..self.voices.get(speaker)?.settled()))
         });
-        ranges.filter(|(_, range)| !range.is_empty()).collect()
+        let since = |time: Option<Time>| time.is_some_and(|time| time > welcomed.time);
+        let named = |of: &dyn Fn(&Voice) -> bool| {
+            let voices = others().filter_map(|other| self.voices.get(other));
+            voices
+                .filter(|it| of(it))
+                .filter_map(|it| it.name.clone())
+                .collect()
+        };
+        Duty {
+            lines: ranges.filter(|(_, range)| !range.is_empty()).collect(),
+            come: named(&|it| it.welcomed.is_some() && it.came > welcomed.time),
+            gone: named(&|it| it.gone.is_some() && since(it.was_there)),
+        }
     }
 
     /// Somebody has heard these lines of a speaker, as it must.

@@ -3,13 +3,26 @@
 use std::{io, os::fd::RawFd, sync::Arc};
 
 use super::{
-    super::{Answer, Batch, Event, HandleSet, Ready, Reports},
-    World,
+    super::{Answer, Batch, ConcurrentSet, Event, HandleSet, Ready, Reports},
+    State, World,
 };
-use crate::sync::{lock, Clock, Timestamp};
+use crate::sync::{lock, Clock, MutexGuard, Timestamp};
 
 /// The handle set of a world.
 pub(super) struct SimulatedSet(pub(super) Arc<World>);
+
+impl World {
+    /// Ends the leader's sleep, if there is one, after `state` was changed; of many who sleep, that of one.
+    pub(super) fn wake_leader(&self, mut state: MutexGuard<'_, State>) {
+        let sleeper = match self.is_for_many {
+            true => state.call_one(),
+            false => Some(Arc::clone(&self.leader)),
+        };
+        sleeper.iter().for_each(|sleeper| sleeper.post(1));
+        drop(state);
+        sleeper.iter().for_each(|sleeper| sleeper.wake());
+    }
+}
 
 impl HandleSet for SimulatedSet {
     fn reports(&self) -> Reports {
@@ -84,5 +97,9 @@ impl HandleSet for SimulatedSet {
         state.woken = true;
         state.wakes += 1;
         self.0.wake_leader(state);
+    }
+
+    fn concurrent(&self) -> Option<&dyn ConcurrentSet> {
+        self.0.is_for_many.then_some(self)
     }
 }

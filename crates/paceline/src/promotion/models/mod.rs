@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::{
     lead::Promotion, word::Standby, Arrival, HeldLead, Lead, Marks, Order, Policy, Rejoined,
-    Running, Seat, Wake,
+    Running, Seat, Until, Wake,
 };
 use crate::{
     observe::Counters,
@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod closing;
+mod recall;
 mod staff;
 mod standby;
 mod succession;
@@ -68,7 +69,7 @@ impl Pool {
     fn arrive(&self, seat: &Arc<Seat>, until: Option<u32>) -> Arrival<'_, usize> {
         let start = Clock::Virtual(Arc::new(VirtualClock::new())).now();
         let deadline = until.map(|until| start.after(until * TICK));
-        self.lead.arrive(seat, &self.clock(), deadline)
+        self.lead.arrive(seat, &self.clock(), Until::at(deadline))
     }
 
     /// The first to arrive leads.

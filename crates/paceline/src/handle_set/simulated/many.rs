@@ -1,0 +1,165 @@
+//! The simulated world as a concurrent set: many threads wait in it at once, and one of them is told of each thing.
+//!
+//! Everyone sleeps on a bed of its own. Whatever happens wakes one of them, chosen by the seed. Who is awake takes what it
+//! is told of, and if anything is left, or an alarm is set that it might have slept for, wakes another.
+
+use std::{io, os::fd::RawFd, sync::Arc};
+
+use super::{
+    super::{ConcurrentSet, Ready, Reports, Told},
+    set::SimulatedSet,
+    PeerEnd, Simulation, State, Stream,
+};
+use crate::sync::{lock, Clock, Parker, Timestamp};
+
+/// Who sleeps in a concurrent set, and when one of them is to be told that a time has come.
+#[derive(Default)]
+pub(super) struct Hall {
+    asleep: Vec<Arc<Parker>>,
+    alarm: Option<Timestamp>,
+}
+
+impl Simulation {
+    /// The same, with a set in which all threads wait at once, as [`SetKind::Concurrent`](crate::SetKind::Concurrent)
+    /// does.
+    #[must_use]
+    pub fn concurrent(seed: u64) -> Self {
+        let mut state = State::new(seed, Reports::Once);
+        state.hall = Some(Hall::default());
+        Self::holding(state)
+    }
+
+    /// Whether its set is a concurrent one.
+    pub(crate) fn is_for_many(&self) -> bool {
+        self.world.is_for_many
+    }
+}
+
+impl State {
+    /// Chooses one of those who sleep.
+    pub(super) fn call_one(&mut self) -> Option<Arc<Parker>> {
+        let chosen = self.next_random();
+        let asleep = &mut self.hall.as_mut()?.asleep;
+        let place = chosen.checked_rem(asleep.len() as u64)?;
+        Some(asleep.swap_remove(place as usize))
+    }
+
+    /// Somebody sleeps, or is up.
+    fn note_sleep(&mut self, bed: &Arc<Parker>, asleep: bool) {
+        if let Some(hall) = &mut self.hall {
+            hall.asleep.retain(|other| !Arc::ptr_eq(other, bed));
+            hall.asleep.extend(asleep.then(|| Arc::clone(bed)));
+        }
+    }
+
+    fn alarm(&self) -> Option<Timestamp> {
+        self.hall.as_ref()?.alarm
+    }
+
+    /// At most `room` things, in no certain order.
+    fn tell_some(&mut self, room: usize, now: Timestamp) -> Vec<Told> {
+        let room = match self.strikes(self.faults.single) {
+            true => 1,
+            false => room,
+        };
+        let bells_first = self.next_random() % 2 == 0;
+        let mut told = Vec::new();
+        while told.len() < room {
+            let next = match bells_first {
+                true => self.bell(now).or_else(|| self.event()),
+                false => self.event().or_else(|| self.bell(now)),
+            };
+            match next {
+                Some(next) => told.push(next),
+                None => break,
+            }
+        }
+        told
+    }
+
+    fn event(&mut self) -> Option<Told> {
+        self.take_event().map(Told::Handle)
+    }
+
+    fn bell(&mut self, now: Timestamp) -> Option<Told> {
+        if std::mem::take(&mut self.woken) {
+            return Some(Told::Woken);
+        }
+        self.alarm().filter(|at| *at <= now)?;
+        self.hall.as_mut()?.alarm = None;
+        Some(Told::Alarm)
+    }
+
+    /// Whether somebody else has to get up.
+    fn has_more(&self) -> bool {
+        let has_news = self.woken || !self.pending.is_empty() || self.failure.is_some();
+        has_news || self.alarm().is_some()
+    }
+}
+
+impl Stream {
+    /// What of `directions` is ready now, or whether the connection is broken.
+    fn glance(&self, directions: Ready) -> Ready {
+        match (self.ended, self.ready()) {
+            (Some(PeerEnd::Reset), all) => all,
+            (_, ready) if ready.has(Ready::READABLE & directions) => {
+                ready & (directions | Ready::HANG_UP)
+            }
+            (_, ready) => ready & directions,
+        }
+    }
+}
+
+impl ConcurrentSet for SimulatedSet {
+    fn wait_among_others(
+        &self,
+        room: usize,
+        until: Option<Timestamp>,
+        tell: &mut dyn FnMut(Told),
+    ) -> io::Result<()> {
+        let (clock, bed) = (
+            Clock::Virtual(Arc::clone(&self.0.clock)),
+            Arc::new(Parker::new()),
+        );
+        let mut state = lock(&self.0.state);
+        let is_interrupted = state.interrupt().is_err();
+        let told = loop {
+            if let Some(kind) = state.failure.take() {
+                break Err(kind);
+            }
+            let told = state.tell_some(room, clock.now());
+            if !told.is_empty() || is_interrupted || clock.has_passed(until) {
+                break Ok(told);
+            }
+            state.note_sleep(&bed, true);
+            bed.take();
+            let alarm = state.alarm();
+            drop(state);
+            let times = until.into_iter().chain(alarm);
+            clock.sleep(&bed, times.min());
+            state = lock(&self.0.state);
+        };
+        state.note_sleep(&bed, false);
+        match state.has_more() {
+            true => self.0.wake_leader(state),
+            false => drop(state),
+        }
+        told?.into_iter().for_each(tell);
+        Ok(())
+    }
+
+    fn set_alarm(&self, at: Option<Timestamp>) {
+        let mut state = lock(&self.0.state);
+        if let Some(hall) = &mut state.hall {
+            hall.alarm = at;
+        }
+        // Somebody sleeps until then.
+        self.0.wake_leader(state);
+    }
+
+    fn glance(&self, descriptor: RawFd, directions: Ready) -> Ready {
+        let state = lock(&self.0.state);
+        let id = state.stream_of(descriptor - self.0.first_descriptor);
+        id.map_or(Ready::NONE, |id| state.streams[id].glance(directions))
+    }
+}

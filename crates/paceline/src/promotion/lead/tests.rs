@@ -1,0 +1,107 @@
+//! Sections, one after the other on one thread: a seat may be enlisted and called without a thread that sleeps.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        held::{promoted, Rejoined},
+        policy::Order,
+        policy::Wake,
+        word::Marks,
+    },
+    *,
+};
+
+fn lead(order: Order) -> Lead<()> {
+    let policy = Policy {
+        wake: Wake::Adaptive,
+        order,
+        cores: 2,
+        tick: Duration::from_secs(1),
+    };
+    Lead::vacant((), policy, Arc::default())
+}
+
+fn take<'a>(lead: &'a Lead<()>, seat: &Arc<Seat>) -> HeldLead<'a, ()> {
+    match lead.arrive(seat, &Clock::monotonic(), Until::at(None)) {
+        Arrival::Leads(held) => held,
+        _ => panic!("the lead is vacant"),
+    }
+}
+
+/// Whoever finds the lead vacant, and gets the lock when somebody has it, or was elected, or the pool is
+/// closed, takes nothing, however high its rank.
+#[test]
+fn only_a_vacant_lead_is_taken() {
+    let (lead, highest) = (lead(Order::Priority), Seat::new(1, 9));
+    let held = take(&lead, &Seat::new(0, 0));
+    assert!(!lead.elect_or_take(&highest), "held");
+    drop(held);
+    lead.word.update(|word| (word.with_elect(true), ()));
+    assert!(!lead.elect_or_take(&highest), "offered");
+    lead.word.update(|word| (word.with_elect(false), ()));
+    lead.close();
+    assert!(!lead.elect_or_take(&highest), "closed");
+}
+
+/// An offer that the end of the pool overtakes is not taken.
+#[test]
+fn closed_offer_is_not_taken() {
+    let lead = lead(Order::Newest);
+    lead.word.update(|word| (word.with_elect(true), ()));
+    lead.close();
+    assert!(matches!(lead.take_offer(), Attempt::Closed));
+}
+
+/// L4: somebody is elected and on its way, and the opener was faster. While that is so its promotions wake
+/// nobody else: not to lead, nor to watch, though the standby is in deep sleep.
+#[test]
+fn one_wake_is_on_its_way() {
+    let (lead, seats) = (lead(Order::Newest), [0, 1, 2, 3].map(|at| Seat::new(at, 0)));
+    let held = take(&lead, &seats[0]);
+    assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+    assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+    assert!(matches!(lead.enlist(&seats[3]), Attempt::Parked));
+    let now = Clock::monotonic().now();
+    let marks = |blocks| Marks {
+        blocks,
+        ..Marks::default()
+    };
+    let (running, promotion) = promoted(held, marks(true), now);
+    assert_eq!(promotion, Promotion::Elected(Some(3)));
+    lead.word
+        .update(|word| (word.with_standby(Standby::Deep), ()));
+    let Rejoined::Leads(held) = running.rejoin(&seats[0], now) else {
+        panic!("its own opening");
+    };
+    let (running, promotion) = promoted(held, marks(false), now);
+    assert_eq!(promotion, Promotion::LeftOpen);
+    assert_eq!(lead.counters.snapshot().wakes, 1);
+    drop(running);
+}
+
+/// Where the system picks, nobody can be named to watch, so somebody is woken to lead; but not if somebody watches.
+#[test]
+fn who_watches_is_enough() {
+    let (lead, seats) = (lead(Order::System), [0, 1, 2].map(|at| Seat::new(at, 0)));
+    let held = take(&lead, &seats[0]);
+    assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+    assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+    let (sight, now) = (held.sight(), Clock::monotonic().now());
+    let (running, promotion) = held.promote(sight, Marks::default(), now);
+    assert_eq!(promotion, Promotion::LeftOpen);
+    drop(running);
+}
+
+/// A thread came and stands by, between the promotion that found nobody and its section: it stays, and nobody
+/// else is woken to watch.
+#[test]
+fn one_stands_by() {
+    let (lead, seats) = (lead(Order::Newest), [0, 1, 2].map(|at| Seat::new(at, 0)));
+    let held = take(&lead, &seats[0]);
+    assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+    assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+    assert_eq!(lead.appoint_standby(), Promotion::LeftOpen);
+    assert_eq!(lead.counters.snapshot().wakes, 0);
+    drop(held);
+}

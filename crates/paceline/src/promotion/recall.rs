@@ -1,0 +1,126 @@
+//! Until when a thread stays, and how it is recalled: made to leave its place as if its time were over.
+//!
+//! A thread that waits for something else than the lead (a reply, say) stays in the pool meanwhile, and serves. What it
+//! waits for is a question that it asks itself ([`Until::is_over`]); whoever makes the answer yes must then
+//! [recall](Call::recall) it, wherever it is:
+//!
+//! ```text
+//!  it sleeps, as follower or standby    its word gets RECALLED, and it is woken: it asks, and takes itself off the list
+//!  it leads, and may sleep in the set   its word has LEADS: the set must be woken
+//!  it is awake                          its word gets RECALLED: it asks before it sleeps
+//! ```
+//!
+//! Both are bits of the one word that it sleeps on. Who is about to wait in the set sets LEADS, and then asks; who
+//! recalls has changed the answer, and then sets RECALLED. Of the two steps the second sees the first: so it asks in
+//! time, or the set is woken. All that a thread does whose time is over, it does then too (I3, I4).
+
+use std::sync::Arc;
+
+use super::followers::Seat;
+use crate::sync::{Clock, Parker, Timestamp};
+
+/// It was recalled, and has not asked since.
+const RECALLED: u32 = 1 << 8;
+/// It leads, and only the set's waker reaches it.
+const LEADS: u32 = 1 << 9;
+
+/// What a thread waits for.
+pub(crate) struct Wanted<'s> {
+    /// Whether it is there. Who makes that true recalls the thread afterwards.
+    pub(crate) is_there: &'s dyn Fn() -> bool,
+}
+
+/// When a thread's time in the pool is over: at a deadline, or when it has what it waits for. (Small: it is handed on
+/// from role to role at every turn.)
+#[derive(Clone, Copy)]
+pub(crate) struct Until<'s> {
+    deadline: Option<Timestamp>,
+    wanted: Option<&'s Wanted<'s>>,
+}
+
+impl<'s> Until<'s> {
+    /// At `deadline`, or with the pool.
+    pub(crate) fn at(deadline: Option<Timestamp>) -> Self {
+        let wanted = None;
+        Self { deadline, wanted }
+    }
+
+    /// At `deadline`, or as soon as it has what is wanted.
+    pub(crate) fn recalled(deadline: Option<Timestamp>, wanted: &'s Wanted<'s>) -> Self {
+        let wanted = Some(wanted);
+        Self { deadline, wanted }
+    }
+
+    /// Reads no clock where there is no deadline.
+    pub(crate) fn is_over(&self, clock: &Clock) -> bool {
+        clock.has_passed(self.deadline) || self.is_recalled()
+    }
+
+    /// Whether it has what it waits for.
+    pub(crate) fn is_recalled(&self) -> bool {
+        self.wanted.is_some_and(|wanted| (wanted.is_there)())
+    }
+
+    /// Whether it waits for something.
+    pub(crate) fn wants_something(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
+    /// The same, but not later than `end`, if there is one.
+    pub(crate) fn or_at(self, end: Option<Timestamp>) -> Self {
+        let deadline = match (self.deadline, end) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Self { deadline, ..self }
+    }
+}
+
+/// How a thread that is recalled learns of it.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recalled {
+    /// It was woken, or is awake and will ask.
+    Told,
+    /// It leads: wake the set.
+    WakeSet,
+}
+
+/// Reaches one thread, for as long as anybody likes.
+#[derive(Clone, Debug)]
+pub(crate) struct Call(Arc<Parker>);
+
+impl Call {
+    /// Makes the thread ask whether its time is over. The caller has made it so.
+    pub(crate) fn recall(&self) -> Recalled {
+        let was = self.0.change(|word| word | RECALLED);
+        match was & LEADS {
+            0 => {
+                self.0.wake();
+                Recalled::Told
+            }
+            _ => Recalled::WakeSet,
+        }
+    }
+}
+
+impl Seat {
+    pub(crate) fn call(&self) -> Call {
+        Call(Arc::clone(self.parker()))
+    }
+
+    /// This thread leads, and may wait in the set from now on: or it has what it waits for.
+    pub(crate) fn may_wait(&self, until: Until<'_>) -> bool {
+        self.parker().change(|word| word & !RECALLED | LEADS);
+        !until.is_recalled()
+    }
+
+    /// It does not wait in the set any more. (A recall that came too late for the set is no news: it asks anyway.)
+    pub(crate) fn waits_no_more(&self) {
+        self.parker().change(|word| word & !(RECALLED | LEADS));
+    }
+}

@@ -1,0 +1,138 @@
+//! A stay: a handler waits for something of its own, and its thread is back in the pool meanwhile.
+//!
+//! ```text
+//!  Processing --- its handler waits ---> Follower, Leader, ... as ever --- recalled, or its time is over ---+
+//!      ^                                                                                                    |
+//!      +----------------------------------------------------------------------------------------------------+
+//! ```
+//!
+//! The turn is the same, one frame deeper. What ends it is told in `promotion/recall.rs`. A thread that stays is *bound*
+//! unless it serves everything: it comes last where somebody is elected, and if it finds an event that is not its own
+//! while another thread is free, it puts that back and gives the lead away.
+
+use std::{io, sync::Arc};
+
+use super::{Claimed, Follower, Leader, Led, Place, Seated, Waited};
+use crate::{
+    dispatch::{nobody_returns, Duty, Errand, Line, Recall, Returned, Serve},
+    observe::Role,
+    promotion::{Recalled, Rejoined, Running, Until, Wanted},
+};
+
+/// A thread that runs a handler: what it may tell the pool, and how it can stay.
+pub(super) struct OnDuty<'t, 'p> {
+    pub(super) running: &'t Running<'p, Line>,
+    pub(super) place: &'t Place<'p>,
+}
+
+impl Duty for OnDuty<'_, '_> {
+    fn go_away(&self) {
+        self.running.go_away();
+    }
+
+    fn come_back(&self) {
+        self.running.come_back();
+    }
+
+    fn call_for_help(&self) {
+        self.running.call_for_help();
+    }
+
+    fn recall(&self) -> io::Result<Recall> {
+        let Seated { shared, seat, .. } = &**self.place;
+        if !shared.lead.can_recall() {
+            return Err(nobody_returns());
+        }
+        Ok(Recall::new(seat.recall_by(|| {
+            let (call, registry) = (seat.call(), Arc::downgrade(&shared.registry));
+            Arc::new(move || {
+                if call.recall() == Recalled::WakeSet {
+                    registry.upgrade().iter().for_each(|it| it.wake_set());
+                }
+            })
+        })))
+    }
+
+    fn go(&self, errand: &Errand<'_>, is_done: &dyn Fn() -> bool) -> io::Result<Returned> {
+        let Self { running, place } = *self;
+        if !place.shared.lead.can_recall() {
+            return Err(nobody_returns());
+        }
+        place.shared.registry.check_depth()?;
+        let now = place.shared.clock.now();
+        let deadline = errand.within.map(|within| now.after(within));
+        let wanted = Wanted { is_there: is_done };
+        let until = Until::recalled(deadline, &wanted).or_at(place.until.deadline());
+        let rejoined = running.pause(&place.seat, now);
+        let held = match rejoined {
+            Rejoined::Leads(held) => Some(held),
+            Rejoined::Follows | Rejoined::Surprised => None,
+        };
+        let was_bound = place.seat.set_bound(errand.serve != Serve::Any);
+        let follower = Follower {
+            held,
+            place: place.again(until),
+        };
+        let returned = stay_until_over(follower, errand, is_done);
+        place.seat.set_bound(was_bound);
+        running.come_back();
+        place.tell(Role::Processing);
+        returned
+    }
+}
+
+/// The turn of a thread that stays.
+fn stay_until_over(
+    mut follower: Follower<'_>,
+    errand: &Errand<'_>,
+    is_done: &dyn Fn() -> bool,
+) -> io::Result<Returned> {
+    loop {
+        follower = match follower.lead() {
+            Led::Leader(leader) => match wait(leader)? {
+                Waited::Claimed(claimed) if !is_for_others(&claimed, errand) => {
+                    claimed.promote().run()
+                }
+                Waited::Claimed(claimed) => pass_on(claimed),
+                Waited::Nothing(follower) => follower,
+            },
+            Led::TimedOut if is_done() => return Ok(Returned::Done),
+            Led::TimedOut => return Ok(Returned::TimedOut),
+            Led::Closing => return Ok(Returned::Closing),
+        };
+    }
+}
+
+/// As [`Leader::wait`], and a recall ends it.
+fn wait(leader: Leader<'_>) -> io::Result<Waited<'_>> {
+    let seat = Arc::clone(&leader.place.seat);
+    let waited = match seat.may_wait(leader.place.until) {
+        true => leader.wait(None),
+        false => Ok(Waited::Nothing(leader.step_down())),
+    };
+    seat.waits_no_more();
+    waited
+}
+
+/// Whether this event is not this thread's affair, and somebody else can take care of it.
+fn is_for_others(claimed: &Claimed<'_>, errand: &Errand<'_>) -> bool {
+    errand.serve == Serve::Chain
+        && !errand.is_own(&claimed.claim)
+        && claimed.place.shared.lead.has_free_follower()
+}
+
+/// Puts the event back and gives the lead to a free follower.
+fn pass_on(claimed: Claimed<'_>) -> Follower<'_> {
+    let Claimed {
+        front,
+        claim,
+        place,
+    } = claimed;
+    if let Some(mut front) = front {
+        let remains = front.held.with_owned(|line| claim.release_into(line));
+        drop(front);
+        drop(remains);
+    }
+    place.shared.counters.passed_on.one_more();
+    Follower { held: None, place }
+}

@@ -1,0 +1,444 @@
+//! A handler waits for something of its own, and its thread serves the pool meanwhile (N1): hybrid associations, a thread
+//! that is unbound at first and bound while it waits.
+
+#[path = "support/gate.rs"]
+mod gate;
+mod support;
+
+use std::{
+    io,
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc, Arc, Mutex,
+    },
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use gate::Gate;
+use paceline::{
+    observe::Role,
+    simulated::{SimPeer, SimStream, Simulation},
+    Builder, Context, Errand, Handle, InHandler, Interest, Next, Order, Pool, Recall, Returned,
+    Serve, SetKind,
+};
+use support::{bounded, wait_until, Witness, LONG};
+
+/// What a handler waits for.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    recall: Mutex<Option<Recall>>,
+}
+
+impl Bell {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn is_rung(&self) -> bool {
+        self.rung.load(Ordering::Acquire)
+    }
+
+    fn ring(&self) {
+        self.rung.store(true, Ordering::Release);
+        let recall = self.recall.lock().unwrap().clone();
+        recall.iter().for_each(Recall::now);
+    }
+
+    /// Waits for the bell inside a handler.
+    fn wait(&self, cx: &mut impl InHandler, errand: Errand<'_>) -> io::Result<Returned> {
+        *self.recall.lock().unwrap() = Some(cx.recall()?);
+        cx.serve_until(errand, || self.is_rung())
+    }
+
+    fn has_waiter(&self) -> bool {
+        self.recall.lock().unwrap().is_some()
+    }
+}
+
+/// A pool of so many threads on a simulated set.
+fn pool(threads: usize) -> (Pool, Simulation, Witness) {
+    pool_of(Pool::builder().threads(threads))
+}
+
+fn pool_of(builder: Builder) -> (Pool, Simulation, Witness) {
+    let (world, witness) = (Simulation::new(1), Witness::default());
+    let set = SetKind::Simulated(world.clone());
+    let pool = builder.handle_set(set).observer(witness.clone());
+    (pool.build().unwrap(), world, witness)
+}
+
+/// A handle that calls `ready` for every byte.
+fn on_byte(
+    pool: &Pool,
+    world: &Simulation,
+    mut ready: impl FnMut(&mut Context<'_, SimStream>) + Send + 'static,
+) -> (Handle, SimPeer) {
+    let (stream, peer) = world.stream();
+    let ready = move |cx: &mut Context<'_, SimStream>| {
+        if cx.read(&mut [0; 1])? == 0 {
+            return Ok(Next::Close);
+        }
+        ready(cx);
+        Ok(Next::Continue)
+    };
+    let handle = pool.register(stream, Interest::READ, ready).unwrap();
+    (handle, peer)
+}
+
+/// A handle whose handler waits for `bell`, and tells how that ended, and on which thread.
+fn waiter(
+    pool: &Pool,
+    world: &Simulation,
+    bell: &Arc<Bell>,
+    errand: Errand<'static>,
+) -> (SimPeer, mpsc::Receiver<(Returned, ThreadId)>) {
+    let (tell, told) = mpsc::channel();
+    let bell = Arc::clone(bell);
+    let (_, peer) = on_byte(pool, world, move |cx| {
+        let returned = bell.wait(cx, errand).unwrap();
+        tell.send((returned, thread::current().id())).unwrap();
+    });
+    peer.send(b"x");
+    (peer, told)
+}
+
+const ANY: Errand<'static> = Errand {
+    within: None,
+    serve: Serve::Any,
+    own: None,
+};
+
+/// N1: the only thread waits, inside a handler, for what an event of the same pool will bring.
+#[test]
+fn the_only_thread_serves_while_it_waits() {
+    bounded(|| {
+        for serve in [Serve::Chain, Serve::Any] {
+            let (pool, world, witness) = pool(1);
+            let bell = Bell::new();
+            let (_peer, told) = waiter(&pool, &world, &bell, Errand { serve, ..ANY });
+            let (ringer, other) = (Arc::clone(&bell), Arc::clone(&bell));
+            let (_ringer, rope) = on_byte(&pool, &world, move |_| ringer.ring());
+            wait_until(|| other.has_waiter());
+            rope.send(b"x");
+            assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+            assert_eq!(witness.most_leaders(), 1);
+            // It is free again.
+            let bell = Bell::new();
+            bell.ring();
+            let (_peer, told) = waiter(&pool, &world, &bell, ANY);
+            assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+        }
+    });
+}
+
+/// A thread that waits is recalled wherever it is: asleep as follower or standby, or leading in the set.
+#[test]
+fn recalled_from_any_role() {
+    bounded(|| {
+        // Beside one that leads it follows; alone it leads.
+        for threads in [1, 2, 3] {
+            let (pool, world, witness) = pool(threads);
+            witness.wait_for(Role::Leader, 1);
+            let bell = Bell::new();
+            let (_peer, told) = waiter(&pool, &world, &bell, ANY);
+            wait_until(|| bell.has_waiter());
+            wait_until(|| world.clock().asleep() == threads);
+            bell.ring();
+            assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+            wait_until(|| world.clock().asleep() == threads);
+        }
+    });
+}
+
+/// Who waits for something that came before it waits does not leave its handler at all.
+#[test]
+fn what_is_there_is_not_waited_for() {
+    bounded(|| {
+        let (pool, world, _) = pool(1);
+        let bell = Bell::new();
+        bell.ring();
+        let (_peer, told) = waiter(&pool, &world, &bell, ANY);
+        assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+    });
+}
+
+/// B2: an errand ends by its time, and one inside another by the smaller of both.
+#[test]
+fn nested_errands_inherit_the_smaller_deadline() {
+    bounded(|| {
+        let (pool, world, _) = pool(1);
+        let seconds = |seconds| Errand {
+            within: Some(Duration::from_secs(seconds)),
+            ..ANY
+        };
+        let bells = [Bell::new(), Bell::new()];
+        let (_outer, outer) = waiter(&pool, &world, &bells[0], seconds(5));
+        wait_until(|| bells[0].has_waiter());
+        let (_inner, inner) = waiter(&pool, &world, &bells[1], seconds(500));
+        wait_until(|| bells[1].has_waiter());
+        world.clock().advance(Duration::from_secs(4));
+        wait_until(|| world.clock().asleep() == 1);
+        assert!(inner.try_recv().is_err() && outer.try_recv().is_err());
+        world.clock().advance(Duration::from_secs(1));
+        assert_eq!(inner.recv_timeout(LONG).unwrap().0, Returned::TimedOut);
+        assert_eq!(outer.recv_timeout(LONG).unwrap().0, Returned::TimedOut);
+    });
+}
+
+/// A handler on top delays who waits below: that one is told when its frame is on top, however long it is done.
+#[test]
+fn errands_end_in_the_order_of_the_stack() {
+    bounded(|| {
+        let (pool, world, _) = pool(1);
+        let bells = [Bell::new(), Bell::new()];
+        let (_outer, outer) = waiter(&pool, &world, &bells[0], ANY);
+        wait_until(|| bells[0].has_waiter());
+        let (_inner, inner) = waiter(&pool, &world, &bells[1], ANY);
+        wait_until(|| bells[1].has_waiter());
+        bells[0].ring();
+        wait_until(|| world.clock().asleep() == 1);
+        assert!(outer.try_recv().is_err(), "its frame is not on top");
+        bells[1].ring();
+        assert_eq!(inner.recv_timeout(LONG).unwrap().0, Returned::Done);
+        assert_eq!(outer.recv_timeout(LONG).unwrap().0, Returned::Done);
+    });
+}
+
+/// TAO corrupted a flag that nested loops shared: it must be counted. Here each frame has its own lead, so after many
+/// waits, one inside the other, there is one leader, and everything is served.
+#[test]
+fn nested_leadership_is_counted() {
+    bounded(|| {
+        let (pool, world, witness) = pool(2);
+        let bells: Vec<_> = (0..10).map(|_| Bell::new()).collect();
+        let mut waiters = Vec::new();
+        for bell in &bells {
+            waiters.push(waiter(&pool, &world, bell, ANY));
+            wait_until(|| bell.has_waiter());
+        }
+        for bell in bells.iter().rev() {
+            bell.ring();
+        }
+        for (_, told) in &waiters {
+            assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+        }
+        wait_until(|| world.clock().asleep() == 2);
+        assert_eq!(witness.most_leaders(), 1);
+        witness.wait_for(Role::Leader, 1);
+        let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"y").unwrap());
+        echoed.send(b"x");
+        assert_eq!(echoed.wait_for(1), b"y");
+    });
+}
+
+/// A thread of TAO's that waited for its reply, and served a long request meanwhile, kept the lead. Here it gives it away
+/// as anyone does: others are served.
+#[test]
+fn long_upcall_releases_leadership() {
+    bounded(|| {
+        let (pool, world, _) = pool_of(Pool::builder().threads(2).wake(paceline::Wake::Eager));
+        let (bell, gate) = (Bell::new(), Gate::shut());
+        let (_peer, told) = waiter(&pool, &world, &bell, ANY);
+        wait_until(|| bell.has_waiter());
+        // Both threads are free to serve: one long request each way leaves the other for the rest.
+        let inside = Arc::clone(&gate);
+        let (_, long) = on_byte(&pool, &world, move |_| inside.pass());
+        long.send(b"x");
+        gate.wait_for(1);
+        let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"y").unwrap());
+        echoed.send(b"x");
+        assert_eq!(echoed.wait_for(1), b"y");
+        gate.let_through(1);
+        bell.ring();
+        assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+    });
+}
+
+/// A thread of TAO's that served no requests while it waited left an event's handle suspended. Here, who finds an event
+/// that is not its own affair, while another thread is free, puts it back and gives the lead away: it is served, by
+/// another thread, and so is the next.
+#[test]
+fn noupcall_event_deferred_not_lost() {
+    bounded(|| {
+        let (pool, world, _) = pool(2);
+        let bell = Bell::new();
+        let (_peer, told) = waiter(
+            &pool,
+            &world,
+            &bell,
+            Errand {
+                serve: Serve::Chain,
+                ..ANY
+            },
+        );
+        wait_until(|| bell.has_waiter());
+        wait_until(|| world.clock().asleep() == 2);
+        let (tell, served) = mpsc::channel();
+        let (_, other) = on_byte(&pool, &world, move |_| {
+            tell.send(thread::current().id()).unwrap();
+        });
+        let mut by = Vec::new();
+        for _ in 0..20 {
+            other.send(b"x");
+            by.push(served.recv_timeout(LONG).unwrap());
+            wait_until(|| world.clock().asleep() == 2);
+        }
+        bell.ring();
+        let (returned, waited) = told.recv_timeout(LONG).unwrap();
+        assert_eq!(returned, Returned::Done);
+        assert!(!by.contains(&waited), "somebody else was free");
+        assert!(pool.snapshot().passed_on <= 20);
+    });
+}
+
+/// But if nobody else is free, it serves: else the pool would be stuck.
+#[test]
+fn who_waits_serves_if_nobody_else_can() {
+    bounded(|| {
+        let (pool, world, _) = pool(2);
+        let gate = Gate::shut();
+        let inside = Arc::clone(&gate);
+        let (_, busy) = on_byte(&pool, &world, move |cx| cx.blocking(|| inside.pass()));
+        busy.send(b"x");
+        gate.wait_for(1);
+        let bell = Bell::new();
+        let (_peer, told) = waiter(
+            &pool,
+            &world,
+            &bell,
+            Errand {
+                serve: Serve::Chain,
+                ..ANY
+            },
+        );
+        wait_until(|| bell.has_waiter());
+        let ringer = Arc::clone(&bell);
+        let (_, rope) = on_byte(&pool, &world, move |_| ringer.ring());
+        rope.send(b"x");
+        assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+        gate.let_through(1);
+    });
+}
+
+/// Threads that are free are elected before one that waits for something of its own, in every order that can name one.
+#[test]
+fn helper_yields_to_pool_threads() {
+    bounded(|| {
+        for order in [Order::Newest, Order::Oldest, Order::Priority] {
+            let builder = Pool::builder().threads(3).order(order);
+            let (pool, world, _) = pool_of(builder.wake(paceline::Wake::Eager));
+            let bell = Bell::new();
+            let (_peer, told) = waiter(
+                &pool,
+                &world,
+                &bell,
+                Errand {
+                    serve: Serve::Chain,
+                    ..ANY
+                },
+            );
+            wait_until(|| bell.has_waiter());
+            wait_until(|| world.clock().asleep() == 3);
+            let (tell, served) = mpsc::channel();
+            let (_, other) = on_byte(&pool, &world, move |_| {
+                tell.send(thread::current().id()).unwrap();
+            });
+            let mut by = Vec::new();
+            for _ in 0..10 {
+                other.send(b"x");
+                by.push(served.recv_timeout(LONG).unwrap());
+                wait_until(|| world.clock().asleep() == 3);
+            }
+            bell.ring();
+            let (_, waited) = told.recv_timeout(LONG).unwrap();
+            assert!(!by.contains(&waited), "{order:?}");
+        }
+    });
+}
+
+/// The stack is not endless: by default 16 handlers may wait on one thread, and the next is refused; what it was called
+/// for is not lost, and all others end well. With a higher limit there are more.
+#[test]
+fn nested_depth_is_bounded() {
+    bounded(|| {
+        for (builder, limit) in [
+            (Pool::builder(), 16),
+            (Pool::builder().nesting(64), 64),
+            (Pool::builder().nesting(0), 0),
+        ] {
+            let (pool, world, _) = pool_of(builder.threads(1));
+            let (bell, refused) = (Bell::new(), Arc::new(AtomicUsize::new(0)));
+            let (tell, told) = mpsc::channel();
+            let mut peers = Vec::new();
+            for depth in 0..=limit {
+                let (bell, refused, tell) = (Arc::clone(&bell), Arc::clone(&refused), tell.clone());
+                let (_, peer) = on_byte(&pool, &world, move |cx| {
+                    match cx.serve_until(ANY, || bell.is_rung()) {
+                        Err(error) => {
+                            assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded, "{error}");
+                            refused.fetch_add(1, Ordering::AcqRel);
+                            bell.rung.store(true, Ordering::Release);
+                        }
+                        Ok(returned) => assert_eq!(returned, Returned::Done),
+                    }
+                    tell.send(depth).unwrap();
+                });
+                peer.send(b"x");
+                peers.push(peer);
+            }
+            let mut ended: Vec<_> = (0..=limit)
+                .map(|_| told.recv_timeout(LONG).unwrap())
+                .collect();
+            ended.sort_unstable();
+            assert_eq!(ended, Vec::from_iter(0..=limit));
+            assert_eq!(refused.load(Ordering::Acquire), 1);
+        }
+    });
+}
+
+/// S1: the end of the pool reaches a handler that waits, in whatever role its thread is.
+#[test]
+fn shutdown_ends_errands() {
+    bounded(|| {
+        for threads in [1, 2] {
+            let (pool, world, _) = pool(threads);
+            let bell = Bell::new();
+            let (peer, told) = waiter(&pool, &world, &bell, ANY);
+            wait_until(|| bell.has_waiter());
+            wait_until(|| world.clock().asleep() == threads);
+            drop(peer);
+            let ender = thread::spawn(move || pool.shutdown(Duration::from_secs(1)));
+            wait_until(|| {
+                world.clock().advance(Duration::from_millis(100));
+                ender.is_finished()
+            });
+            assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Closing);
+        }
+    });
+}
+
+/// Where nobody can be named, nobody can be recalled; that is told at once.
+#[test]
+fn refused_where_nobody_can_be_named() {
+    bounded(|| {
+        for builder in [
+            Pool::builder().order(Order::System),
+            Pool::builder().handle_set(SetKind::Concurrent),
+        ] {
+            let pool = builder.threads(2).build().unwrap();
+            let (tell, told) = mpsc::channel();
+            pool.post(move |cx| {
+                let kinds = [
+                    cx.recall().unwrap_err().kind(),
+                    cx.serve_until(ANY, || true).unwrap_err().kind(),
+                ];
+                tell.send(kinds).unwrap();
+            })
+            .unwrap();
+            let kinds = told.recv_timeout(LONG).unwrap();
+            assert_eq!(kinds, [io::ErrorKind::Unsupported; 2]);
+        }
+    });
+}
