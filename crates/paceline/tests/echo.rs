@@ -71,6 +71,34 @@ fn echoes_on_every_set() {
     });
 }
 
+/// A system may have no io_uring, or not allow it. Then the pool is not built, and says why.
+#[test]
+fn a_refusal_of_io_uring_is_explained() {
+    let tracer = Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status();
+    if !tracer.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: a refusal of io_uring needs strace");
+        return;
+    }
+    for (error, why) in [
+        ("ENOSYS", "has no io_uring"),
+        ("EPERM", "io_uring_disabled"),
+    ] {
+        let mut command = Command::new("strace");
+        command
+            .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup"])
+            .args(["-e", &format!("inject=io_uring_setup:error={error}")])
+            .arg(echo())
+            .args(["--listen", "127.0.0.1:0", "--set", "completion"]);
+        let output = bounded(move || run(&mut command));
+        assert!(!output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("make a completion set"), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 /// A signal ends it in order, with open connections, and it says what it did.
 #[test]
 fn ends_in_order_on_sigterm_and_sigint() {

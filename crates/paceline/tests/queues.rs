@@ -20,7 +20,7 @@ use paceline::{
     simulated::Simulation, Closed, ConcurrentItemHandler, ItemHandler, Panics, Pool, Sender,
     SetKind, TaskContext,
 };
-use support::{bounded, wait_until, LONG};
+use support::{bounded, kernel_sets, wait_until, LONG};
 
 /// A handler made of a closure, which tells its end.
 struct Told<F>(F, mpsc::Sender<Closed>);
@@ -253,12 +253,7 @@ fn handled_by_several_threads_at_once() {
 /// On every set, with either kind of handler: all that was sent is handled, and the pool ends clean.
 #[test]
 fn on_every_set() {
-    for set in [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ] {
+    for set in kernel_sets() {
         bounded(move || {
             let pool = Pool::builder().threads(3).handle_set(set).build().unwrap();
             let (serial, shared) = (Sum::default(), Sum::default());

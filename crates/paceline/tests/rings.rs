@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use paceline::{Context, Interest, Next, Pool, RingConsumer, RingProducer, SetKind, SourcePool};
-use support::{bounded, wait_until, LONG};
+use paceline::{Context, Interest, Next, Pool, RingConsumer, RingProducer, SourcePool};
+use support::{bounded, kernel_sets, wait_until, LONG};
 
 /// Both sides of a ring, in one process.
 fn ring(capacity: usize) -> (RingProducer, RingConsumer) {
@@ -40,12 +40,7 @@ fn record(number: usize) -> Vec<u8> {
 #[test]
 fn whole_and_in_order_on_every_set() {
     const RECORDS: usize = 3_000;
-    for set in [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ] {
+    for set in kernel_sets() {
         bounded(move || {
             let pool = Pool::builder().threads(2).handle_set(set).build().unwrap();
             let (mut producer, consumer) = ring(512);

@@ -13,12 +13,12 @@ use std::{
     time::Duration,
 };
 
-use paceline::{Closed, ItemHandler, Panics, Pool, SetKind, Signal, TaskContext};
+use paceline::{Closed, ItemHandler, Panics, Pool, Signal, TaskContext};
 use signal_hook::{
     consts::{SIGPROF, SIGTTIN, SIGTTOU, SIGURG, SIGVTALRM, SIGXFSZ},
     low_level::raise,
 };
-use support::{bounded, wait_until, LONG};
+use support::{bounded, kernel_sets, wait_until, LONG};
 
 /// Who takes all places is alone.
 static PLACES: RwLock<()> = RwLock::new(());
@@ -57,12 +57,7 @@ fn told() -> (Told, mpsc::Receiver<Signal>, mpsc::Receiver<Closed>) {
 #[test]
 fn told_on_every_set() {
     beside_others(|| {
-        for set in [
-            SetKind::Epoll,
-            SetKind::OneShot,
-            SetKind::Poll,
-            SetKind::Concurrent,
-        ] {
+        for set in kernel_sets() {
             let pool = Pool::builder().threads(2).handle_set(set).build().unwrap();
             let (handler, signals, end) = told();
             pool.signals([Signal::USR1, Signal::USR2], handler).unwrap();
