@@ -384,7 +384,11 @@ fn a_shutdown_answers_what_has_come() {
             inside.pass();
             echo(cx)
         });
-        let fars: Vec<_> = (0..10).map(|_| serve(&pool, echo).1).collect();
+        let answer = |cx: &mut Context<'_, UnixStream>| {
+            assert!(!cx.is_hung_up(), "its peer is there");
+            echo(cx)
+        };
+        let fars: Vec<_> = (0..10).map(|_| serve(&pool, answer).1).collect();
         busy.write_all(b"x").unwrap();
         gate.wait_for(1);
         for mut far in &fars {

@@ -202,6 +202,92 @@ fn outsiders_do_not_wait() {
     });
 }
 
+/// H2: two members wait for a visit of their group. The first visit moves the other one away and closes its own, so the
+/// group ends: who still waits there is sent on, and served in its new group.
+#[test]
+fn who_waits_at_the_end_is_sent_on() {
+    struct Old {
+        entered: mpsc::Sender<()>,
+        leave: mpsc::Receiver<()>,
+        new: Group<TcpStream>,
+    }
+    impl GroupHandler<TcpStream> for Old {
+        fn ready(&mut self, _: &mut Cx<'_>, members: &mut Others<'_>) -> io::Result<Next> {
+            for other in members.handles().collect::<Vec<_>>() {
+                members.move_to(&other, &self.new)?;
+            }
+            Ok(Next::Close)
+        }
+        fn notified(&mut self, _: &mut Others<'_>) {
+            self.entered.send(()).unwrap();
+            self.leave.recv_timeout(LONG).unwrap();
+        }
+    }
+    bounded(|| {
+        for pool in pools(2) {
+            let (new, _told) = group(&pool, echo);
+            let (enter, entered) = mpsc::channel();
+            let (open, leave) = mpsc::channel();
+            let old = pool.group(Old {
+                entered: enter,
+                leave,
+                new,
+            });
+            let old = old.unwrap();
+            let (near, mut witness) = tcp_pair();
+            let alone = |cx: &mut Cx<'_>| {
+                let byte = byte(cx)?.unwrap_or_default();
+                cx.write_all(&[byte]).map(|()| Next::Continue)
+            };
+            pool.register(near, Interest::READ, alone).unwrap();
+            let mut peers = [(); 2].map(|()| {
+                let (near, far) = tcp_pair();
+                old.register(near, Interest::READ).unwrap();
+                far
+            });
+            old.notify().unwrap();
+            entered.recv_timeout(LONG).unwrap();
+            peers
+                .iter_mut()
+                .for_each(|peer| peer.write_all(&[1]).unwrap());
+            // When the other thread has answered this, it has found the members' input, and their group busy.
+            (0..3).for_each(|byte| asks(&mut witness, byte));
+            open.send(()).unwrap();
+            let mut read = peers.map(|mut peer| matches!(peer.read(&mut [0]), Ok(1)));
+            read.sort_unstable();
+            assert_eq!(read, [false, true], "one is closed, the other one answered");
+        }
+    });
+}
+
+/// A member that is to be closed when its output is sent does not move: it ends where it is.
+#[test]
+fn who_is_about_to_end_stays() {
+    const SIZE: usize = 250 << 10;
+    bounded(|| {
+        for pool in pools(2) {
+            let (new, told_new) = group(&pool, echo);
+            let goes_to = new.clone();
+            let (tell, kept) = mpsc::channel();
+            let (old, told) = group(&pool, move |cx, members| {
+                cx.write_all(&[7; SIZE])?;
+                tell.send(cx.unsent()).unwrap();
+                members.move_to(&cx.handle(), &goes_to)?;
+                Ok(Next::Close)
+            });
+            let (member, mut far) = member_that_sends_little(&old, &told);
+            member.notify().unwrap();
+            assert!(kept.recv_timeout(LONG).unwrap() > 0);
+            let mut all = Vec::new();
+            far.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), SIZE);
+            let end = Told::Closed(member.id(), "finished".to_owned());
+            assert_eq!(next(&told), end);
+            assert!(told_new.try_recv().is_err());
+        }
+    });
+}
+
 /// What can't be moved is told, and stays.
 #[test]
 fn impossible_moves_are_told() {
@@ -245,6 +331,18 @@ fn impossible_moves_are_told() {
             Ok(Adoption::Busy) => false,
             told => kind(told) == io::ErrorKind::InvalidInput,
         });
+
+        let (tell, refusals) = mpsc::channel();
+        let abroad = foreign.clone();
+        let (mover, told_mover) = groups::group(&pool, move |cx, members| {
+            let refused = members.move_to(&cx.handle(), &abroad).unwrap_err();
+            tell.send(refused.kind()).unwrap();
+            echo(cx, members)
+        });
+        let (_, mut mover_peer) = groups::member(&mover, &told_mover, Interest::READ);
+        asks(&mut mover_peer, 1);
+        let refusal = refusals.recv_timeout(LONG);
+        assert_eq!(refusal, Ok(io::ErrorKind::InvalidInput));
 
         asks(&mut peer, 1);
         drop(peer);

@@ -180,6 +180,23 @@ fn concurrent_handlers_are_counted_too() {
     });
 }
 
+/// And it is as long as the call was.
+#[test]
+fn concurrent_handlers_take_their_own_time() {
+    let scene = Scene::new();
+    let (world, (stream, _peer)) = (scene.world.clone(), scene.world.stream());
+    let handler = move |_: &mut ConcurrentContext<'_, SimStream>| {
+        world.clock().advance(2 * MILLI);
+        Ok(Next::Continue)
+    };
+    let pool = &scene.pool;
+    let handle = pool.register_concurrent(stream, Interest::NONE, handler);
+    handle.unwrap().notify().unwrap();
+    assert_eq!(by_hand::serve_all(pool), 1);
+    let times = scene.times();
+    assert_eq!((times.handler.count(), times.handler.sum()), (1, 2 * MILLI));
+}
+
 /// What monitoring systems read: cumulative buckets with the same bounds in every text, the sum, and the count.
 #[test]
 fn histograms_are_told_as_text() {

@@ -8,6 +8,7 @@ mod stage;
 mod support;
 
 use std::{
+    io,
     sync::{
         atomic::{AtomicUsize, Ordering},
         Arc,
@@ -17,7 +18,7 @@ use std::{
 
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
-    ConcurrentContext, Context, EventHandler, Interest, Next,
+    ConcurrentContext, Context, EventHandler, GroupHandler, Interest, Members, Next,
 };
 use stage::{Stage, Stuck, Telling};
 use support::{bounded, wait_until};
@@ -146,14 +147,14 @@ fn waiting_is_not_the_handlers_time() {
     });
 }
 
-/// Posted work, timers and concurrent handles are of kinds too: what takes long is learned, and then each call of it wakes
-/// somebody.
+/// Posted work, timers, concurrent handles and groups are of kinds too: what takes long is learned, and then each call of it
+/// wakes somebody.
 #[test]
-fn tasks_and_concurrent_handles_are_of_a_kind() {
+fn tasks_groups_and_concurrent_handles_are_of_a_kind() {
     const PERIOD: Duration = Duration::from_millis(10);
     /// Makes something that takes a millisecond, and tells how to have it called.
     type Make = fn(&Stage, Arc<AtomicUsize>) -> Box<dyn Fn()>;
-    let all: [Make; 3] = [
+    let all: [Make; 4] = [
         |stage, calls| {
             let (pool, world) = (stage.pool.clone(), stage.world.clone());
             Box::new(move || {
@@ -182,6 +183,11 @@ fn tasks_and_concurrent_handles_are_of_a_kind() {
                 let _ = &peer;
                 handle.notify().unwrap();
             })
+        },
+        |stage, calls| {
+            let work = taking_long(&stage.world, &calls);
+            let group = stage.pool.group(Notified(work)).unwrap();
+            Box::new(move || group.notify().unwrap())
         },
     ];
     bounded(move || {
@@ -212,5 +218,22 @@ fn taking_long(world: &Simulation, calls: &Arc<AtomicUsize>) -> impl Fn() + Send
     move || {
         world.clock().advance(Duration::from_millis(1));
         calls.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A group that works when it is notified.
+struct Notified<F>(F);
+
+impl<F: Fn() + Send + 'static> GroupHandler<SimStream> for Notified<F> {
+    fn ready(
+        &mut self,
+        _: &mut Context<'_, SimStream>,
+        _: &mut Members<'_, SimStream>,
+    ) -> io::Result<Next> {
+        Ok(Next::Close)
+    }
+
+    fn notified(&mut self, _: &mut Members<'_, SimStream>) {
+        self.0();
     }
 }

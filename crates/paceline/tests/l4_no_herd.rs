@@ -95,13 +95,18 @@ fn idle_pool_costs_nothing() {
     });
 }
 
-/// The kernel's numbers of this process's threads whose names begin like this.
+/// The kernel's numbers of this process's threads whose names are this and a number. (On a busy machine there may be a
+/// watcher too.)
 fn tasks_named(prefix: &str) -> Vec<u32> {
+    let is_meant = |name: &str| {
+        let number = name.trim_end().strip_prefix(prefix);
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     tasks
         .map(|task| task.unwrap().path())
         // A thread of another test may end in this moment.
-        .filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|n| n.starts_with(prefix)))
+        .filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| is_meant(&name)))
         .map(|task| task.file_name().unwrap().to_str().unwrap().parse().unwrap())
         .collect()
 }

@@ -148,6 +148,8 @@ fn recalled_from_any_role() {
             bell.ring();
             assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
             wait_until(|| world.clock().asleep() == threads);
+            let mut told = witness.log().into_iter();
+            assert!(told.all(|(_, role)| role != Role::Gone), "it was there");
         }
     });
 }
@@ -290,6 +292,44 @@ fn noupcall_event_deferred_not_lost() {
         assert_eq!(returned, Returned::Done);
         assert!(!by.contains(&waited), "somebody else was free");
         assert!(pool.snapshot().passed_on <= 20);
+    });
+}
+
+/// What belongs to its errand it serves itself, though another thread is free; anything else it leaves to that one.
+#[test]
+fn its_own_event_is_served_by_who_waits() {
+    bounded(|| {
+        let (pool, world, _) = pool(2);
+        let (bell, (tell, served)) = (Bell::new(), mpsc::channel());
+        let tells = |tell: mpsc::Sender<ThreadId>| {
+            on_byte(&pool, &world, move |_| {
+                tell.send(thread::current().id()).unwrap();
+            })
+        };
+        let ((own, peer), (_, stranger)) = (tells(tell.clone()), tells(tell));
+        let (here, (tell, told)) = (Arc::clone(&bell), mpsc::channel());
+        let (_, rope) = on_byte(&pool, &world, move |cx| {
+            let errand = Errand {
+                serve: Serve::Chain,
+                own: Some(&own),
+                ..ANY
+            };
+            assert_eq!(here.wait(cx, errand).unwrap(), Returned::Done);
+            tell.send(thread::current().id()).unwrap();
+        });
+        wait_until(|| world.clock().asleep() == 2);
+        rope.send(b"x");
+        wait_until(|| bell.has_waiter());
+        // It is back at the front, and the other one sleeps.
+        wait_until(|| world.clock().asleep() == 2);
+        peer.send(b"x");
+        let by = served.recv_timeout(LONG).unwrap();
+        wait_until(|| world.clock().asleep() == 2);
+        assert_eq!(pool.snapshot().passed_on, 0);
+        stranger.send(b"x");
+        assert_ne!(served.recv_timeout(LONG), Ok(by));
+        bell.ring();
+        assert_eq!(told.recv_timeout(LONG), Ok(by));
     });
 }
 

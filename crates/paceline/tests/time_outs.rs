@@ -19,7 +19,7 @@ use std::{
 use by_hand::{advance, asleep, pause, serve_all, Scene};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
-    Closed, ConcurrentContext, Context, Handle, Interest, Next, Pool,
+    Closed, ConcurrentContext, Context, GroupHandler, Handle, Interest, Members, Next, Pool,
 };
 use support::{bounded, told, wait_until, LONG};
 
@@ -115,6 +115,43 @@ fn busy_or_suspended_is_not_idle() {
         }
         assert!(matches!(end.recv_timeout(LONG), Ok(Closed::TimedOut)));
     });
+}
+
+/// The same for a member of a group.
+#[test]
+fn idle_members_are_closed() {
+    struct Echo(mpsc::Sender<Closed>);
+    impl GroupHandler<SimStream> for Echo {
+        fn ready(
+            &mut self,
+            cx: &mut Context<'_, SimStream>,
+            _: &mut Members<'_, SimStream>,
+        ) -> io::Result<Next> {
+            by_hand::echo(cx)
+        }
+        fn closed(&mut self, _: &Handle, why: Closed, _: &mut Members<'_, SimStream>) {
+            self.0.send(why).unwrap();
+        }
+    }
+    let scene = Scene::unobserved();
+    let (tell, end) = mpsc::channel();
+    let group = scene.pool.group(Echo(tell)).unwrap();
+    let (stream, peer) = scene.world.stream();
+    let member = group.register(stream, Interest::READ).unwrap();
+    serve_all(&scene.pool);
+    member.set_timeout(Some(100 * MS)).unwrap();
+    for _ in 0..5 {
+        advance(&scene, 99 * MS);
+        peer.send(b"x");
+        serve_all(&scene.pool);
+        assert_eq!(peer.received(), b"x");
+    }
+    advance(&scene, 99 * MS);
+    serve_all(&scene.pool);
+    assert!(end.try_recv().is_err());
+    advance(&scene, MS);
+    serve_all(&scene.pool);
+    assert!(matches!(end.try_recv(), Ok(Closed::TimedOut)));
 }
 
 /// Who uses a concurrent handle does not own it; that it is used counts all the same.

@@ -1,14 +1,20 @@
-//! Handles and interests as values: which are equal, and what is in which.
+//! Handles and interests as values: which are equal, what is in which, and how they are printed.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
 
 use std::{
     collections::{hash_map::DefaultHasher, HashMap, HashSet},
     hash::BuildHasherDefault,
     hash::{BuildHasher, Hash},
+    sync::mpsc,
+    time::Duration,
 };
 
 use paceline::{
-    simulated::{SimPeer, Simulation},
-    Context, Handle, Interest, Next, Pool, SetKind,
+    scratch,
+    simulated::{SimPeer, SimStream, Simulation},
+    Context, Handle, InHandler, Interest, Members, Next, Pool, SetKind, TaskContext,
 };
 
 /// A pool whose connections never get an event.
@@ -90,4 +96,48 @@ fn interests_are_sets() {
     assert!(!Interest::READ.contains(Interest::WRITE));
     assert!(!Interest::WRITE.contains(Interest::READ));
     assert!(!Interest::NONE.contains(Interest::READ));
+}
+
+/// What an application prints while it looks for a mistake says what it is about.
+#[test]
+fn what_is_printed_tells_what_it_is() {
+    type Cx<'c> = Context<'c, SimStream>;
+    let mut scene = Scene::new();
+    let handle = scene.register();
+    assert_eq!(format!("{:?} {handle:?}", handle.id()), "0.0 Handle(0.0)");
+    assert_eq!(format!("{:?}", scratch()), "Scratch { len: 65536 }");
+
+    let pool = &scene.pool;
+    let (tell, told) = mpsc::channel();
+    let recall = tell.clone();
+    let members = move |_: &mut Cx<'_>, members: &mut Members<'_, SimStream>| {
+        tell.send(format!("{members:?}")).unwrap();
+        Ok(Next::Continue)
+    };
+    let group = pool.group(members).unwrap();
+    assert_eq!(format!("{group:?}"), "Group(1.0)");
+    let (stream, _peer) = scene.world.stream();
+    let member = group.register(stream, Interest::NONE).unwrap();
+    member.notify().unwrap();
+    by_hand::serve_all(pool);
+    let expected = "Members { group: Group(1.0), others: 0, .. }";
+    assert_eq!(told.try_recv().unwrap(), expected);
+
+    let print = move |cx: &mut TaskContext<'_>| {
+        let printed = format!("{:?}", cx.recall().unwrap());
+        recall.send(printed).unwrap();
+    };
+    pool.post(print).unwrap();
+    by_hand::serve_all(pool);
+    assert_eq!(told.try_recv().unwrap(), "Recall { .. }");
+
+    let builder = format!("{:?}", Pool::builder().on_panic(|_, _| {}));
+    let hooks = "Hooks { panics: Close, on_panic: true, on_closed: false }";
+    assert!(builder.contains(hooks), "{builder}");
+
+    let _ = pool.shutdown(Duration::ZERO);
+    let refused = pool.post(|_| {}).unwrap_err();
+    let text = format!("{refused:?}");
+    assert!(text.starts_with("Rejected { error: "), "{text}");
+    assert!(text.contains("the pool is shutting down"), "{text}");
 }

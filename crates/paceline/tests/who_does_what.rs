@@ -158,6 +158,25 @@ fn the_standby_is_told_from_the_others() {
     });
 }
 
+/// The standby is known by its place, whoever else is there: one that has entered and does not follow yet is not it.
+#[test]
+fn the_standby_is_told_by_its_place() {
+    bounded(|| {
+        let (world, pool) = shown(0);
+        let leader = by_hand::lead(&pool);
+        let _idle = pool.enter().unwrap();
+        let joined = pool.clone();
+        let joined = thread::spawn(move || joined.join());
+        wait_until(|| world.clock().asleep() == 1);
+        let threads = pool.threads();
+        let standby = threads.iter().position(|it| it.role == Role::Standby);
+        assert_eq!((threads.len(), standby), (3, Some(2)));
+        drop(leader);
+        let _ = pool.shutdown(Duration::ZERO);
+        joined.join().unwrap().unwrap();
+    });
+}
+
 /// Without a board nothing is known, and that is no error.
 #[test]
 fn without_a_board_nothing_is_shown() {

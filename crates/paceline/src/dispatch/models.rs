@@ -185,9 +185,13 @@ impl HandleSet for World {
         self.0.reports
     }
 
-    fn arm(&self, _: RawFd, _: u64, _: Ready) -> io::Result<()> {
+    /// Who arms says under which key it is to be told.
+    fn arm(&self, _: RawFd, key: u64, _: Ready) -> io::Result<()> {
         let unread = lock(&self.0.unread);
-        self.watch(*unread > 0, |watched| watched.armed = true);
+        self.watch(*unread > 0, |watched| {
+            watched.key = watched.key.and(Some(key));
+            watched.armed = true;
+        });
         Ok(())
     }
 

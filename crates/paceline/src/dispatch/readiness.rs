@@ -374,3 +374,54 @@ impl State {
         self.0 >> GENERATION_SHIFT << GENERATION_SHIFT
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A word of a registration that is interested in both directions, in a set that reports once.
+    fn word() -> (Readiness, u32) {
+        let word = Readiness::new();
+        let generation = word.occupy(Interest::READ | Interest::WRITE, Reports::Once);
+        (word, generation)
+    }
+
+    /// What could not be armed is to be armed again, and nothing else: neither the other direction, nor does a hang-up that
+    /// was to be told mean that the input has ended.
+    #[test]
+    fn one_direction_is_disarmed() {
+        let (word, generation) = word();
+        let both = Ready::READABLE | Ready::WRITABLE;
+        assert_eq!(word.arm(both), both);
+        word.end_input();
+        let state = word.disarm(generation, Ready::READABLE | Ready::HANG_UP);
+        assert_eq!(state.unwrap().armed(), Ready::WRITABLE);
+        assert_eq!(state.unwrap().unarmed(), Ready::READABLE);
+        assert_eq!(state.unwrap().reportable(), Ready::WRITABLE);
+        assert!(word.disarm(generation + 1, both).is_err());
+    }
+
+    /// A visit claims what its handler is to be called for, and finds it suspended in that very step: the calls are put
+    /// back, for when it is resumed. What it was not to be called for is not, nor what else the word said then.
+    #[test]
+    fn calls_are_put_back() {
+        for (notified, greets) in [(true, false), (false, true), (true, true)] {
+            let (word, generation) = word();
+            if notified {
+                word.notify(generation).unwrap();
+            }
+            if greets {
+                word.greet();
+            }
+            let suspended = word.set_suspended(generation, true);
+            let seen = word.claim_calls(Ready::NONE);
+            assert!(suspended.is_ok() && !seen.is_called());
+            let resumed = word.set_suspended(generation, false).unwrap();
+            assert!(!resumed.is_called(), "they are claimed");
+            word.restore_calls(seen);
+            let state = word.look();
+            assert_eq!((state.is_notified(), state.greets()), (notified, greets));
+            assert!(!state.is_suspended() && !state.is_closing());
+        }
+    }
+}

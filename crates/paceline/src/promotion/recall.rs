@@ -133,3 +133,44 @@ impl Seat {
         self.parker().change(|word| word & !(RECALLED | LEADS));
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::{super::followers::Message, *};
+
+    /// Two recall a thread that is about to sleep: it does not, as if one had.
+    #[test]
+    fn recalled_twice_is_recalled() {
+        let seat = Seat::new(0, 0);
+        for _ in 0..2 {
+            assert_eq!(seat.call().recall(), Recalled::Told);
+        }
+        assert_eq!(seat.parker().take(), RECALLED);
+    }
+
+    /// Who leads is reached by the set's waker, from when it may wait until it does not any more, however often it waits. A
+    /// recall that came before is used up by the question; a message is not.
+    #[test]
+    fn who_leads_is_reached_in_the_set() {
+        let seat = Seat::new(0, 0);
+        assert_eq!(seat.call().recall(), Recalled::Told);
+        for _ in 0..2 {
+            assert!(seat.may_wait(Until::at(None)));
+            assert_eq!(seat.parker().change(|word| word), LEADS);
+        }
+        assert_eq!(seat.call().recall(), Recalled::WakeSet);
+        seat.waits_no_more();
+        assert_eq!(seat.parker().take(), 0);
+        seat.post(Message::Lead);
+        seat.waits_no_more();
+        assert_eq!(seat.take_message(), Some(Message::Lead));
+    }
+
+    /// It does not wait for what is there.
+    #[test]
+    fn what_is_there_is_not_waited_for() {
+        let (seat, is_there) = (Seat::new(0, 0), &|| true);
+        let wanted = Wanted { is_there };
+        assert!(!seat.may_wait(Until::recalled(None, &wanted)));
+    }
+}

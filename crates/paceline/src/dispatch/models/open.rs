@@ -322,6 +322,37 @@ fn loom_open_two_at_once() {
     });
 }
 
+/// H3: a registration ends while a thread that uses it pays what it owes to the set, and the next one has the same
+/// descriptor: that is told under its own key.
+#[test]
+fn loom_open_payment_against_the_next_owner() {
+    explore(|| {
+        let hall = Hall::new();
+        let registry = hall.registry();
+        let register = || {
+            let taker = Taker(hall.world.clone());
+            registry.register_concurrent(Descriptor, Interest::READ, taker)
+        };
+        let old = register().unwrap();
+        hall.send();
+        let user = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || work_open(&registry))
+        };
+        let _ = old.close();
+        // Its key is stale: it is out of the set, whoever still uses it. (Else its user ends it.)
+        let next = old.suspend().is_err().then(register);
+        user.join().unwrap();
+        work_open(&registry);
+        if next.is_some() {
+            let before = hall.world.read();
+            hall.send();
+            work_open(&registry);
+            assert_eq!(hall.world.read(), before + 1);
+        }
+    });
+}
+
 /// H2: interest comes from a thread that has nothing to do with the pool, and arms.
 #[test]
 fn loom_open_report_against_interest() {
