@@ -10,7 +10,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    load, peers,
+    bound, load, peers,
     record::Run,
     report,
     run::{self, Choice},
@@ -43,6 +43,14 @@ enum Verb {
     Serve(ServeArgs),
     /// Loads a server that is running, and prints what it saw as JSON
     Load(load::Plan),
+    /// Measures clients that share one connection, and prints a table
+    Bound(bound::BoundArgs),
+    /// Calls over one connection for a while, and prints what it saw as JSON
+    #[command(hide = true)]
+    BoundCall(bound::CallArgs),
+    /// Answers what `bound-call` asks, until its standard input ends
+    #[command(hide = true)]
+    BoundServe(bound::AnswerArgs),
     /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
@@ -109,6 +117,9 @@ pub(crate) fn main() -> io::Result<()> {
             println!("{}", serde_json::to_string(&load)?);
             Ok(())
         }
+        Verb::Bound(args) => bound::run(&args),
+        Verb::BoundCall(args) => bound::call(&args),
+        Verb::BoundServe(args) => bound::serve(&args),
         Verb::Turns { count, observed } => turns::run(count, &observed),
         Verb::InstallPeers => peers::install(),
     }

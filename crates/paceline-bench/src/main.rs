@@ -12,8 +12,11 @@
 //!   v
 //!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
 //! ```
+//!
+//! `bound` is a program of its own inside: clients that share one connection.
 
 mod allocations;
+mod bound;
 mod cli;
 mod count;
 mod distance;

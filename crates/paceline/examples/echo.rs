@@ -25,8 +25,9 @@ usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set S
   --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
                   eager (the textbook: on every event)
   --set SET       where the leader waits: epoll (default: edge-triggered), oneshot (epoll, armed
-                  anew for every event) or poll (to be had everywhere); or concurrent (epoll, in
-                  which all threads wait at once: nobody leads, so --order and --wake mean nothing)
+                  anew for every event), poll (to be had everywhere) or completion (io_uring); or
+                  concurrent (epoll, in which all threads wait at once: nobody leads, so --order
+                  and --wake mean nothing)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
@@ -172,6 +173,7 @@ fn set(text: &str) -> Result<SetKind, String> {
         "oneshot" => Ok(SetKind::OneShot),
         "poll" => Ok(SetKind::Poll),
         "concurrent" => Ok(SetKind::Concurrent),
+        "completion" => Ok(SetKind::Completion),
         _ => Err(format!("{text} is no handle set")),
     }
 }

@@ -55,7 +55,7 @@ usage: relay --to ADDR [--listen ADDR] [--threads N] [--idle SECONDS] [--order O
   --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
                   eager (the textbook: on every event)
   --set SET       where the leader waits: epoll (default: edge-triggered), oneshot (epoll, armed
-                  anew for every event) or poll (to be had everywhere)
+                  anew for every event), poll (to be had everywhere) or completion (io_uring)
   --help          this text
 
 The end of one side's input is passed on to the other, which may go on sending. Who sends faster than the
@@ -446,6 +446,7 @@ fn set(text: &str) -> Result<SetKind, String> {
         "epoll" => Ok(SetKind::Epoll),
         "oneshot" => Ok(SetKind::OneShot),
         "poll" => Ok(SetKind::Poll),
+        "completion" => Ok(SetKind::Completion),
         _ => Err(format!("{text} is no handle set")),
     }
 }

@@ -106,9 +106,11 @@
 //! | [`turn`] | start here: the roles, and the loop of a thread | |
 //! | `pool` | the pool, its threads, listeners, its end | |
 //! | `promotion` | how a thread becomes leader | descriptors |
-//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, [`simulated`] | threads |
+//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, io_uring, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | `timer` | points in time, as events of the same turn | handles |
+//! | `sources` | events that no socket tells: queues, semaphores, signals | the pool |
+//! | [`bound`] | many threads share one connection, each awaits its own reply | the pool |
 //! | [`observe`] | what can be seen from outside | |
 //! | `sync` | atomics, locks, the parker, in three forms | |
 
@@ -124,14 +126,19 @@ mod dispatch;
 
 mod timer;
 
+mod sources;
+
+pub mod bound;
+
 pub mod observe;
 
 mod sync;
 
 pub use dispatch::{
-    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, Context, Errand, EventHandler,
-    Group, GroupHandler, Handle, HandleId, InHandler, Interest, Members, Next, OutputLimit, Panics,
-    Recall, Rejected, Returned, Scratch, Serve, TaskContext, TickContext,
+    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, ConcurrentItemHandler,
+    Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, InHandler, Interest,
+    ItemHandler, Members, Next, OutputLimit, Panics, Recall, Rejected, Returned, Scratch, Serve,
+    TaskContext, TickContext,
 };
 pub use handle_set::simulated;
 pub use pool::{
@@ -139,6 +146,10 @@ pub use pool::{
     Unfinished, WeakPool,
 };
 pub use promotion::{Order, Wake};
+pub use sources::{
+    Arrived, BlockingSource, Interrupter, RingConsumer, RingProducer, Semaphore, Sender, Signal,
+    SourcePool, SourcePoolBuilder, SourceReport, SourceSnapshot,
+};
 pub use turn::Left;
 
 /// The README's programs are tests too.

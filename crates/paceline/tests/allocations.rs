@@ -3,6 +3,8 @@
 //!
 //! This is with `stopped_thread.rs` the only tests with unsafe code: an allocator that counts can't be written without it.
 
+#[path = "support/bound.rs"]
+mod bound;
 mod support;
 
 use std::{
@@ -16,11 +18,12 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex, PoisonError,
     },
+    thread,
 };
 
 use paceline::{
     observe::{Observer, Role},
-    Context, EventHandler, Interest, Next, Pool, Wake,
+    Context, EventHandler, Interest, Next, Pool, TaskContext, Wake,
 };
 use support::{bounded, tcp_pair, wait_until, LONG};
 
@@ -100,6 +103,9 @@ impl Observer for Marks {
     }
 }
 
+/// Tests that count, and those whose threads would be counted.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
@@ -108,7 +114,6 @@ fn calls_of<H>(threads: usize, wake: Wake, handler: fn() -> H) -> usize
 where
     H: EventHandler<TcpStream>,
 {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     bounded(move || {
         let marks = Marks::default();
@@ -223,6 +228,48 @@ fn one_per_request_is_seen() {
     assert!(calls >= 2 * requests, "{calls} calls for {requests}");
 }
 
+/// E15: in the paper the context of a call is allocated per call, and leaked. On a shared connection four threads call,
+/// lead, sleep and are woken without one call of the allocator, once the slots are there.
+#[test]
+fn none_per_call_on_a_shared_connection() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(|| {
+        let (mux, mut peer) = bound::mux();
+        let answering = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = peer.0.read(&mut buffer) {
+                // Requests and replies look alike.
+                if peer.0.write_all(&buffer[..count]).is_err() {
+                    return;
+                }
+            }
+        });
+        let calls = |rounds: usize| {
+            let ask = || {
+                IN_POOL.set(true);
+                for _ in 0..rounds {
+                    let reply = mux.call(&[7; 100], LONG).unwrap();
+                    assert_eq!(*reply, [7; 100]);
+                }
+                IN_POOL.set(false);
+            };
+            thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(ask))));
+        };
+        calls(ROUNDS);
+        // Every slot that four callers can need has its buffers.
+        let held: Vec<_> = (0..8).map(|_| mux.call(&[7; 100], LONG).unwrap()).collect();
+        drop(held);
+        CALLS.store(0, Ordering::SeqCst);
+        ON.store(true, Ordering::SeqCst);
+        calls(ROUNDS);
+        ON.store(false, Ordering::SeqCst);
+        assert_eq!(CALLS.load(Ordering::SeqCst), 0);
+        assert!(mux.snapshot().wakes > 0, "they did not only lead");
+        drop(mux);
+        answering.join().unwrap();
+    });
+}
+
 /// What an idle connection takes of the pool's memory, beside its handler: at most 256 bytes, also just after the table of
 /// slots has grown, when most of the new part is empty. With a time-out it takes one more node in the wheel.
 #[test]
@@ -262,5 +309,60 @@ fn an_idle_connection_is_small() {
         let each = (BYTES.get() - before) / all.len() as isize;
         eprintln!("{each} bytes for each time-out");
         assert!(each <= 96, "{each} bytes");
+    });
+}
+
+/// An item of a queue and a unit of a semaphore cost no memory either: not where they are sent, not where they are
+/// handled, one at a time or by several threads at once.
+#[test]
+fn none_for_items() {
+    const ITEMS: usize = 256;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(|| {
+        let marks = Marks::default();
+        let pool = Pool::builder()
+            .threads(2)
+            // A busy machine may make it look for surprises: a thread more, once.
+            .watcher(false)
+            .observer(marks.clone())
+            .build()
+            .unwrap();
+        wait_until(|| marks.0.load(Ordering::SeqCst) == 2);
+        let _doors = call_each_thread(&pool, 2);
+        let done = Arc::new(AtomicUsize::new(0));
+        let count = |done: &Arc<AtomicUsize>| {
+            let done = Arc::clone(done);
+            move |items: usize| done.fetch_add(items, Ordering::SeqCst)
+        };
+        let (a, b, c) = (count(&done), count(&done), count(&done));
+        let queue = pool.queue(ITEMS, move |it: [usize; 4], _: &mut TaskContext<'_>| {
+            a(it[3]);
+        });
+        let at_once = pool.queue_concurrent(ITEMS, move |it: usize, _: &mut TaskContext<'_>| {
+            b(it);
+        });
+        let units = pool.semaphore(0, move |(), _: &mut TaskContext<'_>| {
+            c(1);
+        });
+        let (queue, at_once, units) = (queue.unwrap(), at_once.unwrap(), units.unwrap());
+        let mut sent = 0;
+        let mut send_all = || {
+            for _ in 0..ITEMS {
+                queue.send([1; 4]).unwrap();
+                at_once.send(1).unwrap();
+                units.release().unwrap();
+            }
+            sent += 3 * ITEMS;
+            wait_until(|| done.load(Ordering::SeqCst) == sent);
+        };
+        (0..20).for_each(|_| send_all());
+        CALLS.store(0, Ordering::SeqCst);
+        IN_POOL.set(true);
+        ON.store(true, Ordering::SeqCst);
+        (0..20).for_each(|_| send_all());
+        ON.store(false, Ordering::SeqCst);
+        IN_POOL.set(false);
+        assert_eq!(CALLS.load(Ordering::SeqCst), 0);
+        assert!(pool.shutdown(LONG).is_clean());
     });
 }

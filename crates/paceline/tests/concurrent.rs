@@ -15,10 +15,8 @@ use std::{
     time::Duration,
 };
 
-use paceline::{
-    Closed, ConcurrentContext, ConcurrentHandler, Interest, Next, Panics, Pool, SetKind, Wake,
-};
-use support::{bounded, wait_until, LONG};
+use paceline::{Closed, ConcurrentContext, ConcurrentHandler, Interest, Next, Panics, Pool, Wake};
+use support::{bounded, kernel_sets, wait_until, LONG};
 
 type Cx<'c> = ConcurrentContext<'c, UdpSocket>;
 
@@ -32,13 +30,7 @@ fn sockets() -> (UdpSocket, UdpSocket) {
 }
 
 fn pools(threads: usize) -> impl Iterator<Item = Pool> {
-    let sets = [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ];
-    let all = sets
+    let all = kernel_sets()
         .into_iter()
         .flat_map(|set| [Wake::Eager, Wake::Adaptive].map(|wake| (set.clone(), wake)));
     all.map(move |(set, wake)| {

@@ -13,9 +13,9 @@ use std::{
 };
 
 use by_hand::{pause, serve_all};
-use paceline::{Closed, Context, EventHandler, Handle, Next, Pool, SetKind};
+use paceline::{Closed, Context, EventHandler, Handle, Next, Pool};
 use socket2::{Domain, Socket, Type};
-use support::{bounded, LONG};
+use support::{bounded, kernel_sets, LONG};
 
 /// What a handler was told.
 #[derive(Debug)]
@@ -85,13 +85,7 @@ fn full() -> (Socket, Vec<Socket>, SocketAddr) {
 }
 
 fn pools() -> impl Iterator<Item = Pool> {
-    let sets = [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ];
-    sets.into_iter().map(|set| {
+    kernel_sets().into_iter().map(|set| {
         let pool = Pool::builder().threads(2).handle_set(set);
         pool.build().unwrap()
     })

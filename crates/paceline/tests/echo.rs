@@ -7,7 +7,8 @@ mod support;
 use std::process::{Command, Output};
 
 use example::{echo, expect_echo, run, signal, Server};
-use support::bounded;
+use paceline::SetKind;
+use support::{bounded, is_to_be_had};
 
 fn start() -> Server {
     start_on("epoll")
@@ -41,11 +42,19 @@ fn echoes_for_several_clients() {
     });
 }
 
+/// All that are to be had here.
+fn sets() -> impl Iterator<Item = &'static str> {
+    let all = ["epoll", "oneshot", "poll", "concurrent", "completion"];
+    let has_completion = is_to_be_had(&SetKind::Completion);
+    let here = move |set: &&str| has_completion || *set != "completion";
+    all.into_iter().filter(here)
+}
+
 /// On every set; and on the concurrent one nobody was promoted.
 #[test]
 fn echoes_on_every_set() {
     bounded(|| {
-        for set in ["epoll", "oneshot", "poll", "concurrent"] {
+        for set in sets() {
             let server = start_on(set);
             let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
             for round in 0..20 {
@@ -60,6 +69,34 @@ fn echoes_on_every_set() {
             assert_eq!(nobody, set == "concurrent", "{output:?}");
         }
     });
+}
+
+/// A system may have no io_uring, or not allow it. Then the pool is not built, and says why.
+#[test]
+fn a_refusal_of_io_uring_is_explained() {
+    let tracer = Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status();
+    if !tracer.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: a refusal of io_uring needs strace");
+        return;
+    }
+    for (error, why) in [
+        ("ENOSYS", "has no io_uring"),
+        ("EPERM", "io_uring_disabled"),
+    ] {
+        let mut command = Command::new("strace");
+        command
+            .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup"])
+            .args(["-e", &format!("inject=io_uring_setup:error={error}")])
+            .arg(echo())
+            .args(["--listen", "127.0.0.1:0", "--set", "completion"]);
+        let output = bounded(move || run(&mut command));
+        assert!(!output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("make a completion set"), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
 }
 
 /// A signal ends it in order, with open connections, and it says what it did.

@@ -19,7 +19,7 @@ use paceline::{
     Closed, Context, EventHandler, Handle, Interest, Left, Next, Order, Pool, SetKind,
     ShutdownReport, Wake, WeakPool,
 };
-use support::{bounded, tcp_pair, told, wait_until, Told, Witness, LONG};
+use support::{bounded, kernel_sets, tcp_pair, told, wait_until, Told, Witness, LONG};
 
 /// A handler that waits for input for ever.
 fn idle<S: 'static>() -> (Told<impl EventHandlerFn<S>>, mpsc::Receiver<Closed>) {
@@ -362,15 +362,15 @@ fn wakeup_source_never_deactivated() {
 /// and none of them blocks.
 #[test]
 fn wakeup_never_blocks_when_full() {
-    bounded(|| {
-        for set in [SetKind::Epoll, SetKind::OneShot, SetKind::Poll] {
+    for set in kernel_sets() {
+        bounded(|| {
             let pool = Pool::builder().threads(0).handle_set(set);
             let pool = pool.build().unwrap();
             for _ in 0..100_000 {
                 assert!(pool.shutdown(Duration::ZERO).is_clean());
             }
-        }
-    });
+        });
+    }
 }
 
 /// A handler that does not return is not waited for beyond the deadline: its thread and its handle are

@@ -29,7 +29,7 @@ use std::{
 };
 
 use paceline::{Closed, Context, EventHandler, Interest, Next, Pool, SetKind};
-use support::{bounded, told, wait_until, Told, LONG};
+use support::{bounded, is_to_be_had, told, wait_until, Told, LONG};
 
 /// Makes a test of each case on each set of the kernel: `CASE::SET`.
 macro_rules! on_kernel_sets {
@@ -51,6 +51,13 @@ macro_rules! on_kernel_sets {
                 #[test]
                 fn concurrent() {
                     bounded(|| super::$case(&pool(SetKind::Concurrent)));
+                }
+
+                #[test]
+                fn completion() {
+                    if is_to_be_had(&SetKind::Completion) {
+                        bounded(|| super::$case(&pool(SetKind::Completion)));
+                    }
                 }
 
                 #[test]

@@ -29,7 +29,7 @@ use std::{
 use messages::{Inspector, Tally};
 use paceline::{Closed, Context, EventHandler, Handle, Interest, Next, Order, Pool, SetKind, Wake};
 use socket2::SockRef;
-use support::{wait_until, Random, LONG};
+use support::{is_to_be_had, kernel_sets, wait_until, Random, LONG};
 
 /// Threads that act as clients, with this many connections each.
 const CLIENTS: u32 = 4;
@@ -74,18 +74,22 @@ fn nothing_is_lost_doubled_or_misrouted_on_a_concurrent_set() {
     }
 }
 
+/// The same on a completion set, whose ring is full again and again, and whose polls end for that and begin anew.
+#[test]
+fn nothing_is_lost_doubled_or_misrouted_on_a_completion_set() {
+    if is_to_be_had(&SetKind::Completion) {
+        for wake in [Wake::Eager, Wake::Adaptive] {
+            stress(SetKind::Completion, wake, Order::Newest);
+        }
+    }
+}
+
 /// Posts and timers from several threads, half as many as messages: each post is done once, each timer called once, or
 /// not after it was cancelled.
 #[test]
 fn posts_and_timers_are_done_once() {
-    let sets = [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ];
     for wake in [Wake::Eager, Wake::Adaptive] {
-        for set in sets.clone() {
+        for set in kernel_sets() {
             task_stress::run(set, wake, wanted_messages() / (2 * SETS));
         }
     }
@@ -95,14 +99,8 @@ fn posts_and_timers_are_done_once() {
 /// back once.
 #[test]
 fn members_that_move_lose_nothing() {
-    let sets = [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ];
     for wake in [Wake::Eager, Wake::Adaptive] {
-        for set in sets.clone() {
+        for set in kernel_sets() {
             group_stress::run(set, wake, wanted_messages() / (4 * SETS));
         }
     }

@@ -20,7 +20,7 @@ use paceline::{
     simulated::Simulation, turn::Waited, Context, Interest, Next, Panics, Pool, SetKind,
     TaskContext, TickContext,
 };
-use support::{bounded, told, wait_until, Random, LONG};
+use support::{bounded, kernel_sets, told, wait_until, Random, LONG};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -440,13 +440,7 @@ fn refused_is_given_back() {
 #[test]
 fn on_real_sets() {
     bounded(|| {
-        let sets = [
-            SetKind::Epoll,
-            SetKind::OneShot,
-            SetKind::Poll,
-            SetKind::Concurrent,
-        ];
-        for set in sets {
+        for set in kernel_sets() {
             let pool = Pool::builder().threads(2).handle_set(set).build().unwrap();
             let (done, wait) = mpsc::channel();
             let start = Instant::now();

@@ -96,6 +96,12 @@ pub(crate) const ALL: &[Server] = &[
         means: Means::Here(paceline::poll),
     },
     Server {
+        name: "paceline-completion",
+        about: "the same as paceline, on a completion set (io_uring)",
+        threads: None,
+        means: Means::Here(paceline::completion),
+    },
+    Server {
         name: "paceline-oldest",
         about: "the same as paceline, oldest follower first",
         threads: None,

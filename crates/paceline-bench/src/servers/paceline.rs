@@ -39,6 +39,13 @@ pub(super) fn poll(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     })
 }
 
+/// A completion set.
+pub(super) fn completion(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| {
+        builder.handle_set(SetKind::Completion)
+    })
+}
+
 /// The follower that has waited longest is first.
 pub(super) fn oldest(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     serve(listener, setting, |builder| builder.order(Order::Oldest))

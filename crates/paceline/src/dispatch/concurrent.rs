@@ -32,6 +32,7 @@ use super::{
     kind::Kind,
     readiness::Readiness,
     registry::{End, Registry},
+    stocked::Ticket,
     unwind::caught,
 };
 use crate::{
@@ -290,9 +291,26 @@ pub(crate) struct Share {
     /// The readiness that was taken out of the word.
     claimed: Ready,
     pub(super) notified: bool,
+    /// Of a store: the item that was claimed.
+    item: Ticket,
 }
 
 impl Share {
+    /// One item of a store, to be handled.
+    pub(super) fn of_item(of: Key, common: Arc<dyn Shared>, item: Ticket) -> Self {
+        Self {
+            of,
+            common,
+            claimed: Ready::NONE,
+            notified: false,
+            item,
+        }
+    }
+
+    pub(super) fn ticket(&self) -> Ticket {
+        self.item
+    }
+
     /// In a concurrent set the kernel shall tell others of what is there once this thread has taken its part of it:
     /// told before, they would come for the same record. So what was claimed counts as armed, and is armed when the
     /// handler has used it: it is **owed**, and paid by [`Registry::pay`].
@@ -350,6 +368,7 @@ where
                     common,
                     notified: lent.notified,
                     claimed: lent.hand_over(),
+                    item: Ticket::NONE,
                 });
             }
         }

@@ -13,6 +13,7 @@ use super::{
     handle::{Handle, HandleId, Key},
     readiness::{Readiness, State},
     registry::Registry,
+    task::TaskContext,
 };
 use crate::handle_set::{Ready, Reports};
 
@@ -104,6 +105,11 @@ impl<S> Context<'_, S> {
         self.origin.duty.call_for_help();
     }
 
+    /// What a handler gets that is told of an item.
+    pub(crate) fn as_task(&mut self) -> TaskContext<'_> {
+        TaskContext::new(self.origin.duty)
+    }
+
     /// The thread that runs this handler.
     pub(super) fn on_duty(&self) -> &dyn Duty {
         self.origin.duty
@@ -122,8 +128,15 @@ impl<S> Context<'_, S> {
     /// order. If the handler panics they are dropped.
     ///
     /// The call of [`blocking`](Self::blocking) is not to be had there: if `work` takes long, call
-    /// [`wake_follower`](Self::wake_follower) now.
+    /// [`wake_follower`](Self::wake_follower) now, or see [`release_and`](Self::release_and).
     pub fn release_then(&mut self, work: impl FnOnce() + 'static) {
+        self.release_and(|_| work());
+    }
+
+    /// As [`release_then`](Self::release_then), and `work` may block, or wait for something and serve the pool meanwhile
+    /// ([`InHandler`](super::InHandler)): more requests of the same connection are handled then, on this thread or
+    /// another.
+    pub fn release_and(&mut self, work: impl FnOnce(&mut TaskContext<'_>) + 'static) {
         self.afterwards.work.push(Box::new(work));
     }
 
@@ -235,13 +248,16 @@ impl<S> fmt::Debug for Context<'_, S> {
     }
 }
 
+/// Work for after the handle was given back.
+type Work = Box<dyn FnOnce(&mut TaskContext<'_>)>;
+
 /// What a handler wants to be done after its handle was given back.
 pub(crate) struct Afterwards {
     /// Whose handler it was.
     pub(super) of: Key,
     /// Of a concurrent handle: what was taken from it.
     pub(super) share: Option<Share>,
-    pub(super) work: Vec<Box<dyn FnOnce()>>,
+    pub(super) work: Vec<Work>,
 }
 
 impl Afterwards {

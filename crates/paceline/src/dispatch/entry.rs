@@ -85,6 +85,8 @@ pub(super) enum Undone {
     Post,
     /// A timer that was not called.
     Timer,
+    /// So many items that were accepted and not handled.
+    Items(usize),
     /// Nothing that anybody waits for.
     Nothing,
 }

@@ -21,6 +21,8 @@ pub enum Serve {
     /// all its threads wait.
     #[default]
     Chain,
+    /// Nothing: the thread is away until it has what it waits for, or its time is over.
+    Nothing,
     /// Every event of the pool, as if the thread were free. That the errand is done is noticed when what was begun
     /// meanwhile is.
     Any,
@@ -59,6 +61,13 @@ pub enum Returned {
 /// Makes a thread that is on an errand look whether it is done: from anywhere, as often as one likes.
 #[derive(Clone)]
 pub struct Recall(Arc<dyn Fn() + Send + Sync>);
+
+impl OnDuty<'_> {
+    /// Runs `block`, which may block, while this thread is away.
+    pub(crate) fn blocking<R>(&self, block: impl FnOnce() -> R) -> R {
+        self.0.blocking(block)
+    }
+}
 
 impl Recall {
     pub(crate) fn new(recall: Arc<dyn Fn() + Send + Sync>) -> Self {

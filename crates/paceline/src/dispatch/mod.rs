@@ -24,6 +24,7 @@ mod rejected;
 mod return_list;
 mod scratch;
 mod slot;
+mod stocked;
 mod task;
 mod unwind;
 
@@ -43,5 +44,7 @@ pub(crate) use line::{Line, Look};
 pub(crate) use registry::{Found, Limits, Registry};
 pub use rejected::Rejected;
 pub use scratch::{scratch, Scratch};
+pub use stocked::{ConcurrentItemHandler, ItemHandler};
+pub(crate) use stocked::{Shut, Store, Ticket};
 pub use task::{TaskContext, TickContext};
 pub(crate) use unwind::{abort_on_unwind, caught};

@@ -8,6 +8,7 @@ mod groups;
 mod once;
 mod open;
 mod requests;
+mod stocked;
 mod time;
 
 use std::{

@@ -3,6 +3,7 @@
 mod close;
 mod members;
 mod open;
+mod stock;
 mod time;
 mod user_code;
 

@@ -22,9 +22,15 @@ use super::{
 };
 use crate::{sync::Timestamp, timer::Purpose};
 
-/// What posted work and timers get: how to tell the pool what is coming.
+/// What posted work, timers and handlers of items get: how to tell the pool what is coming.
 pub struct TaskContext<'c> {
     pub(super) duty: &'c dyn Duty,
+}
+
+impl<'c> TaskContext<'c> {
+    pub(super) fn new(duty: &'c dyn Duty) -> Self {
+        Self { duty }
+    }
 }
 
 impl TaskContext<'_> {
@@ -191,7 +197,7 @@ where
             lent.settle();
             return Done::without_call(Verdict::Close(Closed::Finished));
         };
-        let mut cx = TaskContext { duty: origin.duty };
+        let mut cx = TaskContext::new(origin.duty);
         let verdict = match caught(|| work(&mut cx)) {
             Ok(()) => {
                 lent.settle();
@@ -282,7 +288,7 @@ where
         let missed = self.missed + self.skip_to(registry.now());
         registry.note_missed(missed);
         let mut cx = TickContext {
-            task: TaskContext { duty: origin.duty },
+            task: TaskContext::new(origin.duty),
             missed,
             period: self.period,
             next: NextTick::AsBefore,

@@ -228,7 +228,7 @@ impl ConcurrentSet for Epoll {
 
 /// Translates the kernel's bits. An error or a hang-up makes both directions ready: whoever reads or
 /// writes next learns of it.
-fn ready(bits: u32) -> Ready {
+pub(super) fn ready(bits: u32) -> Ready {
     let hang_up = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
     let table = [
         (libc::EPOLLIN | hang_up, Ready::READABLE),

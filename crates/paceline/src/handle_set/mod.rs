@@ -1,7 +1,8 @@
 //! Where the leader waits: the contract of a handle set, and the sets that fulfil it.
 //!
 //! A handle set knows descriptors and keys. It knows neither threads nor handlers nor who leads. A new
-//! platform (kqueue, a completion set) is one more file beside `epoll.rs`.
+//! platform (kqueue) is one more file beside `epoll.rs`; a set of another kind is too: in `completion.rs` the kernel
+//! holds requests, and tells what became of them in a ring (`ring.rs`; its system calls are in `uring.rs`).
 //!
 //! What every set promises:
 //!
@@ -21,15 +22,24 @@ use std::{io, ops, os::fd::RawFd};
 
 use crate::sync::Timestamp;
 
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+mod completion;
 #[cfg(target_os = "linux")]
 mod epoll;
 mod poll;
+#[cfg(any(all(target_os = "linux", not(any(loom, shuttle))), all(test, loom)))]
+mod ring;
 pub mod simulated;
 mod system;
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+mod uring;
 
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+pub(crate) use completion::CompletionSet;
 #[cfg(target_os = "linux")]
 pub(crate) use epoll::Epoll;
-pub(crate) use poll::PollSet;
+pub(crate) use poll::{poll_two, PollSet};
+pub(crate) use system::set_nonblocking;
 
 /// The contract: see the module's first page.
 pub(crate) trait HandleSet: Send + Sync {

@@ -14,6 +14,7 @@ use std::{
         unix::net::UnixStream,
     },
     sync::PoisonError,
+    time::Duration,
 };
 
 use super::{
@@ -248,6 +249,41 @@ pub(super) fn glance(fd: RawFd, directions: Ready) -> Ready {
     }
 }
 
+/// Whether urgent data is pending at one descriptor now. In doubt it is.
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+pub(super) fn is_urgent(fd: RawFd) -> bool {
+    let mut polled = libc::pollfd {
+        fd,
+        events: libc::POLLPRI,
+        revents: 0,
+    };
+    // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
+    let told = unsafe { libc::poll(&mut polled, 1, 0) };
+    told < 0 || polled.revents & libc::POLLPRI != 0
+}
+
+/// Waits until one of `directions` is ready at a descriptor, or there is an error or a hang-up, or `waker` can be read,
+/// or `timeout` has passed. What is ready, and whether the waker can be read. An interrupted wait ends early.
+pub(crate) fn poll_two(
+    (fd, directions): (RawFd, Ready),
+    waker: RawFd,
+    timeout: Option<Duration>,
+) -> io::Result<(Ready, bool)> {
+    let polled = |fd, events| libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut both = [polled(fd, awaited(directions)), polled(waker, libc::POLLIN)];
+    // SAFETY: `both` are two descriptors, as is said, and live until the call returns.
+    let told = unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds(timeout)) };
+    match checked(told) {
+        Ok(_) => Ok((ready(both[0].revents), both[1].revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((Ready::NONE, false)),
+        Err(error) => Err(attempted("wait for a reply (poll)", &error)),
+    }
+}
+
 fn awaited(directions: Ready) -> i16 {
     let table = [
         (Ready::READABLE, libc::POLLIN | PEER_STOPPED),
@@ -271,7 +307,7 @@ fn ready(bits: i16) -> Ready {
 }
 
 /// A regular file or a directory is always ready, so it can't be waited for.
-fn refuse_if_always_ready(descriptor: RawFd) -> io::Result<()> {
+pub(super) fn refuse_if_always_ready(descriptor: RawFd) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid `stat`, which is plain data.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` lives until the call returns.

@@ -20,7 +20,7 @@ pub(super) fn milliseconds(timeout: Option<Duration>) -> i32 {
     })
 }
 
-pub(super) fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
+pub(crate) fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
     let mut on: libc::c_int = 1;
     // SAFETY: FIONBIO reads one int through the pointer, which lives until the call returns.
     checked(unsafe { libc::ioctl(descriptor, libc::FIONBIO, &mut on) }).map(drop)

@@ -42,6 +42,13 @@ pub enum SetKind {
     /// [`Epoll`](Self::Epoll), and the system may wake another thread for an event that the one before could have
     /// taken.
     Concurrent,
+    /// A completion set, on io_uring (Linux 6.0 or later; the build fails where it is not to be had).
+    ///
+    /// A poll per handle lies in the kernel, and tells every edge into memory that the leader reads. A thread of the
+    /// kernel's own does the work of these polls; it looks for more for some milliseconds before it sleeps, which
+    /// takes a core while there is work. To register and to close wait for that thread. What a handler sees is the
+    /// same as on [`Epoll`](Self::Epoll), which is faster.
+    Completion,
     /// A world of its own, with its own clock, for tests.
     Simulated(Simulation),
 }
@@ -52,7 +59,7 @@ impl SetKind {
         match self {
             Self::Concurrent => true,
             Self::Simulated(world) => world.is_for_many(),
-            Self::Epoll | Self::OneShot | Self::Poll => false,
+            Self::Epoll | Self::OneShot | Self::Poll | Self::Completion => false,
         }
     }
 }
@@ -529,6 +536,17 @@ fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
             let clock = Clock::monotonic();
             let set = crate::handle_set::Epoll::for_many(clock.clone())?;
             Ok((Box::new(set), clock))
+        }
+        #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+        SetKind::Completion => {
+            let clock = Clock::monotonic();
+            let set = crate::handle_set::CompletionSet::new(clock.clone())?;
+            Ok((Box::new(set), clock))
+        }
+        #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+        SetKind::Completion => {
+            let text = "build a pool: io_uring is not to be had on this system";
+            Err(io::Error::new(io::ErrorKind::Unsupported, text))
         }
         SetKind::Poll => {
             let clock = Clock::monotonic();

@@ -3,8 +3,10 @@
 //! It is the only room that knows all the others. What a thread does in it is told in `turn.rs`; how it
 //! is built in `builder.rs`, who is in it in `crew.rs`, its own threads in `threads.rs`, how it ends in `shutdown.rs`,
 //! what it tells about itself in `observation.rs`. What it can be given: any source (here), listeners (`listen.rs`),
-//! outgoing connections (`connect.rs`), groups (`groups.rs`), posts and timers (`tasks.rs`).
+//! outgoing connections (`connect.rs`), groups (`groups.rs`), posts and timers (`tasks.rs`), queues and semaphores
+//! (`sources.rs`).
 
+mod attach;
 mod builder;
 mod connect;
 mod crew;
@@ -15,6 +17,7 @@ mod models;
 mod monitor;
 mod observation;
 mod shutdown;
+mod sources;
 mod tasks;
 mod threads;
 mod watch;

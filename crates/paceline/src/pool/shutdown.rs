@@ -21,6 +21,8 @@ pub struct ShutdownReport {
     pub busy_handles: usize,
     /// Posted work that was not done, and timers that were due and not called.
     pub undone_tasks: usize,
+    /// Items that queues and semaphores had accepted and nobody handled: left at the end, or when a handler panicked.
+    pub unhandled_items: usize,
     /// Timers that were to be called once, and were not due. They do not count as unfinished.
     pub timers_not_due: usize,
     /// Errors of the wait itself on the pool's own threads, and of spawning them and setting them up (the first
@@ -46,6 +48,7 @@ impl ShutdownReport {
             && self.stuck_threads.is_empty()
             && self.busy_handles == 0
             && self.undone_tasks == 0
+            && self.unhandled_items == 0
             && self.errors.is_empty()
     }
 }
@@ -72,6 +75,8 @@ impl fmt::Display for ShutdownReport {
                 .then(|| format!("{} still busy", counted(self.busy_handles, "handle"))),
             (self.undone_tasks > 0)
                 .then(|| format!("{} not done", counted(self.undone_tasks, "task"))),
+            (self.unhandled_items > 0)
+                .then(|| format!("{} not handled", counted(self.unhandled_items, "item"))),
             (!self.stuck_threads.is_empty())
                 .then(|| format!("stuck: {}", self.stuck_threads.join(", "))),
             of_errors,
@@ -118,6 +123,7 @@ impl Shared {
         let (lost, live) = self.registry.left_undone();
         ShutdownReport {
             undone_tasks: lost.posts,
+            unhandled_items: lost.items,
             timers_not_due: lost.timers,
             unfinished: lost
                 .handles

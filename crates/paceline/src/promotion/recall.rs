@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use super::followers::Seat;
+use super::{followers::Seat, lead::doze};
 use crate::sync::{Clock, Parker, Timestamp};
 
 /// It was recalled, and has not asked since.
@@ -117,6 +117,15 @@ impl Seat {
     pub(crate) fn may_wait(&self, until: Until<'_>) -> bool {
         self.parker().change(|word| word & !RECALLED | LEADS);
         !until.is_recalled()
+    }
+
+    /// Sleeps, on no list, until its time is over.
+    pub(crate) fn sleep(&self, clock: &Clock, until: Until<'_>) {
+        let nothing = || {
+            self.parker().take();
+            None::<()>
+        };
+        doze(clock, self.parker(), nothing, until);
     }
 
     /// It does not wait in the set any more. (A recall that came too late for the set is no news: it asks anyway.)

@@ -63,6 +63,9 @@ impl Duty for OnDuty<'_, '_> {
         let deadline = errand.within.map(|within| now.after(within));
         let wanted = Wanted { is_there: is_done };
         let until = Until::recalled(deadline, &wanted).or_at(place.until.deadline());
+        if errand.serve == Serve::Nothing {
+            return Ok(self.sleep(until));
+        }
         let rejoined = running.pause(&place.seat, now);
         let held = match rejoined {
             Rejoined::Leads(held) => Some(held),
@@ -78,6 +81,20 @@ impl Duty for OnDuty<'_, '_> {
         running.come_back();
         place.tell(Role::Processing);
         returned
+    }
+}
+
+impl OnDuty<'_, '_> {
+    /// Sleeps, away from the pool, until it is recalled or its time is over.
+    fn sleep(&self, until: Until<'_>) -> Returned {
+        let Self { running, place } = *self;
+        running.go_away();
+        place.seat.sleep(&place.shared.clock, until);
+        running.come_back();
+        match until.is_recalled() {
+            true => Returned::Done,
+            false => Returned::TimedOut,
+        }
     }
 }
 

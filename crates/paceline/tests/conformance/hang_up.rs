@@ -131,9 +131,10 @@ fn errhup_only_event_does_not_spin(set: Set) {
         world.rest(&leader);
     }
     assert_eq!(calls.load(Ordering::SeqCst), 0);
-    // Each of the five may have ended one wait.
+    // Each of the five may have ended one wait; if each change is told by itself, two.
     let waits = leader.sleeps_so_far() - slept;
-    assert!(waits <= 6, "{waits} waits have ended");
+    let most = if set == Set::completion { 11 } else { 6 };
+    assert!(waits <= most, "{waits} waits have ended");
     let seen = ignorant_calls.load(Ordering::SeqCst);
     assert!(seen < 4, "{seen} calls");
     assert!(world.handled() < 4, "{:?}", world.pool.snapshot());

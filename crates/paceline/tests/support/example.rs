@@ -28,7 +28,7 @@ pub fn echo() -> &'static Path {
 }
 
 /// Builds an example into the folder that this test comes from: `cargo test --test NAME` does not.
-fn build(name: &str) -> PathBuf {
+pub fn build(name: &str) -> PathBuf {
     let me = env::current_exe().unwrap();
     let profile = me.parent().and_then(Path::parent).unwrap();
     let cargo = option_env!("CARGO").unwrap_or("cargo");

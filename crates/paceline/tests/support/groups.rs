@@ -13,11 +13,10 @@ use std::{
 };
 
 use paceline::{
-    Closed, Context, Group, GroupHandler, Handle, HandleId, Interest, Members, Next, Pool, SetKind,
-    Wake,
+    Closed, Context, Group, GroupHandler, Handle, HandleId, Interest, Members, Next, Pool, Wake,
 };
 
-use crate::support::{tcp_pair, LONG};
+use crate::support::{kernel_sets, tcp_pair, LONG};
 
 pub type Cx<'c> = Context<'c, TcpStream>;
 pub type Others<'g> = Members<'g, TcpStream>;
@@ -125,13 +124,7 @@ pub fn asks(peer: &mut TcpStream, byte: u8) {
 }
 
 pub fn pools(threads: usize) -> impl Iterator<Item = Pool> {
-    let sets = [
-        SetKind::Epoll,
-        SetKind::OneShot,
-        SetKind::Poll,
-        SetKind::Concurrent,
-    ];
-    let all = sets
+    let all = kernel_sets()
         .into_iter()
         .flat_map(|set| [Wake::Eager, Wake::Adaptive].map(|wake| (set.clone(), wake)));
     all.map(move |(set, wake)| {

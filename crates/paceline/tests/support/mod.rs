@@ -22,7 +22,7 @@ use std::{
 
 use paceline::{
     observe::{Observer, Role},
-    Closed, Context, EventHandler, Next,
+    Closed, Context, EventHandler, Next, Pool, SetKind,
 };
 
 /// Longer than anything here takes on the slowest machine; only a hang reaches it.
@@ -57,6 +57,32 @@ pub fn bounded_by<R: Send + 'static>(
     thread
         .join()
         .unwrap_or_else(|panic| panic::resume_unwind(panic))
+}
+
+/// The kernel's sets that are to be had here.
+pub fn kernel_sets() -> Vec<SetKind> {
+    let mut sets = vec![
+        SetKind::Epoll,
+        SetKind::OneShot,
+        SetKind::Poll,
+        SetKind::Concurrent,
+    ];
+    sets.extend(is_to_be_had(&SetKind::Completion).then_some(SetKind::Completion));
+    sets
+}
+
+/// Whether a pool can be built on `set`. A system may refuse io_uring; then that is said.
+pub fn is_to_be_had(set: &SetKind) -> bool {
+    match (
+        set,
+        Pool::builder().threads(0).handle_set(set.clone()).build(),
+    ) {
+        (SetKind::Completion, Err(error)) => {
+            eprintln!("skipped: on a completion set: {error}");
+            false
+        }
+        (_, built) => built.map(drop).is_ok(),
+    }
 }
 
 /// Two ends of a TCP connection on loopback; the first is meant for the pool.

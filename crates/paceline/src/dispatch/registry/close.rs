@@ -210,10 +210,7 @@ impl Registry {
             let end = End {
                 key,
                 is_handle: entry.descriptor().is_some(),
-                loss: match why {
-                    Closed::Shutdown => Loss::of(entry.as_ref(), key, by_force, is_due),
-                    _ => None,
-                },
+                loss: Loss::of(entry.as_ref(), key, &why, by_force, is_due),
                 why,
             };
             if let Some((ending, end)) = entry.part(end) {
@@ -283,6 +280,8 @@ pub(crate) struct LeftUndone {
     pub(crate) posts: usize,
     /// Timers that were not due.
     pub(crate) timers: usize,
+    /// Items that were accepted and not handled.
+    pub(crate) items: usize,
 }
 
 /// The end of a registration that is out of its slot.
@@ -299,13 +298,17 @@ pub(super) enum Loss {
     Handle(HandleId, usize),
     Post,
     Timer,
+    Items(usize),
 }
 
 impl Loss {
-    /// A handle is lost if it was ended by force; what it kept would have been sent otherwise. Work is lost if it was
-    /// not done, however it ended.
-    fn of(entry: &dyn Entry, key: Key, by_force: bool, is_due: bool) -> Option<Self> {
+    /// At the end of the pool a handle is lost if it was ended by force; what it kept would have been sent otherwise. Work
+    /// is lost if it was not done, however it ended. And items are, whatever the reason is.
+    fn of(entry: &dyn Entry, key: Key, why: &Closed, by_force: bool, is_due: bool) -> Option<Self> {
         match entry.undone() {
+            Undone::Items(0) => None,
+            Undone::Items(count) => Some(Self::Items(count)),
+            _ if !matches!(why, Closed::Shutdown) => None,
             Undone::Output(unsent) => by_force.then(|| Self::Handle(HandleId::new(key), unsent)),
             Undone::Post => Some(Self::Post),
             Undone::Timer if is_due => Some(Self::Post),
@@ -321,6 +324,7 @@ impl LeftUndone {
             Loss::Handle(id, unsent) => self.handles.push((id, unsent)),
             Loss::Post => self.posts += 1,
             Loss::Timer => self.timers += 1,
+            Loss::Items(count) => self.items += count,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{
         context::Afterwards,
         handle::{HandleId, Key},
         handler::{Closed, Next, Panics},
+        task::TaskContext,
     },
     Registry,
 };
@@ -130,7 +131,7 @@ impl Registry {
             self.use_share(share, duty);
         }
         for work in afterwards.work {
-            let done = self.in_frame(None, work);
+            let done = self.in_frame(None, || work(&mut TaskContext { duty }));
             done.unwrap_or_else(|panic| self.tell_panic_in(None, afterwards.of, &panic));
         }
     }

@@ -1,0 +1,279 @@
+//! The calls that are under way: their slots, their ids, and what their callers are told.
+//!
+//! An **id** on the wire is a slot's index and its generation. The index alone makes the ids of live calls differ,
+//! however often they wrap; the generation tells a call from the ones before it in the same slot.
+
+use std::{io, mem};
+
+use super::{
+    counters::Counters,
+    protocol::Protocol,
+    slot::{Slot, Slots, MOST_SLOTS, NONE},
+    word::{Begun, Left, Loss, Phase, Told},
+};
+use crate::sync::lock;
+
+/// Which call: a slot, and which of its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+impl Key {
+    /// No call at all.
+    pub(super) const NOBODY: Self = Self {
+        index: NONE,
+        generation: 0,
+    };
+}
+
+/// Whose reply begins.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A call that waits for it. What its caller does.
+    Call(Key, Phase),
+    /// Nobody's, and that is counted.
+    Nobody,
+}
+
+/// The table of calls.
+pub(crate) struct Calls {
+    pub(super) slots: Slots,
+    pub(super) counters: Counters,
+    /// How many bits of an id are the slot's index.
+    index_bits: u32,
+    /// The generation is within this.
+    generation_mask: u32,
+    /// Replies come in order, so a call that was forgotten must keep its place until its reply has come.
+    in_order: bool,
+}
+
+impl Calls {
+    /// For ids of `id_bits`, and `most` calls at once.
+    ///
+    /// # Errors
+    /// So many calls have no ids of so few bits.
+    pub(crate) fn new(id_bits: u32, most: u32) -> io::Result<Self> {
+        let index_bits = u32::BITS - most.saturating_sub(1).leading_zeros();
+        let in_order = id_bits == 0;
+        // A bit at least, so that a reply that is told twice is not taken for the next one.
+        if most == 0 || most > MOST_SLOTS || !in_order && index_bits >= id_bits {
+            let text = format!("have {most} calls at once, with ids of {id_bits} bits");
+            return Err(invalid(&text));
+        }
+        let generation_bits = match in_order {
+            true => 32,
+            false => (id_bits - index_bits).min(32),
+        };
+        Ok(Self {
+            slots: Slots::new(most),
+            counters: Counters::default(),
+            index_bits,
+            generation_mask: u32::MAX >> (32 - generation_bits),
+            in_order,
+        })
+    }
+
+    /// How many can be under way at once.
+    pub(super) fn most(&self) -> u32 {
+        self.slots.most()
+    }
+
+    pub(super) fn is_in_order(&self) -> bool {
+        self.in_order
+    }
+
+    /// Encodes the request of a call into its slot. Its length.
+    ///
+    /// # Errors
+    /// What the protocol said; or it wrote nothing.
+    pub(crate) fn encode<P: Protocol>(
+        &self,
+        key: Key,
+        protocol: &P,
+        request: &P::Request,
+    ) -> io::Result<usize> {
+        let mut buffer = lock(&self.slot(key).request);
+        buffer.clear();
+        protocol.encode(request, self.id(key), &mut buffer)?;
+        match buffer.len() {
+            0 => Err(invalid("send a request of no bytes")),
+            length => Ok(length),
+        }
+    }
+
+    /// Registers a call; `None` if there is no room.
+    pub(crate) fn register(&self) -> Option<Key> {
+        let Some(index) = self.slots.take() else {
+            return self.reclaim();
+        };
+        let generation = self.slots.at(index).word.register(self.generation_mask);
+        Some(Key { index, generation })
+    }
+
+    /// Takes the slot of a call that was forgotten, and whose reply does not come. Where replies come in order it does,
+    /// or none of those behind it.
+    #[cold]
+    fn reclaim(&self) -> Option<Key> {
+        self.slots.used().find_map(|index| {
+            let slot = self.slots.get(index)?;
+            let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
+            // A reply that came too late, or was read and put back.
+            slot.clear();
+            Some(Key { index, generation })
+        })
+    }
+
+    /// Its id on the wire.
+    pub(crate) fn id(&self, key: Key) -> u64 {
+        match self.in_order {
+            true => 0,
+            false => u64::from(key.generation) << self.index_bits | u64::from(key.index),
+        }
+    }
+
+    /// The slot of a call that is under way.
+    pub(super) fn slot(&self, key: Key) -> &Slot {
+        self.slots.at(key.index)
+    }
+
+    /// The reply with this id begins.
+    pub(super) fn begin_reply(&self, id: u64) -> Found {
+        let index = (id & ((1 << self.index_bits) - 1)) as u32;
+        let generation = u32::try_from(id >> self.index_bits);
+        match generation.ok().zip(self.slots.get(index)) {
+            Some((generation, _)) => self.begin_reply_of(Key { index, generation }),
+            None => self.unknown_reply(),
+        }
+    }
+
+    /// A reply that nobody asked for.
+    pub(super) fn unknown_reply(&self) -> Found {
+        self.counters.unknown_replies.add(1);
+        Found::Nobody
+    }
+
+    /// The reply of this call begins.
+    pub(super) fn begin_reply_of(&self, key: Key) -> Found {
+        match self.slot(key).word.begin_reply(key.generation) {
+            Begun::For(phase) => return Found::Call(key, phase),
+            Begun::Late(left) => {
+                self.counters.late_replies.add(1);
+                self.vacate(key.index, left);
+            }
+            Begun::Unexpected if self.was_under_way(key) => self.counters.doubled_replies.add(1),
+            Begun::Unexpected => self.counters.unknown_replies.add(1),
+        }
+        Found::Nobody
+    }
+
+    /// Whether there was such a call, and it is over. Of the older half of the generations nobody knows anything.
+    fn was_under_way(&self, key: Key) -> bool {
+        let word = self.slot(key).word.look();
+        let age = word.generation().wrapping_sub(key.generation) & self.generation_mask;
+        let known = key.generation <= self.generation_mask && age <= self.generation_mask / 2;
+        known && self.slots.used().contains(&key.index) && !(age == 0 && word.is_unsent())
+    }
+
+    /// The last byte of a request is written; its memory goes back.
+    pub(super) fn note_written(&self, key: Key, request: Vec<u8>) {
+        let slot = self.slot(key);
+        *lock(&slot.request) = request;
+        self.vacate(key.index, slot.word.end_write());
+    }
+
+    /// Adds to the reply of a call.
+    pub(super) fn append(&self, key: Key, bytes: &[u8]) {
+        lock(&self.slot(key).reply).extend_from_slice(bytes);
+    }
+
+    /// The reply that has begun is whole. [`Told::Asleep`]: its caller is to be woken.
+    pub(super) fn complete(&self, key: Key) -> Told {
+        let told = self.slot(key).word.complete();
+        match told {
+            Told::Awake | Told::Asleep => self.counters.replies.add(1),
+            Told::Nobody(left) => {
+                self.counters.late_replies.add(1);
+                self.vacate(key.index, left);
+            }
+        }
+        told
+    }
+
+    /// The call in slot `index` loses its request or its reply, if it has one. [`Told::Asleep`]: its caller is to be
+    /// woken.
+    pub(super) fn lose(&self, index: u32, loss: Loss) -> Option<Told> {
+        let told = self.slots.at(index).word.lose(loss);
+        if let Some(Told::Nobody(left)) = told {
+            self.vacate(index, left);
+        }
+        told
+    }
+
+    /// Nobody has the call in its hands any more.
+    pub(crate) fn forget(&self, key: Key) {
+        let left = self.slot(key).word.forget();
+        self.vacate(key.index, left);
+    }
+
+    /// Gives a slot back, if nobody has a claim to it.
+    pub(super) fn vacate(&self, index: u32, left: Left) {
+        if left == Left::Vacant {
+            self.slots.at(index).clear();
+        }
+        self.slots.vacate(index, left);
+    }
+
+    /// Who is there: how many calls are in somebody's hands, how many were forgotten, how many callers sleep.
+    pub(super) fn count(&self) -> (usize, usize, usize) {
+        let words = self.slots.used().filter_map(|index| self.slots.get(index));
+        let words = words
+            .map(|slot| slot.word.look())
+            .filter(|word| word.is_claimed());
+        words.fold((0, 0, 0), |(owned, forgotten, asleep), word| {
+            (
+                owned + usize::from(word.has_owner()),
+                forgotten + usize::from(!word.has_owner()),
+                asleep + usize::from(word.phase().is_asleep()),
+            )
+        })
+    }
+
+    /// Takes the reply, whose call has been told that it is there.
+    pub(super) fn take_reply(&self, key: Key) -> Vec<u8> {
+        mem::take(&mut *lock(&self.slot(key).reply))
+    }
+
+    /// Gives the memory of a reply back to its slot.
+    pub(super) fn put_back_reply(&self, key: Key, reply: Vec<u8>) {
+        *lock(&self.slot(key).reply) = reply;
+    }
+
+    /// Makes the caller in slot `index`, if that is a handler that serves its pool, look what it was told.
+    pub(super) fn recall(&self, index: u32) {
+        let recall = lock(&self.slots.at(index).recall).clone();
+        if let Some(recall) = recall {
+            recall.now();
+            self.counters.recalls.add(1);
+        }
+    }
+
+    /// The same for all of them.
+    pub(super) fn recall_all(&self) {
+        self.slots.used().for_each(|index| self.recall(index));
+    }
+
+    /// Wakes the caller in slot `index`, which was told something while it slept.
+    pub(super) fn wake(&self, index: u32) {
+        let parker = &self.slots.at(index).parker;
+        parker.post(1);
+        parker.wake();
+        self.counters.wakes.add(1);
+    }
+}
+
+fn invalid(attempted: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, attempted)
+}

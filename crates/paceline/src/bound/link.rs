@@ -1,0 +1,242 @@
+//! What the users of one multiplexed connection share, and what anyone may do with it: send, end, replace.
+
+use std::{io, sync::Arc};
+
+use super::{
+    calls::{Calls, Key},
+    connect::Connecting,
+    counters::Callers,
+    driver::Leading,
+    inbound::Inbound,
+    lead::{Call, End, LeadWord, Revival},
+    line::Line,
+    outbound::{Outbound, Pushed, Sink, Written},
+    pooled::Pooled,
+    protocol::Protocol,
+    sleepers::{Elect, Sleepers},
+    wire_order::WireOrder,
+};
+use crate::sync::{lock, thread, Clock, Mutex};
+
+/// Everything that the users of one multiplexed connection share.
+pub(super) struct Link<P> {
+    pub(super) calls: Calls,
+    pub(super) order: WireOrder,
+    pub(super) outbound: Outbound,
+    pub(super) lead: LeadWord,
+    /// Of whoever leads. Nobody ever waits for this lock for long.
+    pub(super) reading: Mutex<Reading>,
+    /// The connection, for whoever must wake its leader.
+    pub(super) line: Mutex<Option<Arc<dyn Line>>>,
+    /// Why the last connection ended.
+    cause: Mutex<Option<Cause>>,
+    pub(super) protocol: P,
+    pub(super) clock: Clock,
+    pub(super) elect: Elect,
+    pub(super) connecting: Connecting,
+    pub(super) pooled: Pooled,
+}
+
+/// What belongs to the leader.
+pub(super) struct Reading {
+    pub(super) line: Option<Arc<dyn Line>>,
+    pub(super) inbound: Inbound,
+    pub(super) sleepers: Sleepers,
+}
+
+/// The bounds of a link.
+pub(super) struct Bounds {
+    pub(super) calls: u32,
+    pub(super) unsent: usize,
+    pub(super) longest_reply: usize,
+    pub(super) elect: Elect,
+}
+
+/// Why a connection ended.
+#[derive(Clone)]
+struct Cause {
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl<P: Protocol> Link<P> {
+    /// Without a connection.
+    pub(super) fn new(protocol: P, clock: Clock, bounds: &Bounds) -> Result<Self, (P, io::Error)> {
+        let calls = match Calls::new(P::ID_BITS, bounds.calls) {
+            Ok(calls) => calls,
+            Err(error) => return Err((protocol, error)),
+        };
+        let places = match calls.is_in_order() {
+            true => bounds.calls as usize,
+            false => 1,
+        };
+        Ok(Self {
+            calls,
+            order: WireOrder::new(places),
+            outbound: Outbound::new(bounds.unsent),
+            lead: LeadWord::lost(),
+            reading: Mutex::new(Reading {
+                line: None,
+                inbound: Inbound::new(bounds.longest_reply),
+                sleepers: Sleepers::new(),
+            }),
+            line: Mutex::new(None),
+            cause: Mutex::new(None),
+            protocol,
+            clock,
+            elect: bounds.elect,
+            connecting: Connecting::default(),
+            pooled: Pooled::default(),
+        })
+    }
+
+    /// Queues the request of a call, and writes it and others' if nobody else does.
+    ///
+    /// # Errors
+    /// It was not taken.
+    pub(super) fn send(&self, key: Key, request: &P::Request) -> io::Result<()> {
+        if self.lead.is_lost() {
+            return Err(self.loss());
+        }
+        let length = self.calls.encode(key, &self.protocol, request)?;
+        if !self.outbound.reserve(length) {
+            self.calls.counters.refused_sends.add(1);
+            let text = format!("send {length} bytes: too much waits to be sent already");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        let word = &self.calls.slot(key).word;
+        let queued = word.queue();
+        debug_assert!(queued, "a call is sent once");
+        match self.outbound.push(&self.calls, key.index) {
+            Pushed::Write => self.write(),
+            Pushed::Left => self.write_if_unled(),
+            Pushed::Dead => {
+                word.unqueue();
+                self.outbound.release(length);
+                return Err(self.loss());
+            }
+        }
+        self.calls.counters.calls.add(1);
+        Ok(())
+    }
+
+    /// Registers a call; `None` if there is no room.
+    pub(super) fn register(&self) -> Option<Key> {
+        self.calls.register().or_else(|| {
+            // Requests that nobody waits for any more may be what takes the room.
+            self.write_if_unled();
+            self.calls.register()
+        })
+    }
+
+    /// Output is kept, and nobody leads who would see to it: those who sent may all have gone.
+    fn write_if_unled(&self) {
+        if self.outbound.is_kept() && !self.lead.is_held() && self.outbound.pick_up() {
+            self.write();
+        }
+    }
+
+    /// Of whoever has the pen.
+    pub(super) fn write(&self) {
+        match self.outbound.write(&self.calls, &self.order) {
+            Written::All | Written::Dead => {}
+            Written::Kept => {
+                let call = self.lead.call_leader();
+                self.follow(call);
+                self.pooled.call_reader();
+            }
+            Written::Failed(error) => {
+                self.end(End::Lost, "write", &error);
+                self.outbound.give_up(&self.calls);
+            }
+        }
+    }
+
+    /// The connection is over, if it is not already. Everyone is told, here or by the leader.
+    pub(super) fn end(&self, end: End, attempted: &str, error: &io::Error) {
+        self.note_cause(attempted, error);
+        let call = self.lead.break_off(end);
+        self.follow(call);
+    }
+
+    pub(super) fn note_cause(&self, attempted: &str, error: &io::Error) {
+        let (kind, text) = (error.kind(), format!("{attempted}: {error}"));
+        lock(&self.cause).get_or_insert(Cause { kind, text });
+    }
+
+    /// Does what a call of the leader asks for.
+    fn follow(&self, call: Call) {
+        match call {
+            Call::Quiet => {}
+            Call::Leads => drop(Leading::new(self)),
+            Call::Kick => {
+                let line = lock(&self.line).clone();
+                if let Some(line) = line {
+                    self.calls.counters.kicks.add(1);
+                    line.wake();
+                }
+            }
+        }
+    }
+
+    /// Why there is no connection.
+    pub(super) fn loss(&self) -> io::Error {
+        match &*lock(&self.cause) {
+            Some(Cause { kind, text }) => {
+                io::Error::new(*kind, format!("the connection was lost: {text}"))
+            }
+            None => io::Error::new(io::ErrorKind::NotConnected, "there is no connection"),
+        }
+    }
+
+    /// Who is there.
+    pub(super) fn callers(&self) -> Callers {
+        let (under_way, forgotten, asleep) = self.calls.count();
+        Callers {
+            under_way,
+            forgotten,
+            asleep,
+            led: self.lead.is_held(),
+            waits: self.lead.waits(),
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lead.is_lost()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lead.is_closed()
+    }
+
+    /// There is a connection. `Err`: there is one already, or it is closed. One thread at a time: see `connect.rs`.
+    pub(super) fn begin(&self, line: Arc<dyn Line>) -> Result<(), Arc<dyn Line>> {
+        loop {
+            match self.lead.take_lost() {
+                Revival::Begun => break,
+                Revival::NotYet => thread::yield_now(),
+                Revival::Refused => return Err(line),
+            }
+        }
+        // Whoever wrote last may not be done with telling those whose requests it had.
+        while !self.outbound.is_buried() {
+            thread::yield_now();
+        }
+        let mut reading = lock(&self.reading);
+        reading.inbound.begin_anew();
+        reading.line = Some(Arc::clone(&line));
+        drop(reading);
+        self.order.clear();
+        *lock(&self.line) = Some(Arc::clone(&line));
+        if !self.is_closed() {
+            *lock(&self.cause) = None;
+        }
+        self.outbound.live_again(Arc::clone(&line) as Arc<dyn Sink>);
+        let call = self.lead.revive();
+        self.follow(call);
+        if let Err(error) = self.pooled.connected(&line) {
+            self.end(End::Lost, "attach to the pool", &error);
+        }
+        Ok(())
+    }
+}

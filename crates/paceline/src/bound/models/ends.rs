@@ -1,0 +1,129 @@
+//! Losses, closing, and connecting anew.
+
+use super::*;
+
+/// B2, E14: the connection ends while two wait. Both are told, whoever leads.
+#[test]
+fn loom_bound_loss_is_told() {
+    explore(|| {
+        let world = World::new();
+        let [one, other] = [world.sent(), world.sent()];
+        let caller = world.joined(other);
+        world.wire.change(|state| state.ended = true);
+        assert_eq!(world.join(one), Ended::Lost);
+        assert_eq!(caller.join().unwrap(), Ended::Lost);
+        world.assert_empty();
+    });
+}
+
+/// The same by closing it, from a thread that neither leads nor waits.
+#[test]
+fn loom_bound_closed() {
+    explore(|| {
+        let world = World::new();
+        let [one, other] = [world.sent(), world.sent()];
+        let leading = world.leads();
+        world.lay_down(other);
+        drop(leading);
+        // The elected one leads, or is on its way.
+        let caller = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let elected = world.link.sleep(other, None).ok().unwrap();
+                let told = elected.lead(other, Wants::Data, None);
+                assert!(matches!(told, Some(Joined::Lost)));
+                drop(told);
+                world.link.calls.forget(other);
+            })
+        };
+        let error = io::Error::other("it was closed");
+        world.link.end(End::Closed, "close", &error);
+        caller.join().unwrap();
+        assert_eq!(world.join(one), Ended::Lost);
+        world.assert_empty();
+    });
+}
+
+/// A request is sent while the connection ends: it is refused, or its caller is told. Then there is another connection,
+/// to which nothing was moved.
+#[test]
+fn loom_bound_send_against_loss() {
+    explore(|| {
+        let world = World::new();
+        let one = world.sent();
+        let key = world.link.calls.register().unwrap();
+        world.wire.change(|state| state.ended = true);
+        let sending = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || match world.link.send(key, &b'!') {
+                Ok(()) => assert_eq!(world.join(key), Ended::Lost),
+                Err(_) => world.link.calls.forget(key),
+            })
+        };
+        assert_eq!(world.join(one), Ended::Lost);
+        sending.join().unwrap();
+        let wire = new_wire(100);
+        assert!(world.link.begin(Arc::clone(&wire) as Arc<dyn Line>).is_ok());
+        let again = world.sent();
+        assert_eq!(lock(&wire.state).written, [world.reply(again)[0], b'?']);
+        wire.bring(&world.reply(again));
+        assert_eq!(world.join(again), Ended::Replied);
+        world.assert_empty();
+    });
+}
+
+/// Another connection is made while the one who wrote last, and the leader, still tell everyone that the old one is lost.
+#[test]
+fn loom_bound_anew_against_loss() {
+    explore(|| {
+        let world = World::new();
+        let [one, other] = [world.sent(), world.sent()];
+        let caller = world.joined(other);
+        world.wire.change(|state| state.ended = true);
+        assert_eq!(world.join(one), Ended::Lost);
+        let wire = new_wire(100);
+        while world
+            .link
+            .begin(Arc::clone(&wire) as Arc<dyn Line>)
+            .is_err()
+        {
+            thread::yield_now();
+        }
+        assert_eq!(caller.join().unwrap(), Ended::Lost, "it was not moved");
+        let again = world.sent();
+        wire.bring(&world.reply(again));
+        assert_eq!(world.join(again), Ended::Replied);
+        world.assert_empty();
+    });
+}
+
+/// A write fails while somebody leads, waits, or is on the way there. Both are told; and what is made anew meanwhile is not
+/// taken for what was lost.
+#[test]
+fn loom_bound_write_fails() {
+    explore(|| {
+        let world = World::new();
+        let one = world.sent();
+        lock(&world.wire.state).broken = true;
+        let leading = world.joined(one);
+        let key = world.link.calls.register().unwrap();
+        if world.link.send(key, &b'!').is_ok() {
+            assert_eq!(world.join(key), Ended::Lost);
+        } else {
+            world.link.calls.forget(key);
+        }
+        let wire = new_wire(100);
+        while world
+            .link
+            .begin(Arc::clone(&wire) as Arc<dyn Line>)
+            .is_err()
+        {
+            thread::yield_now();
+        }
+        assert_eq!(leading.join().unwrap(), Ended::Lost);
+        let again = world.sent();
+        wire.bring(&world.reply(again));
+        assert_eq!(world.join(again), Ended::Replied);
+        world.assert_empty();
+    });
+}

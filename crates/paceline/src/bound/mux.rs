@@ -1,0 +1,379 @@
+//! What users hold: the connection that many threads share.
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::{
+    call::{Expected, Reply},
+    connect::Connector,
+    counters::{Callers, Snapshot},
+    deadline::Deadline,
+    lead::End,
+    line::{Line, Socket, Stream},
+    link::{Bounds, Link},
+    protocol::Protocol,
+    sleepers::Elect,
+};
+use crate::{
+    dispatch::{InHandler, Registry, Rejected, Serve},
+    sync::Clock,
+};
+
+/// One connection, many callers: a handle to it. Clones are handles to the same.
+///
+/// ```
+/// use std::{io::{self, Read, Write}, net::{TcpListener, TcpStream}, thread, time::Duration};
+/// use paceline::bound::{Builder, Header, Protocol, Whose};
+///
+/// /// One byte of id, one byte of body.
+/// struct Tiny;
+///
+/// impl Protocol for Tiny {
+///     type Request = u8;
+///     const ID_BITS: u32 = 8;
+///     fn encode(&self, request: &u8, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
+///         out.extend([id as u8, *request]);
+///         Ok(())
+///     }
+///     fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
+///         Ok(bytes.first().map(|id| Header { whose: Whose::Call((*id).into()), skip: 1, length: 1 }))
+///     }
+/// }
+///
+/// # fn main() -> io::Result<()> {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?)?;
+/// let (mut server, _) = listener.accept()?;
+/// let mux = Builder::new().calls(16).build(stream, Tiny)?;
+///
+/// let server = thread::spawn(move || -> io::Result<()> {
+///     let mut two = [0; 4];
+///     server.read_exact(&mut two)?;
+///     server.write_all(&[two[2], two[3] * 2, two[0], two[1] * 2]) // The second one first.
+/// });
+///
+/// let one = mux.expect()?.send(&10)?;               // Registered before anything is sent,
+/// let other = mux.expect()?.send(&20)?;             // so its reply is found, whenever it comes.
+/// assert_eq!(one.join(Duration::from_secs(5))?[..], [20]);
+/// assert_eq!(other.join(Duration::from_secs(5))?[..], [40]);
+/// # server.join().unwrap()
+/// # }
+/// ```
+///
+/// There is no thread behind it. Who waits for a reply and finds nobody reading reads for all.
+pub struct Mux<P: Protocol> {
+    link: Arc<Link<P>>,
+}
+
+impl<P: Protocol> Mux<P> {
+    /// Speaks `protocol` on this stream, which it makes non-blocking.
+    ///
+    /// # Errors
+    /// What the system said. Both are given back.
+    pub fn new<S: Stream>(stream: S, protocol: P) -> Result<Self, Rejected<(S, P)>> {
+        Builder::new().build(stream, protocol)
+    }
+
+    /// Connects to `address`, now and whenever the connection was lost and somebody wants to call.
+    ///
+    /// # Errors
+    /// It does not stand `within` that time. The protocol is given back.
+    pub fn connect(
+        address: SocketAddr,
+        within: Duration,
+        protocol: P,
+    ) -> Result<Self, Rejected<P>> {
+        Builder::new().connect(address, within, protocol)
+    }
+
+    /// Registers a call: the first of three steps. If the connection was lost, and it is known how to make another one,
+    /// that is done first; threads that come meanwhile wait for the same attempt.
+    ///
+    /// # Errors
+    /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see [`Builder::calls`]).
+    pub fn expect(&self) -> io::Result<Expected<'_, P>> {
+        self.link.ensure_connected()?;
+        match self.link.register() {
+            Some(key) => Ok(Expected::new(&self.link, key)),
+            None => {
+                let most = self.link.calls.most();
+                let text = format!("register a call: {most} are under way already");
+                Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+            }
+        }
+    }
+
+    /// Registers, sends and joins.
+    ///
+    /// # Errors
+    /// Those of the three steps. A call whose time is over is forgotten.
+    pub fn call(
+        &self,
+        request: &P::Request,
+        deadline: impl Into<Deadline>,
+    ) -> io::Result<Reply<'_, P>> {
+        let deadline = deadline.into();
+        Ok(self.expect()?.send(request)?.join(deadline)?)
+    }
+
+    /// As [`call`](Self::call), inside a handler: its thread serves its pool while it waits
+    /// ([`Serve::Chain`](crate::Serve::Chain)). The pool must read this connection: see
+    /// [`Pool::attach`](crate::Pool::attach). If none does, the thread is away meanwhile, as in
+    /// [`Context::blocking`](crate::Context::blocking).
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), and those of [`InHandler::serve_until`].
+    pub fn call_in(
+        &self,
+        cx: &mut impl InHandler,
+        request: &P::Request,
+        deadline: impl Into<Deadline>,
+    ) -> io::Result<Reply<'_, P>> {
+        let deadline = deadline.into();
+        let call = self.expect()?.send(request)?;
+        Ok(call.join_in(cx, deadline, Serve::Chain)?)
+    }
+
+    pub(crate) fn attach(&self, registry: &Weak<Registry>) -> io::Result<()> {
+        self.link.attach(registry)
+    }
+
+    /// Takes another stream in place of the one that was lost. Those who waited for a reply on the old one were told
+    /// that it was lost; none of them is moved to the new one.
+    ///
+    /// # Errors
+    /// The stream is given back. `AlreadyExists`: there is a connection, or one is being made. `NotConnected`: this was
+    /// closed for good. Or what the system said.
+    pub fn reconnect<S: Stream>(&self, stream: S) -> Result<(), Rejected<S>> {
+        let socket = match Socket::new(stream) {
+            Ok(socket) => Arc::new(socket),
+            Err((stream, error)) => return Err(Rejected::new(stream, attempted(&error))),
+        };
+        let line = Arc::clone(&socket) as Arc<dyn Line>;
+        if let Err(line) = self.link.reconnect(line) {
+            drop(line);
+            let kind = match self.link.is_closed() {
+                true => io::ErrorKind::NotConnected,
+                false => io::ErrorKind::AlreadyExists,
+            };
+            let stream = Arc::into_inner(socket).expect("nobody else has it");
+            let text = "take another connection: there is one, or this was closed";
+            return Err(Rejected::new(
+                stream.into_stream(),
+                io::Error::new(kind, text),
+            ));
+        }
+        self.link.calls.counters.reconnects.add(1);
+        Ok(())
+    }
+
+    /// Ends the connection for good. Whoever waits is told.
+    pub fn close(&self) {
+        let error = io::Error::new(io::ErrorKind::NotConnected, "it was closed");
+        self.link.end(End::Closed, "close", &error);
+    }
+
+    /// Whether the connection is lost or closed, as far as is known: an end that nobody has read yet is not.
+    pub fn is_lost(&self) -> bool {
+        self.link.is_lost()
+    }
+
+    /// Counters since it was made.
+    pub fn snapshot(&self) -> Snapshot {
+        self.link.calls.counters.snapshot()
+    }
+
+    /// Who uses it at this moment. It looks at every call.
+    pub fn callers(&self) -> Callers {
+        self.link.callers()
+    }
+
+    /// What it speaks.
+    pub fn protocol(&self) -> &P {
+        &self.link.protocol
+    }
+}
+
+impl<P: Protocol> Clone for Mux<P> {
+    fn clone(&self) -> Self {
+        Self {
+            link: Arc::clone(&self.link),
+        }
+    }
+}
+
+impl<P: Protocol> fmt::Debug for Mux<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mux")
+            .field("lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a [`Mux`] with settings of its own.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    calls: u32,
+    unsent: usize,
+    longest_reply: usize,
+    elect: Elect,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            calls: 1024,
+            unsent: 1024 * 1024,
+            longest_reply: 16 * 1024 * 1024,
+            elect: Elect::Oldest,
+        }
+    }
+}
+
+impl Builder {
+    /// The settings if nothing is said.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At most so many calls are under way at once (1024 if nothing is said). They take a part of the id's bits; at
+    /// least one must be left.
+    pub fn calls(mut self, most: u32) -> Self {
+        self.calls = most;
+        self
+    }
+
+    /// At most so many bytes are kept that the socket does not take (1 MiB if nothing is said).
+    pub fn unsent(mut self, most: usize) -> Self {
+        self.unsent = most;
+        self
+    }
+
+    /// A longer reply or message of the peer is taken for nonsense, and ends the connection (16 MiB if nothing is said).
+    pub fn longest_reply(mut self, most: usize) -> Self {
+        self.longest_reply = most;
+        self
+    }
+
+    /// Which of the threads that sleep leads next.
+    pub fn elect(mut self, elect: Elect) -> Self {
+        self.elect = elect;
+        self
+    }
+
+    /// Speaks `protocol` on this stream, which it makes non-blocking.
+    ///
+    /// # Errors
+    /// What the system said, or `InvalidInput` if the settings can't be. Both are given back.
+    pub fn build<S: Stream, P: Protocol>(
+        self,
+        stream: S,
+        protocol: P,
+    ) -> Result<Mux<P>, Rejected<(S, P)>> {
+        let link = match self.link(protocol, None) {
+            Ok(link) => link,
+            Err((protocol, error)) => return Err(Rejected::new((stream, protocol), error)),
+        };
+        match Socket::new(stream) {
+            Ok(socket) => {
+                let begun = link.begin(Arc::new(socket));
+                debug_assert!(begun.is_ok(), "it is new");
+                Ok(Mux {
+                    link: Arc::new(link),
+                })
+            }
+            Err((stream, error)) => Err(Rejected::new((stream, link.protocol), attempted(&error))),
+        }
+    }
+
+    /// Connects to `address`, now and after each loss.
+    ///
+    /// # Errors
+    /// As [`Mux::connect`].
+    pub fn connect<P: Protocol>(
+        self,
+        address: SocketAddr,
+        within: Duration,
+        protocol: P,
+    ) -> Result<Mux<P>, Rejected<P>> {
+        let connect = move || {
+            let stream = TcpStream::connect_timeout(&address, within).map_err(|error| {
+                io::Error::new(error.kind(), format!("connect to {address}: {error}"))
+            })?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        self.connect_with(connect, protocol)
+    }
+
+    /// Connects to the Unix socket at `path`, now and after each loss.
+    ///
+    /// # Errors
+    /// As [`Mux::connect`].
+    pub fn connect_unix<P: Protocol>(
+        self,
+        path: impl Into<PathBuf>,
+        protocol: P,
+    ) -> Result<Mux<P>, Rejected<P>> {
+        let path = path.into();
+        let connect = move || {
+            UnixStream::connect(&path).map_err(|error| {
+                let path = path.display();
+                io::Error::new(error.kind(), format!("connect to {path}: {error}"))
+            })
+        };
+        self.connect_with(connect, protocol)
+    }
+
+    /// Connects as `connect` does, now and after each loss.
+    ///
+    /// # Errors
+    /// What `connect` said. The protocol is given back.
+    pub fn connect_with<S: Stream, P: Protocol>(
+        self,
+        connect: impl Fn() -> io::Result<S> + Send + Sync + 'static,
+        protocol: P,
+    ) -> Result<Mux<P>, Rejected<P>> {
+        let connector: Connector = Box::new(move || {
+            let socket = Socket::new(connect()?).map_err(|(_, error)| attempted(&error))?;
+            Ok(Arc::new(socket) as Arc<dyn Line>)
+        });
+        let link = match self.link(protocol, Some(connector)) {
+            Ok(link) => link,
+            Err((protocol, error)) => return Err(Rejected::new(protocol, error)),
+        };
+        match link.connect_first() {
+            Ok(()) => Ok(Mux {
+                link: Arc::new(link),
+            }),
+            Err(error) => Err(Rejected::new(link.protocol, error)),
+        }
+    }
+
+    fn link<P: Protocol>(
+        self,
+        protocol: P,
+        connector: Option<Connector>,
+    ) -> Result<Link<P>, (P, io::Error)> {
+        let bounds = Bounds {
+            calls: self.calls,
+            unsent: self.unsent,
+            longest_reply: self.longest_reply,
+            elect: self.elect,
+        };
+        let mut link = Link::new(protocol, Clock::monotonic(), &bounds)?;
+        link.connecting.connector = connector;
+        Ok(link)
+    }
+}
+
+fn attempted(error: &io::Error) -> io::Error {
+    let text = format!("prepare a connection: {error}");
+    io::Error::new(error.kind(), text)
+}

@@ -1,0 +1,95 @@
+//! What a protocol says: how a request looks on the wire, and whose a reply is. It does no input and no output.
+
+use std::io;
+
+/// The language that is spoken on a multiplexed connection.
+///
+/// It opens no socket and reads nothing: bytes come in as arguments. All of it is called by whichever thread sends or
+/// reads just then, never for long: it must not block, and must not call the [`Mux`](super::Mux). If it panics while a
+/// reply is read, the connection is lost.
+///
+/// ```
+/// use std::io;
+/// use paceline::bound::{Header, Protocol, Whose};
+///
+/// /// Four bytes of id, four of length, then the body; the same in both directions.
+/// struct Framed;
+///
+/// impl Protocol for Framed {
+///     type Request = [u8];
+///     const ID_BITS: u32 = 32;
+///
+///     fn encode(&self, request: &[u8], id: u64, out: &mut Vec<u8>) -> io::Result<()> {
+///         out.extend_from_slice(&(id as u32).to_be_bytes());
+///         out.extend_from_slice(&(request.len() as u32).to_be_bytes());
+///         out.extend_from_slice(request);
+///         Ok(())
+///     }
+///
+///     fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
+///         let Some((header, _)) = bytes.split_first_chunk::<8>() else {
+///             return Ok(None); // Not all of it has come.
+///         };
+///         let [id, length] = [&header[..4], &header[4..]]
+///             .map(|word| u32::from_be_bytes(word.try_into().unwrap()));
+///         Ok(Some(Header {
+///             whose: Whose::Call(id.into()),
+///             skip: 8,
+///             length: length as usize,
+///         }))
+///     }
+/// }
+/// ```
+pub trait Protocol: Send + Sync + 'static {
+    /// What a caller asks.
+    type Request: ?Sized;
+
+    /// How many bits an id has on the wire: ids are below `1 << ID_BITS`. Zero: there are none, because replies come in
+    /// the order of requests ([`Whose::Oldest`]).
+    ///
+    /// Some of these bits number the calls that are under way at once (see [`Builder::calls`](super::Builder::calls)),
+    /// the others tell calls apart that follow each other in one place. At most 64 are used.
+    const ID_BITS: u32;
+
+    /// Appends `request`, under this id, to `out`.
+    ///
+    /// # Errors
+    /// Nothing is sent then, and the caller gets the error.
+    fn encode(&self, request: &Self::Request, id: u64, out: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Reads the header at the beginning of `bytes`, behind which there may be more. `None`: not all of it is there. It
+    /// must be whole within 4096 bytes.
+    ///
+    /// # Errors
+    /// These bytes are no header. The connection is lost.
+    fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>>;
+
+    /// A message of the peer's own came ([`Whose::Peer`]): all that its header let through. It is called by the leader,
+    /// who reads for all: be quick.
+    fn peer_message(&self, message: &[u8]) {
+        let _ = message;
+    }
+}
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whom what follows is for.
+    pub whose: Whose,
+    /// So many bytes at the beginning are of no interest to the caller: usually the header itself. It may be less, if
+    /// the caller shall see the header too. It is at most what was read.
+    pub skip: usize,
+    /// So many bytes after them are the caller's.
+    pub length: usize,
+}
+
+/// Whom a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The reply to the call with this id.
+    Call(u64),
+    /// The reply to the oldest request that has none: of a protocol without ids.
+    Oldest,
+    /// No reply at all: a request or a notification of the peer's own.
+    Peer,
+}

@@ -1,0 +1,261 @@
+//! A completion set, on io_uring: requests lie in the kernel, and a ring tells which of them have something to say.
+//!
+//! Each registration is one request, a **poll that tells every edge** (`IORING_POLL_ADD_MULTI`). It is submitted once;
+//! no system call is made for it again. What it tells is read from memory, in batches, by whoever leads. Its name in
+//! the ring is its key, so what a removed one still has to say is told apart by the caller, as in every set.
+//!
+//! **Whose requests they are.** io_uring ties a request to the thread that submits it: that thread is interrupted in
+//! whatever call it sits to do the request's work, and when it ends its requests end with it. A handle set knows no
+//! thread. So a thread of the kernel's own takes the submissions (`IORING_SETUP_SQPOLL`): no handler's system call is
+//! interrupted, no registration ends with a thread. It sleeps when nothing happens.
+//!
+//! **A request that ends** (a completion without `IORING_CQE_F_MORE`) is submitted again, as long as its key is
+//! registered. The kernel ends one when the ring is full: then its last word waits in the kernel, which puts it into
+//! the ring before the next wait. So nothing is lost, however small the ring is.
+//!
+//! **To remove** is to cancel until the kernel knows the request no more. Until then it holds on to the file, and the
+//! peer of a closed connection would not be told.
+//!
+//! **To look without sleeping.** Between what happens and its completion lies a turn of the kernel's thread. Who looks
+//! wants to see everything that has happened before, so it rings a bell of its own, and reads until it hears it: that
+//! thread takes things in the order in which they come. The thread may still be busy with a bell that was heard, and
+//! would take another ring of it for the same; so there are two bells, in turns. By the time the one is heard, the
+//! thread is done with the other.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::{AsRawFd, RawFd},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use super::{
+    epoll, poll,
+    ring::{Completion, GoesOn},
+    system::{set_nonblocking, time_left},
+    uring::{bell, Ring},
+    Answer, Batch, Event, HandleSet, Ready, Reports,
+};
+use crate::sync::{lock, Clock, Mutex, Timestamp};
+
+/// How many completions the ring holds; more wait in the kernel.
+const MOST_COMPLETIONS: u32 = 256;
+
+/// The key of the waker, which no handle can have.
+const WAKER: u64 = u64::MAX;
+
+/// The keys of the bells of who looks, likewise.
+const BELLS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+
+/// All keys from here on are ours.
+const FIRST_OF_OURS: u64 = u64::MAX - 2;
+
+/// Everything that a descriptor may tell.
+const ALL: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI;
+
+/// What a bell may tell: that it was rung.
+const RUNG: i32 = libc::EPOLLIN;
+
+/// An io_uring, its waker, and what is registered.
+#[derive(Debug)]
+pub(crate) struct CompletionSet {
+    ring: Ring,
+    /// Also who may submit: one at a time.
+    table: Mutex<Table>,
+    waker: File,
+    /// Only the holder of the lead rings them.
+    bells: [File; 2],
+    /// How many looks there were.
+    looks: AtomicUsize,
+    clock: Clock,
+}
+
+/// What is registered, by key and by descriptor.
+#[derive(Debug, Default)]
+struct Table {
+    descriptors: HashMap<u64, RawFd>,
+    keys: HashMap<RawFd, u64>,
+}
+
+impl CompletionSet {
+    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
+        let set = Self {
+            ring: Ring::new(MOST_COMPLETIONS)?,
+            table: Mutex::new(Table::default()),
+            waker: bell()?,
+            bells: [bell()?, bell()?],
+            looks: AtomicUsize::new(0),
+            clock,
+        };
+        set.watch(set.waker.as_raw_fd(), WAKER)?;
+        for (bell, key) in set.bells.iter().zip(BELLS) {
+            set.watch(bell.as_raw_fd(), key)?;
+        }
+        Ok(set)
+    }
+
+    /// Registers, and submits the poll.
+    fn watch(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        let mut table = lock(&self.table);
+        table.insert(descriptor, key)?;
+        let submitted = self.submit(descriptor, key);
+        submitted.inspect_err(|_| drop(table.remove(descriptor)))
+    }
+
+    /// Submits the poll of what is registered, under the lock.
+    fn submit(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        let bits = match key < FIRST_OF_OURS {
+            true => ALL,
+            false => RUNG,
+        };
+        self.ring.poll_edges(descriptor, key, bits as u32)
+    }
+
+    /// Tells what is in the ring, and submits again what has ended.
+    fn take(&self, mut tell: impl FnMut(Completion)) -> io::Result<()> {
+        let mut ended = Vec::new();
+        self.ring.completions().take_all(|completion| {
+            tell(completion);
+            if completion.goes_on == GoesOn::No {
+                ended.push(completion);
+            }
+        });
+        ended.into_iter().try_for_each(|it| self.submit_again(it))
+    }
+
+    /// Rings the bell whose turn it is, and tells everything until it is heard.
+    fn look(&self, events: &mut Vec<Event>) -> io::Result<()> {
+        // Who leads next knows how many there were: the lead orders this.
+        let turn = self.looks.fetch_add(1, Ordering::Relaxed) % BELLS.len();
+        ring(&self.bells[turn]);
+        let mut is_heard = false;
+        while !is_heard {
+            self.ring.wait(None)?;
+            self.take(|completion| {
+                is_heard |= completion.key == BELLS[turn];
+                events.extend(self.event(completion));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What a completion tells of a handle. A poll that was cancelled tells nothing; one that the kernel refuses is as
+    /// good as hung up.
+    fn event(&self, completion: Completion) -> Option<Event> {
+        let Completion { key, result, .. } = completion;
+        let ready = match result {
+            _ if key >= FIRST_OF_OURS => return None,
+            bits if bits >= 0 => self.without_rumours(key, epoll::ready(bits as u32)),
+            error if error == -libc::ECANCELED => return None,
+            _ => Ready::READABLE | Ready::WRITABLE | Ready::HANG_UP,
+        };
+        Some(Event { key, ready })
+    }
+
+    /// A socket says "and perhaps it is urgent" whenever something comes, and the kernel passes that on. So it is
+    /// asked.
+    fn without_rumours(&self, key: u64, ready: Ready) -> Ready {
+        if !ready.has(Ready::URGENT) {
+            return ready;
+        }
+        // Under the lock, so that the number is not another's.
+        let table = lock(&self.table);
+        match table.descriptors.get(&key) {
+            Some(descriptor) if poll::is_urgent(*descriptor) => ready,
+            _ => ready.without(Ready::URGENT),
+        }
+    }
+
+    /// A poll has ended. It is submitted again if it is still registered, and the kernel did not refuse it.
+    fn submit_again(&self, ended: Completion) -> io::Result<()> {
+        let table = lock(&self.table);
+        let registered = table.descriptors.get(&ended.key);
+        let Some(descriptor) = registered.filter(|_| was_not_refused(ended)) else {
+            return Ok(());
+        };
+        if let Some(turn) = BELLS.iter().position(|key| *key == ended.key) {
+            // Else it would be heard at once, and nobody has rung it.
+            let _ = (&self.bells[turn]).read(&mut [0; 8]);
+        }
+        self.submit(*descriptor, ended.key)
+    }
+}
+
+impl HandleSet for CompletionSet {
+    fn reports(&self) -> Reports {
+        Reports::Edges
+    }
+
+    fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        debug_assert!(key < FIRST_OF_OURS, "no handle has this key");
+        poll::refuse_if_always_ready(descriptor)?;
+        self.watch(descriptor, key)?;
+        set_nonblocking(descriptor).inspect_err(|_| drop(self.remove(descriptor)))
+    }
+
+    fn arm(&self, _: RawFd, _: u64, _: Ready) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, descriptor: RawFd) -> io::Result<()> {
+        let key = lock(&self.table).remove(descriptor)?;
+        // What was submitted has begun, and nobody submits it again: it can only end.
+        self.ring.end(key)
+    }
+
+    fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
+        let before = events.len();
+        let left = time_left(&self.clock, until);
+        if left != Some(Duration::ZERO) {
+            self.ring.wait(left)?;
+            self.take(|completion| events.extend(self.event(completion)))?;
+        }
+        let batch = match events.len() == before {
+            // Its time is over, or somebody woke it: who asks then wants to know everything.
+            true => {
+                self.look(events)?;
+                Batch::Whole
+            }
+            // What has just happened may not be told yet.
+            false => Batch::Full,
+        };
+        let slept = until != Some(Timestamp::PAST);
+        Ok(Answer { batch, slept })
+    }
+
+    fn wake(&self) {
+        ring(&self.waker);
+    }
+}
+
+impl Table {
+    fn insert(&mut self, descriptor: RawFd, key: u64) -> io::Result<()> {
+        if self.keys.contains_key(&descriptor) {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        self.keys.insert(descriptor, key);
+        self.descriptors.insert(key, descriptor);
+        Ok(())
+    }
+
+    /// The key under which it was registered.
+    fn remove(&mut self, descriptor: RawFd) -> io::Result<u64> {
+        let Some(key) = self.keys.remove(&descriptor) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        };
+        self.descriptors.remove(&key);
+        Ok(key)
+    }
+}
+
+/// Only a full counter refuses it, and that bell is ringing.
+fn ring(mut bell: &File) {
+    let _ = bell.write(&1_u64.to_ne_bytes());
+}
+
+/// Whether a poll ended for want of room, or was cancelled: not for something that would be so again.
+fn was_not_refused(ended: Completion) -> bool {
+    ended.result >= 0 || ended.result == -libc::ECANCELED
+}

@@ -1,0 +1,163 @@
+//! Events that no socket tells: queues, semaphores and signals.
+
+use std::sync::Arc;
+
+use super::Pool;
+use crate::{
+    dispatch::{ConcurrentItemHandler, Handle, Interest, ItemHandler, Rejected},
+    sources::{Count, Herald, Queue, Semaphore, Sender, Signal, SignalSource},
+};
+
+impl Pool {
+    /// Begins a queue of at most `capacity` items, each of which is an event of this pool: `handler` is called for one
+    /// after the other, in the order in which they were sent, by whichever thread leads then.
+    ///
+    /// A queue that is never empty does not hold a thread: after some items the others have their turn. No item costs
+    /// an allocation, and one that is sent while the leader is awake costs no system call.
+    ///
+    /// It ends when the last [`Sender`] is dropped or somebody [closes](Sender::close) it, and everything that was sent is
+    /// handled. A shutdown drains it, too; what is left at its deadline is dropped and counted
+    /// ([`unhandled_items`](super::ShutdownReport::unhandled_items)). A panic takes its item along, and ends the queue or
+    /// not: [`Builder::panics`](super::Builder::panics).
+    ///
+    /// # Errors
+    /// Gives `handler` back: `InvalidInput` if `capacity` is zero, `OutOfMemory` if there is not so much; otherwise as
+    /// [`after`](Self::after).
+    ///
+    /// ```
+    /// # use paceline::{Pool, TaskContext};
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let orders = pool.queue(64, move |order: u32, _cx: &mut TaskContext<'_>| {
+    ///     tell.send(order * 2).unwrap();
+    /// })?;
+    /// if let Err(rejected) = orders.send(21) {
+    ///     drop(rejected.value); // the queue is full: the order is ours again
+    /// }
+    /// assert_eq!(told.recv().unwrap(), 42);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn queue<T, H>(&self, capacity: usize, handler: H) -> Result<Sender<T>, Rejected<H>>
+    where
+        T: Send + 'static,
+        H: ItemHandler<T>,
+    {
+        let queue = match Queue::new(capacity) {
+            Ok(queue) => queue,
+            Err(error) => return Err(Rejected::new(handler, error)),
+        };
+        let registry = &self.shared().registry;
+        let handle = registry.register_store("queue", queue.store(), handler)?;
+        Ok(queue.sender(handle))
+    }
+
+    /// As [`queue`](Self::queue); several threads handle items at once, in no order.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn queue_concurrent<T, H>(
+        &self,
+        capacity: usize,
+        handler: H,
+    ) -> Result<Sender<T>, Rejected<H>>
+    where
+        T: Send + 'static,
+        H: ConcurrentItemHandler<T>,
+    {
+        let queue = match Queue::new(capacity) {
+            Ok(queue) => queue,
+            Err(error) => return Err(Rejected::new(handler, error)),
+        };
+        let registry = &self.shared().registry;
+        let handle = registry.register_concurrent_store("queue", queue.store(), handler)?;
+        Ok(queue.sender(handle))
+    }
+
+    /// Begins a semaphore: whoever [releases](Semaphore::release) a unit makes an event of this pool, and so do `initial`
+    /// units at once. `handler` is called once for each, by one thread at a time. Counts are exact. It ends as a
+    /// [queue](Self::queue) does.
+    ///
+    /// # Errors
+    /// Gives `handler` back, as [`after`](Self::after).
+    ///
+    /// ```
+    /// # use paceline::{Pool, TaskContext};
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let permits = pool.semaphore(2, move |(), _cx: &mut TaskContext<'_>| tell.send(()).unwrap())?;
+    /// permits.release()?;
+    /// drop(permits); // all three are handled, and then it ends
+    /// assert_eq!(told.iter().count(), 3);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn semaphore<H>(&self, initial: u32, handler: H) -> Result<Semaphore, Rejected<H>>
+    where
+        H: ItemHandler<()>,
+    {
+        let count = Arc::new(Count::new(initial));
+        let registry = &self.shared().registry;
+        let handle = registry.register_store("semaphore", &count, handler)?;
+        Ok(Semaphore::new(count, handle))
+    }
+
+    /// As [`semaphore`](Self::semaphore); several threads handle units at once.
+    ///
+    /// # Errors
+    /// As [`semaphore`](Self::semaphore).
+    pub fn semaphore_concurrent<H>(
+        &self,
+        initial: u32,
+        handler: H,
+    ) -> Result<Semaphore, Rejected<H>>
+    where
+        H: ConcurrentItemHandler<()>,
+    {
+        let count = Arc::new(Count::new(initial));
+        let registry = &self.shared().registry;
+        let handle = registry.register_concurrent_store("semaphore", &count, handler)?;
+        Ok(Semaphore::new(count, handle))
+    }
+
+    /// Makes events of signals: `handler` is called for each, by one thread at a time, as for any other event. No code of
+    /// yours runs where the system interrupts.
+    ///
+    /// Several signals of one kind that come before the call are one, as they are for the system itself. Several pools may
+    /// have the same signal, and each is told. What the system did with it before is done again when the last of them
+    /// lets go: when the handle is closed, or the pool has ended. A handler of somebody else's is not called meanwhile.
+    /// Signals that are blocked in every thread do not come.
+    ///
+    /// # Errors
+    /// Gives `handler` back: `InvalidInput` if no signal is named, if nobody can catch it (SIGKILL), or if it tells of a
+    /// fault of the program (SIGSEGV); what the system said if it does not have it; `QuotaExceeded` if 64 registrations
+    /// of this process have some already; otherwise as [`register`](Self::register).
+    ///
+    /// ```
+    /// # use paceline::{Pool, Signal, TaskContext};
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// pool.signals([Signal::TERM, Signal::USR1], move |signal: Signal, _cx: &mut TaskContext<'_>| {
+    ///     tell.send(signal).unwrap();
+    /// })?;
+    /// signal_hook::low_level::raise(Signal::USR1.number())?;
+    /// assert_eq!(told.recv().unwrap(), Signal::USR1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn signals<H>(
+        &self,
+        signals: impl IntoIterator<Item = Signal>,
+        handler: H,
+    ) -> Result<Handle, Rejected<H>>
+    where
+        H: ItemHandler<Signal>,
+    {
+        let source = match SignalSource::new(signals) {
+            Ok(source) => source,
+            Err(error) => return Err(Rejected::new(handler, error)),
+        };
+        let registered = self.register(source, Interest::READ, Herald(handler));
+        registered.map_err(|rejected| {
+            let Herald(handler) = rejected.value.1;
+            Rejected::new(handler, rejected.error)
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! What the system calls when a signal comes, and who wants to know.
+//!
+//! A table of **places** that is never freed: the system may call at any time, on any thread, also while a place is being
+//! given up. Whatever it finds there is valid memory and an open descriptor; at worst it notes a signal for somebody who
+//! has just gone, or rings a bell for nothing.
+//!
+//! `unsafe`, because std has no `sigaction`, and no other way to write to a descriptor while any line of any function may
+//! be half done.
+
+use std::{
+    io,
+    mem,
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    ptr,
+    // No protocol that a checker explores: the system's calls can't be part of it.
+    sync::{
+        atomic::{AtomicI32, AtomicU64, Ordering},
+        Mutex, MutexGuard, OnceLock, PoisonError,
+    },
+};
+
+use super::Signal;
+
+/// So many registrations may have signals at the same time, in the whole process.
+const PLACES: usize = 64;
+
+/// What the handler of the system knows of one registration.
+struct Desk {
+    /// The signals that are noted here.
+    wanted: AtomicU64,
+    /// Those that have come and were not told yet.
+    noted: AtomicU64,
+    /// The end of the bell that is written to; -1 while there is none.
+    bell: AtomicI32,
+}
+
+static DESKS: [Desk; PLACES] = [const {
+    Desk {
+        wanted: AtomicU64::new(0),
+        noted: AtomicU64::new(0),
+        bell: AtomicI32::new(-1),
+    }
+}; PLACES];
+
+/// The bells: what is read, and what is written to. Made when they are first needed, and never closed.
+static BELLS: [OnceLock<(UnixStream, UnixStream)>; PLACES] = [const { OnceLock::new() }; PLACES];
+
+/// Who has which place, and what was there before us.
+static BOOK: Mutex<Book> = Mutex::new(Book {
+    taken: [false; PLACES],
+    before: [const { None }; 65],
+});
+
+struct Book {
+    taken: [bool; PLACES],
+    /// By number of the signal: how many want it, and what the system did with it before the first of them came.
+    before: [Option<(usize, libc::sigaction)>; 65],
+}
+
+fn book() -> MutexGuard<'static, Book> {
+    BOOK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place in the table, for one registration.
+pub(super) struct Place(usize);
+
+impl Place {
+    /// Takes a place for these signals, as bits. Tells which one could not be had, if it was for one.
+    pub(super) fn take(bits: u64) -> Result<Self, (Option<Signal>, io::Error)> {
+        let mut book = book();
+        let Some(index) = book.taken.iter().position(|taken| !taken) else {
+            let text = format!("{PLACES} registrations have some already");
+            return Err((None, io::Error::new(io::ErrorKind::QuotaExceeded, text)));
+        };
+        let bell = make_bell(index).map_err(|error| (None, error))?;
+        let desk = &DESKS[index];
+        desk.noted.store(0, Ordering::SeqCst);
+        desk.bell.store(bell, Ordering::SeqCst);
+        desk.wanted.store(bits, Ordering::SeqCst);
+        for signal in Signal::of_bits(bits) {
+            if let Err(error) = book.install(signal) {
+                let so_far = bits & (signal.bit() - 1);
+                book.restore(so_far);
+                desk.wanted.store(0, Ordering::SeqCst);
+                return Err((Some(signal), error));
+            }
+        }
+        book.taken[index] = true;
+        Ok(Self(index))
+    }
+
+    /// The end of the bell that is read.
+    pub(super) fn bell(&self) -> &'static UnixStream {
+        let (read, _) = BELLS[self.0].get().expect("made when the place was taken");
+        read
+    }
+
+    /// The signals that have come.
+    pub(super) fn noted(&self) -> u64 {
+        let desk = &DESKS[self.0];
+        // What was noted for the one before is not ours.
+        desk.noted.load(Ordering::SeqCst) & desk.wanted.load(Ordering::SeqCst)
+    }
+
+    /// This one is about to be told.
+    pub(super) fn forget(&self, signal: Signal) {
+        DESKS[self.0]
+            .noted
+            .fetch_and(!signal.bit(), Ordering::SeqCst);
+    }
+}
+
+impl Drop for Place {
+    /// First the system does again what it did before, then nothing is noted any more.
+    fn drop(&mut self) {
+        let mut book = book();
+        let desk = &DESKS[self.0];
+        book.restore(desk.wanted.load(Ordering::SeqCst));
+        desk.wanted.store(0, Ordering::SeqCst);
+        book.taken[self.0] = false;
+    }
+}
+
+/// The bell of a place, silent. What is written to.
+fn make_bell(index: usize) -> io::Result<i32> {
+    let pair = match BELLS[index].get() {
+        Some(pair) => pair,
+        None => {
+            let pair = UnixStream::pair()?;
+            pair.0.set_nonblocking(true)?;
+            pair.1.set_nonblocking(true)?;
+            BELLS[index].get_or_init(|| pair)
+        }
+    };
+    while matches!(io::Read::read(&mut &pair.0, &mut [0; 256]), Ok(1..)) {}
+    Ok(pair.1.as_raw_fd())
+}
+
+impl Book {
+    /// One more wants this signal; the first one makes the system call us.
+    fn install(&mut self, signal: Signal) -> io::Result<()> {
+        let before = &mut self.before[usize::from(signal.0)];
+        if let Some((users, _)) = before {
+            *users += 1;
+            return Ok(());
+        }
+        *before = Some((1, exchange(signal, Some(&ours()))?));
+        Ok(())
+    }
+
+    /// One less wants these signals. After the last one the system does what it did before us, unless somebody else has
+    /// told it something since.
+    fn restore(&mut self, bits: u64) {
+        for signal in Signal::of_bits(bits) {
+            let place = &mut self.before[usize::from(signal.0)];
+            match place {
+                Some((users, _)) if *users > 1 => *users -= 1,
+                _ => {
+                    if let Some((_, before)) = place.take() {
+                        give_back(signal, &before);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn give_back(signal: Signal, before: &libc::sigaction) {
+    let is_ours = exchange(signal, None).is_ok_and(|now| now.sa_sigaction == handler());
+    if is_ours {
+        // It was valid when it came.
+        let _ = exchange(signal, Some(before));
+    }
+}
+
+/// What the system shall do with a signal of ours. It interrupts as few system calls as possible, and uses the stack that
+/// the thread has for signals, if it has one.
+fn ours() -> libc::sigaction {
+    // SAFETY: all zeros are a valid `sigaction`: numbers, an empty set, and no function.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = handler();
+    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+    action
+}
+
+fn handler() -> libc::sighandler_t {
+    on_signal as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t
+}
+
+/// Tells what the system does with a signal, and has it do something else.
+fn exchange(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    // SAFETY: all zeros are a valid `sigaction`.
+    let mut old: libc::sigaction = unsafe { mem::zeroed() };
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `new` is null or a whole `sigaction`, either ours, whose function may be called at any time (see there), or
+    // what the system itself told before; `old` is written. Both live until the call returns.
+    match unsafe { libc::sigaction(signal.number(), new, &mut old) } {
+        0 => Ok(old),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Called by the system, in the middle of anything: it may use atomics and `write`, and nothing that takes a lock or
+/// memory. None of its steps can panic.
+extern "C" fn on_signal(number: libc::c_int) {
+    let Some(signal) = Signal::from_number(number) else {
+        return;
+    };
+    let errno = errno();
+    // SAFETY: the system's pointer to this thread's `errno` is valid on this thread.
+    let before = unsafe { *errno };
+    for desk in &DESKS {
+        if desk.wanted.load(Ordering::SeqCst) & signal.bit() != 0 {
+            // First the note, then the bell: who hears it finds the note.
+            desk.noted.fetch_or(signal.bit(), Ordering::SeqCst);
+            ring(desk.bell.load(Ordering::SeqCst));
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// A bell that is full rings already.
+fn ring(bell: i32) {
+    // SAFETY: one byte is read from a static. The descriptor is one of ours, which is never closed.
+    unsafe { libc::write(bell, [1_u8].as_ptr().cast(), 1) };
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn errno() -> *mut libc::c_int {
+    #[cfg(target_os = "android")]
+    use libc::__errno as location;
+    #[cfg(target_os = "linux")]
+    use libc::__errno_location as location;
+    // SAFETY: it takes nothing, and tells where this thread's `errno` is.
+    unsafe { location() }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn errno() -> *mut libc::c_int {
+    // SAFETY: it takes nothing, and tells where this thread's `errno` is.
+    unsafe { libc::__error() }
+}

@@ -1,0 +1,305 @@
+//! Client and server at once (N1): handlers of a pool call other pools, which call back, and back again; every thread may
+//! be waiting for a reply, and the requests that those replies depend on are still served.
+
+#[path = "support/bound.rs"]
+mod bound;
+mod support;
+
+use std::{
+    env, io,
+    net::{SocketAddr, TcpStream},
+    sync::{Arc, Mutex, OnceLock},
+    thread,
+    time::Duration,
+};
+
+use bound::{frame, mux, Framed};
+use paceline::{
+    bound::{Builder, Mux},
+    Context, EventHandler, Handle, Next, Pool, Serve, TaskContext,
+};
+use support::{bounded_by, LONG};
+
+/// What a server does with a request, after it gave the connection back: so the next request on it is served meanwhile.
+type Work = Arc<dyn Fn(&mut TaskContext<'_>, &[u8]) -> Vec<u8> + Send + Sync>;
+
+/// One connection of a server.
+struct Session {
+    work: Work,
+    input: Vec<u8>,
+    /// Replies, of whichever thread has one.
+    output: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Session {
+    fn new(work: &Work) -> Self {
+        Self {
+            work: Arc::clone(work),
+            input: Vec::new(),
+            output: Arc::default(),
+        }
+    }
+
+    /// The next whole request.
+    fn request(&mut self) -> Option<(u32, Vec<u8>)> {
+        let header = self.input.get(..8)?;
+        let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+        let (id, length) = (word(0), word(4) as usize);
+        let body = self.input.get(8..8 + length)?.to_vec();
+        self.input.drain(..8 + length);
+        Some((id, body))
+    }
+}
+
+impl EventHandler<TcpStream> for Session {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        let output = std::mem::take(&mut *self.output.lock().unwrap());
+        cx.write_all(&output)?;
+        let Some((id, body)) = self.request() else {
+            let mut bytes = [0; 4096];
+            let count = cx.read(&mut bytes)?;
+            self.input.extend(&bytes[..count]);
+            return Ok(if count == 0 { Next::Close } else { Next::Again });
+        };
+        let (work, output, handle) = (
+            Arc::clone(&self.work),
+            Arc::clone(&self.output),
+            cx.handle(),
+        );
+        cx.release_and(move |cx| {
+            let reply = work(cx, &body);
+            output.lock().unwrap().extend(frame(id, &reply));
+            // The connection may be over.
+            let _ = Handle::notify(&handle);
+        });
+        // There may be one more request in the buffer: another thread may take it.
+        Ok(Next::Again)
+    }
+}
+
+/// A server on `pool`.
+fn serve(pool: &Pool, work: Work) -> SocketAddr {
+    let make = move |stream: &TcpStream, _| {
+        stream.set_nodelay(true).unwrap();
+        Some(Session::new(&work))
+    };
+    let listener = pool.listen("127.0.0.1:0", make).unwrap();
+    listener.local_addr()
+}
+
+/// Pools in a ring: each serves "so many calls deep" by asking the next one for one less.
+struct Ring {
+    pools: Vec<Pool>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Ring {
+    fn new(pools: usize, threads: usize, nesting: usize) -> Self {
+        let nexts: Vec<Arc<OnceLock<Mux<Framed>>>> = (0..pools).map(|_| Arc::default()).collect();
+        let (mut built, mut addresses) = (Vec::new(), Vec::new());
+        for next in &nexts {
+            let builder = Pool::builder().threads(threads).nesting(nesting);
+            let pool = builder.stack_size(32 << 20).build().unwrap();
+            let next = Arc::clone(next);
+            let work: Work = Arc::new(move |cx, body| deeper(cx, next.get().unwrap(), body));
+            addresses.push(serve(&pool, work));
+            built.push(pool);
+        }
+        for (at, next) in nexts.iter().enumerate() {
+            let address = addresses[(at + 1) % pools];
+            let mux = Builder::new().connect(address, LONG, Framed::default());
+            let mux = mux.unwrap();
+            built[at].attach(&mux).unwrap();
+            next.set(mux).ok().unwrap();
+        }
+        Self {
+            pools: built,
+            addresses,
+        }
+    }
+
+    fn client(&self) -> Mux<Framed> {
+        Mux::connect(self.addresses[0], LONG, Framed::default()).unwrap()
+    }
+}
+
+/// Depth, and a number to be told again: as many calls deep, and then back with how many there were.
+fn deeper(cx: &mut TaskContext<'_>, next: &Mux<Framed>, body: &[u8]) -> Vec<u8> {
+    let (depth, number) = (body[0], &body[1..]);
+    if depth == 0 {
+        return [&[0], number].concat();
+    }
+    let request = [&[depth - 1], number].concat();
+    match next.call_in(cx, &request, LONG) {
+        Ok(reply) if reply[0] == u8::MAX => reply.to_vec(),
+        Ok(reply) => [&[reply[0] + 1], &reply[1..]].concat(),
+        Err(error) => [&[u8::MAX], error.to_string().as_bytes()].concat(),
+    }
+}
+
+/// Runs chains of calls, so deep, from several clients at once; each ends with its own number.
+fn chains(ring: &Ring, clients: usize, each: u32, depth: impl Fn(u32) -> u8 + Copy + Send) {
+    thread::scope(|scope| {
+        for client in 0..clients {
+            scope.spawn(move || {
+                let mux = ring.client();
+                for number in 0..each {
+                    let depth = depth(number);
+                    let name = [number.to_be_bytes(), (client as u32).to_be_bytes()].concat();
+                    let request = [&[depth], &name[..]].concat();
+                    let reply = mux.call(&request, LONG).unwrap();
+                    assert_eq!(
+                        reply[0],
+                        depth,
+                        "{:?}",
+                        String::from_utf8_lossy(&reply[1..])
+                    );
+                    assert_eq!(reply[1..], name);
+                }
+            });
+        }
+    });
+    for pool in &ring.pools {
+        assert_eq!(pool.snapshot().panics, 0);
+    }
+}
+
+/// So many chains for each form of the ring: a hundred, or `PACELINE_CHAINS` in all.
+fn chains_each() -> u32 {
+    let all = env::var("PACELINE_CHAINS").ok();
+    all.map_or(100, |all| all.parse::<u32>().expect("a number") / 6)
+}
+
+/// N1: chains up to 64 calls deep, between two and three pools of one, two and four threads.
+#[test]
+fn nested_upcalls_to_depth_64() {
+    bounded_by(Duration::from_secs(600), || {
+        for pools in [2, 3] {
+            for threads in [1, 2, 4] {
+                let ring = Ring::new(pools, threads, 1000);
+                chains(&ring, 4, chains_each().div_ceil(4), |number| {
+                    (number % 65) as u8
+                });
+            }
+        }
+    });
+}
+
+/// By default the seventeenth handler that would wait on one thread is refused, with an error that comes back up the whole
+/// chain; nothing hangs, and the next chain is served.
+#[test]
+fn the_seventeenth_is_refused() {
+    bounded_by(LONG, || {
+        let ring = Ring::new(2, 1, 16);
+        chains(&ring, 1, 1, |_| 32);
+        let mux = ring.client();
+        let reply = mux.call(&[40, 7], LONG).unwrap();
+        assert_eq!(reply[0], u8::MAX);
+        let text = String::from_utf8_lossy(&reply[1..]).into_owned();
+        assert!(text.contains("16 may"), "{text}");
+        chains(&ring, 1, 10, |_| 32);
+    });
+}
+
+/// What a thread serves while it waits, one after the other: the only thread of a pool, whose peer replies.
+#[test]
+fn every_way_to_wait_ends() {
+    bounded_by(LONG, || {
+        for serve in [Serve::Chain, Serve::Any, Serve::Nothing] {
+            let pool = Pool::builder().threads(1).build().unwrap();
+            let (mux, mut peer) = mux();
+            pool.attach(&mux).unwrap();
+            let (tell, told) = std::sync::mpsc::channel();
+            let caller = mux.clone();
+            pool.post(move |cx| {
+                let call = caller.expect().unwrap().send(b"ask").unwrap();
+                let reply = call.join_in(cx, LONG, serve).unwrap();
+                tell.send(reply.to_vec()).unwrap();
+            })
+            .unwrap();
+            let (id, body) = peer.request();
+            assert_eq!(body, b"ask");
+            peer.reply(id, b"answer");
+            assert_eq!(told.recv_timeout(LONG).unwrap(), b"answer", "{serve:?}");
+        }
+    });
+}
+
+/// A connection is shared by handlers of a pool and by threads that are in none: whoever reads, reads for all.
+#[test]
+fn handlers_and_others_share_a_connection() {
+    bounded_by(LONG, || {
+        let server = Pool::builder().threads(2).build().unwrap();
+        let address = serve(&server, Arc::new(|_, body| body.to_vec()));
+        // Posts that nobody else is free for are begun on top of those that wait.
+        let pool = Pool::builder().threads(3).nesting(1000);
+        let pool = pool.stack_size(32 << 20).build().unwrap();
+        let mux = Mux::connect(address, LONG, Framed::default()).unwrap();
+        pool.attach(&mux).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            for thread in 0..2_u8 {
+                let mux = &mux;
+                scope.spawn(move || {
+                    for number in 0..500_u16 {
+                        let request = [&[thread][..], &number.to_be_bytes()].concat();
+                        assert_eq!(*mux.call(&request, LONG).unwrap(), *request);
+                    }
+                });
+            }
+            for number in 0..500_u16 {
+                let (mux, tell) = (mux.clone(), tell.clone());
+                let post = move |cx: &mut TaskContext<'_>| {
+                    let request = [&[9][..], &number.to_be_bytes()].concat();
+                    let reply = mux.call_in(cx, &request, LONG);
+                    assert_eq!(*reply.unwrap(), *request);
+                    tell.send(()).unwrap();
+                };
+                pool.post(post).unwrap();
+            }
+        });
+        for _ in 0..500 {
+            told.recv_timeout(LONG).unwrap();
+        }
+        assert_eq!(mux.callers().under_way, 0);
+    });
+}
+
+/// The loss of a connection is told to handlers that wait for a reply on it, and the end of a pool too.
+#[test]
+fn a_loss_reaches_who_waits_in_a_handler() {
+    bounded_by(LONG, || {
+        for ends in [true, false] {
+            let pool = Pool::builder().threads(2).build().unwrap();
+            let (mux, mut peer) = mux();
+            pool.attach(&mux).unwrap();
+            let (tell, told) = std::sync::mpsc::channel();
+            let caller = mux.clone();
+            pool.post(move |cx| {
+                let error = caller.call_in(cx, b"ask", LONG).unwrap_err();
+                tell.send(error.kind()).unwrap();
+            })
+            .unwrap();
+            peer.request();
+            match ends {
+                true => drop(peer),
+                false => mux.close(),
+            }
+            let kind = told.recv_timeout(LONG).unwrap();
+            assert_ne!(kind, io::ErrorKind::TimedOut);
+            assert!(mux.is_lost());
+        }
+    });
+}
+
+/// A connection has one pool that reads it.
+#[test]
+fn attached_once() {
+    bounded_by(LONG, || {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let (mux, _peer) = mux();
+        pool.attach(&mux).unwrap();
+        let error = pool.attach(&mux).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    });
+}

@@ -1,0 +1,70 @@
+//! The examples `sources`, `ring` and `per_source` do what their help says.
+
+#[path = "support/example.rs"]
+mod example;
+mod support;
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use example::{build, run};
+use support::bounded;
+
+fn told(program: &Path, arguments: &[&str]) -> (String, Output) {
+    let output = run(Command::new(program).args(arguments));
+    (String::from_utf8(output.stdout.clone()).unwrap(), output)
+}
+
+/// Each order becomes a parcel, through two sources of one pool.
+#[test]
+fn sources_delivers_everything() {
+    let program = build("sources");
+    bounded(move || {
+        let (text, output) = told(&program, &["--orders", "20001"]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.contains("20001 orders, 20001 parcels"), "{text}");
+        assert!(
+            text.contains("all is delivered: everything was finished"),
+            "{text}"
+        );
+        let (_, output) = told(&program, &["--colour"]);
+        assert_eq!(output.status.code(), Some(2));
+    });
+}
+
+/// Two processes: every record arrives, through a ring that is full all the time. And a child that dies is noticed, after
+/// what it had sent.
+#[test]
+fn ring_between_two_processes() {
+    let program = build("ring");
+    bounded(move || {
+        let (text, output) = told(&program, &["--records", "20000", "--capacity", "256"]);
+        assert!(output.status.success(), "{output:?}");
+        let sum = 20_000 * 19_999 / 2;
+        assert!(
+            text.starts_with(&format!("20000 records, sum {sum};")),
+            "{text}"
+        );
+        let (text, output) = told(&program, &["--records", "20000", "--fail-after", "1000"]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.starts_with("1000 records, sum 499500;"), "{text}");
+    });
+}
+
+/// Three sources, five threads: all customers are served, and too few clerks are refused.
+#[test]
+fn per_source_serves_everyone() {
+    let program = build("per_source");
+    bounded(move || {
+        let (text, output) = told(&program, &[]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(
+            text.contains("is refused: build: 1 sources with 1 threads"),
+            "{text}"
+        );
+        assert!(text.contains("30 customers"), "{text}");
+        assert!(text.contains("all in order: true"), "{text}");
+    });
+}
