@@ -383,7 +383,9 @@ fn others_are_counted() {
             let Some(byte) = byte(cx)? else {
                 return Ok(Next::Close);
             };
-            let others = members.handles().count();
+            let (mut others, count) = (0, members.handles().count());
+            members.each(|other, cx| others += usize::from(*other == cx.handle()));
+            assert_eq!(others, count, "each is lent under its own name");
             tell.send((members.len(), members.is_empty(), others))
                 .unwrap();
             cx.write_all(&[byte]).map(|()| Next::Continue)

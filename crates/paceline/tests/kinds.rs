@@ -18,7 +18,7 @@ use std::{
 
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
-    ConcurrentContext, Context, EventHandler, GroupHandler, Interest, Members, Next,
+    ConcurrentContext, Context, EventHandler, GroupHandler, Interest, Members, Next, TaskContext,
 };
 use stage::{Stage, Stuck, Telling};
 use support::{bounded, wait_until};
@@ -147,14 +147,14 @@ fn waiting_is_not_the_handlers_time() {
     });
 }
 
-/// Posted work, timers, concurrent handles and groups are of kinds too: what takes long is learned, and then each call of it
-/// wakes somebody.
+/// Posted work, timers, concurrent handles, groups and queues are of kinds too: what takes long is learned, and then each
+/// call of it wakes somebody.
 #[test]
 fn tasks_groups_and_concurrent_handles_are_of_a_kind() {
     const PERIOD: Duration = Duration::from_millis(10);
     /// Makes something that takes a millisecond, and tells how to have it called.
     type Make = fn(&Stage, Arc<AtomicUsize>) -> Box<dyn Fn()>;
-    let all: [Make; 4] = [
+    let all: [Make; 5] = [
         |stage, calls| {
             let (pool, world) = (stage.pool.clone(), stage.world.clone());
             Box::new(move || {
@@ -188,6 +188,14 @@ fn tasks_groups_and_concurrent_handles_are_of_a_kind() {
             let work = taking_long(&stage.world, &calls);
             let group = stage.pool.group(Notified(work)).unwrap();
             Box::new(move || group.notify().unwrap())
+        },
+        |stage, calls| {
+            let work = taking_long(&stage.world, &calls);
+            let items = stage
+                .pool
+                .queue(1, move |(), _: &mut TaskContext<'_>| work());
+            let items = items.unwrap();
+            Box::new(move || items.send(()).unwrap())
         },
     ];
     bounded(move || {

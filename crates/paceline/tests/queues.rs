@@ -312,9 +312,18 @@ fn a_panic_takes_one_item() {
 #[test]
 fn a_panic_in_a_concurrent_queue() {
     bounded(|| {
+        struct Touchy(mpsc::Sender<Closed>);
+        impl ConcurrentItemHandler<bool> for Touchy {
+            fn handle(&self, fails: bool, _: &mut TaskContext<'_>) {
+                assert!(!fails, "this one");
+            }
+            fn closed(&self, why: Closed) {
+                self.0.send(why).unwrap();
+            }
+        }
         let pool = Pool::builder().threads(2).build().unwrap();
-        let handler = |fails: bool, _: &mut TaskContext<'_>| assert!(!fails, "this one");
-        let sender = pool.queue_concurrent(64, handler).unwrap();
+        let (closed, end) = mpsc::channel();
+        let sender = pool.queue_concurrent(64, Touchy(closed)).unwrap();
         sender.send(true).unwrap();
         wait_until(|| {
             sender
@@ -324,6 +333,8 @@ fn a_panic_in_a_concurrent_queue() {
         let report = pool.shutdown(LONG);
         assert!(report.unhandled_items <= 64, "{report}");
         assert_eq!(report.busy_handles, 0);
+        let ends: Vec<_> = end.iter().collect();
+        assert!(matches!(ends[..], [Closed::Panicked(_)]), "{ends:?}");
     });
 }
 

@@ -333,6 +333,43 @@ fn its_own_event_is_served_by_who_waits() {
     });
 }
 
+/// Or it serves nothing: it is away until it has what it waits for, or its time is over.
+#[test]
+fn who_serves_nothing_is_away() {
+    bounded(|| {
+        let (pool, world, _) = pool(2);
+        let nothing = Errand {
+            serve: Serve::Nothing,
+            ..ANY
+        };
+        let bell = Bell::new();
+        let (_peer, told) = waiter(&pool, &world, &bell, nothing);
+        wait_until(|| bell.has_waiter());
+        let (tell, served) = mpsc::channel();
+        let (_, other) = on_byte(&pool, &world, move |_| {
+            tell.send(thread::current().id()).unwrap();
+        });
+        other.send(b"x");
+        let by = served.recv_timeout(LONG).unwrap();
+        bell.ring();
+        let (returned, waited) = told.recv_timeout(LONG).unwrap();
+        assert_eq!(returned, Returned::Done);
+        assert_ne!(waited, by);
+
+        let second = Duration::from_secs(1);
+        let bell = Bell::new();
+        let hurried = Errand {
+            within: Some(second),
+            ..nothing
+        };
+        let (_peer, told) = waiter(&pool, &world, &bell, hurried);
+        wait_until(|| bell.has_waiter() && world.clock().asleep() == 2);
+        world.clock().advance(second);
+        let (returned, _) = told.recv_timeout(LONG).unwrap();
+        assert_eq!(returned, Returned::TimedOut);
+    });
+}
+
 /// But if nobody else is free, it serves: else the pool would be stuck.
 #[test]
 fn who_waits_serves_if_nobody_else_can() {

@@ -148,11 +148,10 @@ fn loom_full_against_taken() {
 }
 
 /// S2: an item is sent while the pool drains: handled if it was accepted, and given back if not; the end comes after it.
-#[test]
-fn loom_send_against_the_drain() {
-    explore(|| {
+fn send_against_the_drain(make: fn(&Registry, usize, &Adder) -> Sender<usize>) {
+    explore(move || {
         let (registry, adder) = (World::new().registry(), Adder::default());
-        let (sender, lead) = (queue(&registry, 2, &adder), lead());
+        let (sender, lead) = (make(&registry, 2, &adder), lead());
         let other = {
             let sender = sender.clone();
             thread::spawn(move || usize::from(sender.send(1).is_ok()))
@@ -162,6 +161,16 @@ fn loom_send_against_the_drain() {
         assert_eq!(adder.closed(), 1);
         assert!(sender.send(1).is_err(), "nobody is there any more");
     });
+}
+
+#[test]
+fn loom_send_against_the_drain() {
+    send_against_the_drain(queue);
+}
+
+#[test]
+fn loom_send_against_the_drain_at_once() {
+    send_against_the_drain(concurrent_queue);
 }
 
 /// S2: an item is sent while everything ends by force: it is handled, given back, or counted.
