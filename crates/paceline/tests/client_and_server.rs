@@ -16,7 +16,7 @@ use std::{
 use bound::{frame, mux, Framed};
 use paceline::{
     bound::{Builder, Mux},
-    Context, EventHandler, Handle, Next, Pool, Serve, TaskContext,
+    Context, EventHandler, Handle, Next, Pool, Serve, TaskContext, Wake,
 };
 use support::{bounded_by, LONG};
 
@@ -222,6 +222,30 @@ fn every_way_to_wait_ends() {
             peer.reply(id, b"answer");
             assert_eq!(told.recv_timeout(LONG).unwrap(), b"answer", "{serve:?}");
         }
+    });
+}
+
+/// Another thread reads the reply of a handler whose thread follows meanwhile, or leads: it is recalled from there.
+#[test]
+fn recalled_for_a_reply_that_another_thread_has_read() {
+    bounded_by(LONG, || {
+        let builder = Pool::builder().threads(3).wake(Wake::Eager);
+        let pool = builder.build().unwrap();
+        let (mux, mut peer) = mux();
+        pool.attach(&mux).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        for number in 0..100_u8 {
+            let (caller, tell) = (mux.clone(), tell.clone());
+            pool.post(move |cx| {
+                let reply = caller.call_in(cx, &[number], LONG).unwrap();
+                tell.send(reply.to_vec()).unwrap();
+            })
+            .unwrap();
+            let (id, body) = peer.request();
+            peer.reply(id, &body);
+            assert_eq!(told.recv_timeout(LONG).unwrap(), [number]);
+        }
+        assert_eq!(mux.snapshot().replies, 100);
     });
 }
 
