@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use crate::run;
 use crate::verb::{Outcome, Verb, Verdict};
 use crate::workspace::{Form, Workspace};
-use crate::{faults, inject, instructions, loom, sanitizer, shuttle, stress, table, tidy, tsan};
+use crate::{
+    faults, inject, instructions, loom, mutants, sanitizer, shuttle, stress, table, tidy, tsan,
+};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -129,27 +131,12 @@ const FULL_STEPS: [Step; 6] = [
     },
     Step {
         name: "mutants",
-        run: |_| installed("mutants", &MUTANTS),
+        run: |_| mutants::check(),
     },
     Step {
         name: "coverage",
         run: |_| installed("llvm-cov", &["--package", "paceline"]),
     },
-];
-
-/// What `cargo mutants` is asked for: the two protocols, without their models, which are not built here.
-const MUTANTS: [&str; 11] = [
-    "--package",
-    "paceline",
-    "--file",
-    "crates/paceline/src/promotion/**/*.rs",
-    "--file",
-    "crates/paceline/src/dispatch/**/*.rs",
-    "--exclude",
-    "**/models*",
-    "--exclude",
-    "**/models/**",
-    "--output=target/mutants",
 ];
 
 /// A step that has ended.

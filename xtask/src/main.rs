@@ -21,6 +21,7 @@ mod tsan;
 mod args;
 mod harness;
 mod markdown;
+mod mutants;
 mod run;
 mod rust_text;
 mod sanitizer;

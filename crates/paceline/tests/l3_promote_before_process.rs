@@ -15,7 +15,9 @@ use std::{
 };
 
 use by_hand::{claim, lead, serve_all, wait_asleep, Scene};
-use paceline::{observe::Role, Context, Interest, Next, Pool};
+use paceline::{
+    observe::Role, simulated::Simulation, Context, Interest, Next, Pool, SetKind, Wake,
+};
 use support::{bounded, tcp_pair, wait_until, Witness, LONG};
 
 /// "Process, then promote" is the tutorial's first mistake: while a handler runs, the pool is blind. The
@@ -193,5 +195,38 @@ fn one_free_thread_is_enough() {
         wait_asleep(&scene.pool, 3);
         witness.wait_for(Role::Leader, 1);
         assert_eq!(witness.most_leaders(), 1);
+    });
+}
+
+/// L3b, where nobody observes: the textbook's wake goes the same way. Whoever is elected leads, and serves the next event
+/// before this one's handler has begun. The clock stands still: no tick has a part in it.
+#[test]
+fn eager_without_observers() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = Pool::builder()
+            .threads(0)
+            .wake(Wake::Eager)
+            .handle_set(SetKind::Simulated(world.clone()));
+        let pool = pool.build().unwrap();
+        let [first, second] = [(); 2].map(|()| {
+            let (stream, peer) = world.stream();
+            pool.register(stream, Interest::READ, by_hand::echo)
+                .unwrap();
+            peer
+        });
+        let leader = lead(&pool);
+        let joined = pool.clone();
+        let joined = thread::spawn(move || joined.join());
+        wait_asleep(&pool, 1);
+        first.send(b"x");
+        let processing = claim(leader).promote();
+        second.send(b"y");
+        assert_eq!(second.wait_for(1), b"y");
+        assert_eq!(first.received(), b"");
+        drop(processing.run());
+        assert_eq!(first.received(), b"x");
+        let _ = pool.shutdown(LONG);
+        joined.join().unwrap().unwrap();
     });
 }

@@ -544,3 +544,6 @@ fn why_not_added(error: &io::Error) -> &'static str {
         _ => "the handle set refused it",
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

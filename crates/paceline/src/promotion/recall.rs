@@ -145,7 +145,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(seat.call().recall(), Recalled::Told);
         }
-        assert_eq!(seat.parker().take(), RECALLED);
+        assert_ne!(seat.parker().take(), 0, "it would sleep");
     }
 
     /// Who leads is reached by the set's waker, from when it may wait until it does not any more, however often it waits. A
