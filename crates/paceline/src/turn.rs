@@ -174,7 +174,7 @@ impl<'p> Leader<'p> {
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
                     held.nothing_waited(epoch);
                     // That look may have used up a wake.
-                    if self.place.shared.is_over() {
+                    if self.place.shared.is_over() || self.place.until.is_recalled() {
                         return Ok(Waited::Nothing(self.step_down()));
                     }
                     continue;

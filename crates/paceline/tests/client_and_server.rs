@@ -7,7 +7,7 @@ mod support;
 
 use std::{
     env, io,
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::{Arc, Mutex, OnceLock},
     thread,
     time::Duration,
@@ -18,7 +18,7 @@ use paceline::{
     bound::{Builder, Mux},
     Context, EventHandler, Handle, Next, Pool, Serve, TaskContext, Wake,
 };
-use support::{bounded_by, LONG};
+use support::{bounded_by, wait_until, LONG};
 
 /// What a server does with a request, after it gave the connection back: so the next request on it is served meanwhile.
 type Work = Arc<dyn Fn(&mut TaskContext<'_>, &[u8]) -> Vec<u8> + Send + Sync>;
@@ -305,13 +305,17 @@ fn a_loss_reaches_who_waits_in_a_handler() {
             })
             .unwrap();
             peer.request();
-            match ends {
-                true => drop(peer),
-                false => mux.close(),
+            if ends {
+                peer.0.shutdown(Shutdown::Both).unwrap();
+            } else {
+                mux.close();
             }
             let kind = told.recv_timeout(LONG).unwrap();
             assert_ne!(kind, io::ErrorKind::TimedOut);
             assert!(mux.is_lost());
+            // The pool lets go of it too.
+            assert!(peer.try_request().is_err());
+            wait_until(|| pool.shutdown(Duration::ZERO).is_clean());
         }
     });
 }

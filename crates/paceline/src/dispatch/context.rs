@@ -51,7 +51,7 @@ impl<S> Context<'_, S> {
         self.lent.known.has(Ready::HANG_UP)
     }
 
-    /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`](super::Next::Again).
+    /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`].
     #[must_use]
     pub fn is_notified(&self) -> bool {
         self.lent.notified
@@ -238,7 +238,7 @@ where
     /// # Errors
     /// [`OutputLimit`] (of kind `QuotaExceeded`) if more might be kept than the pool allows (were none of
     /// it taken now); then nothing of `bytes` was taken. Send large answers in pieces, with
-    /// [`Next::Again`](super::Next::Again). Otherwise what the descriptor said; never "would block".
+    /// [`Next::Again`]. Otherwise what the descriptor said; never "would block".
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let kept = self.outbox.len();
         if kept.saturating_add(bytes.len()) > self.outbox.limit {

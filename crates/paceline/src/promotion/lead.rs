@@ -215,7 +215,10 @@ impl<T> Lead<T> {
         clock: &Clock,
         until: Until<'_>,
     ) -> Arrival<'_, T> {
-        let until = until.or_at(self.end_of_stay(clock));
+        let until = match until.wants_something() {
+            true => until,
+            false => until.or_at(self.end_of_stay(clock)),
+        };
         while !until.is_over(clock) {
             let attempt = self.take_or_enlist(seat);
             // After the attempt: a thread that was called is on its way until it leads or is on the list. (Who will be

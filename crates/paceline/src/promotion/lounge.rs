@@ -144,7 +144,11 @@ impl<T> Lounge<T> {
                 CLOSE => return None,
                 WATCH => outlook = Some(self.outlook(self.clock.now())),
                 // Somebody has just opened a lead.
-                LOOK => outlook = Some(self.outlook(self.clock.now().after(self.tick))),
+                LOOK => {
+                    let next = self.clock.now().after(self.tick);
+                    let due = outlook.and_then(|outlook| outlook.due);
+                    outlook = Some(self.outlook(due.map_or(next, |due| due.min(next))));
+                }
                 go => return Some(self.set_off(go)),
             }
         }
@@ -352,7 +356,10 @@ impl<T> Lead<T> {
         seen.unchanged = if same { seen.unchanged + 1 } else { 0 };
         match word.is_open() {
             _ if word.is_closed() => Glance::Rests,
-            false if seen.unchanged >= LOOKS_UNTIL_DEEP => self.mark(word),
+            // An eager opener looks for no mark.
+            false if self.policy.is_adaptive() && seen.unchanged >= LOOKS_UNTIL_DEEP => {
+                self.mark(word)
+            }
             true if same || self.is_open_for_long(word, now) => self.see_to_it(word),
             _ => Glance::Moves,
         }

@@ -55,7 +55,9 @@ impl SetsBuilder {
         self
     }
 
-    /// More settings of each set, by its number. How many threads it has is said here, and not there.
+    /// More settings of each set, by its number. How many threads there are is not one of them. Roaming threads belong to
+    /// no set: they have no name, stack size or time to live from here, no watcher, and the nice value, the cores and the
+    /// tick of the first set.
     pub fn each(mut self, settings: impl FnMut(usize, Builder) -> Builder + 'static) -> Self {
         self.each = Some(Box::new(settings));
         self

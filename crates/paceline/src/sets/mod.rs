@@ -89,7 +89,7 @@ pub enum Spread {
 /// # io::Result::Ok(())
 /// ```
 ///
-/// Dropping it ends all sets at once, without waiting.
+/// Dropping it ends each set that nobody else holds ([`pool`](Self::pool) can be cloned), without waiting.
 pub struct Sets {
     shared: Arc<Shared>,
     /// Of roaming leaders. After the pools, so that these are closed when the threads are sent home.
@@ -210,7 +210,8 @@ impl Sets {
     }
 
     /// Ends all sets, from anywhere, also from a handler: see [`Pool::shutdown`]. All of them drain at once, and have the
-    /// same time. One report for each.
+    /// same time. One report for each. With roaming leaders it waits up to a second more for threads that are stuck in
+    /// handlers.
     pub fn shutdown(&self, within: Duration) -> Vec<ShutdownReport> {
         let pools = &self.shared.pools;
         let begun: Vec<_> = pools
