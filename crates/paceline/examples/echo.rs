@@ -6,9 +6,17 @@
 //!
 //! Then, from another terminal: `nc 127.0.0.1 7000`. Ctrl-C stops it in order.
 
-use std::{env, io, net::TcpStream, process::ExitCode, time::Duration};
+use std::{
+    env, io,
+    net::{SocketAddr, TcpStream},
+    process::ExitCode,
+    time::Duration,
+};
 
-use paceline::{Closed, Context, EventHandler, Next, Order, Pool, SetKind, Wake};
+use paceline::{
+    observe::Snapshot, Builder, Closed, Context, EventHandler, Leaders, Next, Order, Pool, SetKind,
+    Sets, Wake,
+};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -18,6 +26,7 @@ const HELP: &str = "\
 An echo server on a Leader/Followers pool: sends back whatever it receives.
 
 usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set SET]
+            [--sets N [--leaders LEADERS]]
 
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default: four per core)
@@ -28,6 +37,9 @@ usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set S
                   anew for every event), poll (to be had everywhere) or completion (io_uring); or
                   concurrent (epoll, in which all threads wait at once: nobody leads, so --order
                   and --wake mean nothing)
+  --sets N        so many sets, each with a leader (default: one)
+  --leaders L     with --sets: assigned (default: each set has its own threads) or roaming (one
+                  population: a thread leads any set that has no leader; needs more threads than sets)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
@@ -73,32 +85,56 @@ impl EventHandler<TcpStream> for Echo {
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let mut builder = Pool::builder()
-        .name("echo")
-        .order(options.order)
-        .wake(options.wake)
-        .handle_set(options.set.clone());
-    if options.order == Order::Priority {
-        builder = builder.thread_priority(|index| index.try_into().unwrap_or(u8::MAX));
+    match options.sets {
+        Some(_) => serve_in_sets(options, &mut signals),
+        None => serve_in_one(options, &mut signals),
     }
+}
+
+fn serve_in_one(options: &Options, signals: &mut Signals) -> io::Result<()> {
+    let mut builder = options.settings(Pool::builder().name("echo"));
     if let Some(threads) = options.threads {
         builder = builder.threads(threads);
     }
     let pool = builder.build()?;
-    let listener = pool.listen(&*options.listen, |stream, _peer| {
-        // Small answers go out at once. A connection that is gone already will tell.
-        let _ = stream.set_nodelay(true);
-        Some(Echo)
-    })?;
+    let listener = pool.listen(&*options.listen, welcome)?;
     println!("listening on {}", listener.local_addr());
     signals.forever().next();
     let report = pool.shutdown(Duration::from_secs(5));
-    let seen = pool.snapshot();
+    tell(&report.to_string(), &pool.snapshot());
+    Ok(())
+}
+
+fn serve_in_sets(options: &Options, signals: &mut Signals) -> io::Result<()> {
+    let mut builder = Sets::builder().leaders(options.leaders);
+    builder = builder.sets(options.sets.unwrap_or(1));
+    if let Some(threads) = options.threads {
+        builder = builder.threads(threads);
+    }
+    let of_each = options.clone();
+    let sets = builder.each(move |_, settings| of_each.settings(settings));
+    let sets = sets.build()?;
+    let listener = sets.listen(&*options.listen, welcome)?;
+    println!("listening on {}", listener.local_addr());
+    signals.forever().next();
+    let reports = sets.shutdown(Duration::from_secs(5));
+    for (set, (report, seen)) in reports.iter().zip(sets.snapshot()).enumerate() {
+        tell(&format!("set {set}: {report}"), &seen);
+    }
+    Ok(())
+}
+
+fn welcome(stream: &TcpStream, _peer: SocketAddr) -> Option<Echo> {
+    // Small answers go out at once. A connection that is gone already will tell.
+    let _ = stream.set_nodelay(true);
+    Some(Echo)
+}
+
+fn tell(report: &str, seen: &Snapshot) {
     eprintln!(
         "echo: {report}; {} connections, {} promotions, {} wakes, {} looks of the standby",
         seen.accepted, seen.promotions, seen.wakes, seen.ticks
     );
-    Ok(())
 }
 
 fn report(served: io::Result<()>) -> ExitCode {
@@ -112,15 +148,30 @@ fn report(served: io::Result<()>) -> ExitCode {
 }
 
 /// What was asked for on the command line.
+#[derive(Clone)]
 struct Options {
     listen: String,
     threads: Option<usize>,
     order: Order,
     wake: Wake,
     set: SetKind,
+    sets: Option<usize>,
+    leaders: Leaders,
 }
 
 impl Options {
+    /// What is said of every pool.
+    fn settings(&self, builder: Builder) -> Builder {
+        let builder = builder
+            .order(self.order)
+            .wake(self.wake)
+            .handle_set(self.set.clone());
+        match self.order {
+            Order::Priority => builder.thread_priority(|index| index.try_into().unwrap_or(u8::MAX)),
+            _ => builder,
+        }
+    }
+
     /// `None`: help was asked for.
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut options = Self {
@@ -129,6 +180,8 @@ impl Options {
             order: Order::default(),
             wake: Wake::default(),
             set: SetKind::default(),
+            sets: None,
+            leaders: Leaders::default(),
         };
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
@@ -138,9 +191,14 @@ impl Options {
                 "--order" => options.order = order(&value()?)?,
                 "--wake" => options.wake = wake(&value()?)?,
                 "--set" => options.set = set(&value()?)?,
+                "--sets" => options.sets = Some(number(&value()?)?),
+                "--leaders" => options.leaders = leaders(&value()?)?,
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {name}")),
             }
+        }
+        if options.sets.is_none() && options.leaders != Leaders::default() {
+            return Err("--leaders: there is one set (see --sets)".to_owned());
         }
         if options.threads == Some(0) {
             return Err("--threads 0: nobody would serve".to_owned());
@@ -178,7 +236,14 @@ fn set(text: &str) -> Result<SetKind, String> {
     }
 }
 
+fn leaders(text: &str) -> Result<Leaders, String> {
+    match text {
+        "assigned" => Ok(Leaders::Assigned),
+        "roaming" => Ok(Leaders::Roaming),
+        _ => Err(format!("{text} is no kind of leaders")),
+    }
+}
+
 fn number(text: &str) -> Result<usize, String> {
-    text.parse()
-        .map_err(|_| format!("{text} is not a number of threads"))
+    text.parse().map_err(|_| format!("{text} is not a number"))
 }

@@ -105,6 +105,8 @@
 //! | --- | --- | --- |
 //! | [`turn`] | start here: the roles, and the loop of a thread | |
 //! | `pool` | the pool, its threads, listeners, its end | |
+//! | `levels` | several pools, and handles that move between them | |
+//! | `sets` | several handle sets, and threads that serve them all | |
 //! | `promotion` | how a thread becomes leader | descriptors |
 //! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, io_uring, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
@@ -117,6 +119,10 @@
 pub mod turn;
 
 mod pool;
+
+mod levels;
+
+mod sets;
 
 mod promotion;
 
@@ -137,15 +143,17 @@ mod sync;
 pub use dispatch::{
     scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, ConcurrentItemHandler,
     Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, InHandler, Interest,
-    ItemHandler, Members, Next, OutputLimit, Panics, Recall, Rejected, Returned, Scratch, Serve,
-    TaskContext, TickContext,
+    ItemHandler, Members, Move, Next, OutputLimit, Panics, QueueOrder, Recall, Rejected, Returned,
+    Scratch, Serve, TaskContext, TickContext,
 };
 pub use handle_set::simulated;
+pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};
 pub use pool::{
     Builder, Listener, Observation, Pool, SetKind, ShutdownReport, Threads, Timer, TimerGuard,
     Unfinished, WeakPool,
 };
 pub use promotion::{Order, Wake};
+pub use sets::{Leaders, Sets, SetsBuilder, Spread};
 pub use sources::{
     Arrived, BlockingSource, Interrupter, RingConsumer, RingProducer, Semaphore, Sender, Signal,
     SourcePool, SourcePoolBuilder, SourceReport, SourceSnapshot,

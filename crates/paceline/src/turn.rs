@@ -95,6 +95,13 @@ impl<'p> Follower<'p> {
         Self { held: None, place }
     }
 
+    /// Sent to a set that nobody leads, from another: it leads, if that is still so.
+    pub(crate) fn sent(follower: Self) -> Self {
+        let Self { held, place } = follower;
+        let held = held.or_else(|| place.shared.lead.take_open(&place.shared.clock));
+        Self { held, place }
+    }
+
     /// Back from an event, and somebody else leads.
     #[inline(never)]
     fn behind(place: Place<'p>) -> Self {
@@ -167,7 +174,7 @@ impl<'p> Leader<'p> {
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
                     held.nothing_waited(epoch);
                     // That look may have used up a wake.
-                    if self.place.shared.is_over() {
+                    if self.place.shared.is_over() || self.place.until.is_recalled() {
                         return Ok(Waited::Nothing(self.step_down()));
                     }
                     continue;

@@ -6,8 +6,9 @@ mod bound;
 mod support;
 
 use std::{
-    env, io,
-    net::{SocketAddr, TcpStream},
+    env,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::{Arc, Mutex, OnceLock},
     thread,
     time::Duration,
@@ -16,9 +17,9 @@ use std::{
 use bound::{frame, mux, Framed};
 use paceline::{
     bound::{Builder, Mux},
-    Context, EventHandler, Handle, Next, Pool, Serve, TaskContext,
+    Context, EventHandler, Handle, Leaders, Next, Pool, Serve, Sets, TaskContext, Wake,
 };
-use support::{bounded_by, LONG};
+use support::{bounded_by, wait_until, LONG};
 
 /// What a server does with a request, after it gave the connection back: so the next request on it is served meanwhile.
 type Work = Arc<dyn Fn(&mut TaskContext<'_>, &[u8]) -> Vec<u8> + Send + Sync>;
@@ -225,6 +226,30 @@ fn every_way_to_wait_ends() {
     });
 }
 
+/// Another thread reads the reply of a handler whose thread follows meanwhile, or leads: it is recalled from there.
+#[test]
+fn recalled_for_a_reply_that_another_thread_has_read() {
+    bounded_by(LONG, || {
+        let builder = Pool::builder().threads(3).wake(Wake::Eager);
+        let pool = builder.build().unwrap();
+        let (mux, mut peer) = mux();
+        pool.attach(&mux).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        for number in 0..100_u8 {
+            let (caller, tell) = (mux.clone(), tell.clone());
+            pool.post(move |cx| {
+                let reply = caller.call_in(cx, &[number], LONG).unwrap();
+                tell.send(reply.to_vec()).unwrap();
+            })
+            .unwrap();
+            let (id, body) = peer.request();
+            peer.reply(id, &body);
+            assert_eq!(told.recv_timeout(LONG).unwrap(), [number]);
+        }
+        assert_eq!(mux.snapshot().replies, 100);
+    });
+}
+
 /// A connection is shared by handlers of a pool and by threads that are in none: whoever reads, reads for all.
 #[test]
 fn handlers_and_others_share_a_connection() {
@@ -281,13 +306,17 @@ fn a_loss_reaches_who_waits_in_a_handler() {
             })
             .unwrap();
             peer.request();
-            match ends {
-                true => drop(peer),
-                false => mux.close(),
+            if ends {
+                peer.0.shutdown(Shutdown::Both).unwrap();
+            } else {
+                mux.close();
             }
             let kind = told.recv_timeout(LONG).unwrap();
             assert_ne!(kind, io::ErrorKind::TimedOut);
             assert!(mux.is_lost());
+            // The pool lets go of it too.
+            assert!(peer.try_request().is_err());
+            wait_until(|| pool.shutdown(Duration::ZERO).is_clean());
         }
     });
 }
@@ -301,5 +330,106 @@ fn attached_once() {
         pool.attach(&mux).unwrap();
         let error = pool.attach(&mux).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    });
+}
+
+/// S2: the last handle to a connection is dropped, and the pool lets go of it too: the peer sees the end.
+#[test]
+fn dropped_by_all_callers_is_closed() {
+    bounded_by(LONG, || {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let (mux, mut peer) = mux();
+        pool.attach(&mux).unwrap();
+        // What it was called for when it was attached is long done.
+        wait_until(|| pool.snapshot().promotions > 0);
+        thread::sleep(Duration::from_millis(20));
+        drop(mux);
+        assert!(peer.try_request().is_err());
+    });
+}
+
+/// B2: two replies in one segment. The first is for a thread that reads it by itself; the second, in the buffer behind it,
+/// for a handler, which no descriptor tells of it.
+#[test]
+fn a_reply_behind_one_that_its_caller_reads() {
+    bounded_by(LONG, || {
+        let pool = Pool::builder().threads(2).build().unwrap();
+        let (mux, mut peer) = mux();
+        pool.attach(&mux).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        for round in 0..20_u8 {
+            thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let call = mux.expect().unwrap().send(b"read").unwrap();
+                    let mut body = call.join_to_read(LONG).unwrap();
+                    let mut bytes = Vec::new();
+                    body.read_to_end(&mut bytes).unwrap();
+                    bytes
+                });
+                let (first, _) = peer.request();
+                let (caller, tell) = (mux.clone(), tell.clone());
+                pool.post(move |cx| {
+                    let reply = caller.call_in(cx, &[round], LONG).unwrap();
+                    tell.send(reply.to_vec()).unwrap();
+                })
+                .unwrap();
+                let (second, _) = peer.request();
+                let both = [frame(first, b"itself"), frame(second, &[round])].concat();
+                peer.0.write_all(&both).unwrap();
+                assert_eq!(reader.join().unwrap(), b"itself");
+                assert_eq!(told.recv_timeout(LONG).unwrap(), [round]);
+            });
+        }
+    });
+}
+
+/// A peer does not read: what is kept waits for room, and nobody is called for nothing meanwhile.
+#[test]
+fn kept_output_waits_for_room() {
+    bounded_by(LONG, || {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let (mux, mut peer) = bound::mux_of(Builder::new().unsent(16 << 20), Framed::default());
+        pool.attach(&mux).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let caller = mux.clone();
+        pool.post(move |cx| {
+            let reply = caller.call_in(cx, &vec![7; 8 << 20], LONG).unwrap();
+            tell.send(reply.to_vec()).unwrap();
+        })
+        .unwrap();
+        wait_until(|| mux.snapshot().output_kept > 0);
+        thread::sleep(Duration::from_millis(20));
+        let before = pool.snapshot().promotions;
+        thread::sleep(Duration::from_millis(50));
+        assert!(
+            pool.snapshot().promotions - before < 20,
+            "it is called again and again"
+        );
+        let (id, body) = peer.request();
+        assert_eq!(body.len(), 8 << 20);
+        peer.reply(id, b"all");
+        assert_eq!(told.recv_timeout(LONG).unwrap(), b"all");
+    });
+}
+
+/// A handler in one of several sets whose threads roam waits as long as it likes: it is no guest that must go on.
+#[test]
+fn who_waits_in_a_set_does_not_roam() {
+    bounded_by(LONG, || {
+        let sets = Sets::builder().sets(2).threads(4).leaders(Leaders::Roaming);
+        let sets = sets.build().unwrap();
+        let (mux, mut peer) = mux();
+        sets.pool(0).attach(&mux).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let caller = mux.clone();
+        let post = move |cx: &mut TaskContext<'_>| {
+            let reply = caller.call_in(cx, b"ask", LONG);
+            tell.send(reply.map(|reply| reply.to_vec())).unwrap();
+        };
+        sets.pool(0).post(post).unwrap();
+        let (id, _) = peer.request();
+        thread::sleep(Duration::from_millis(100));
+        peer.reply(id, b"late");
+        assert_eq!(told.recv_timeout(LONG).unwrap().unwrap(), b"late");
     });
 }

@@ -50,6 +50,31 @@ fn sets() -> impl Iterator<Item = &'static str> {
     all.into_iter().filter(here)
 }
 
+/// In several sets: each with threads of its own, or with leaders that roam. Every set has had connections.
+#[test]
+fn echoes_in_several_sets() {
+    bounded(|| {
+        for leaders in ["assigned", "roaming"] {
+            let mut command = Command::new(echo());
+            command.args(["--listen", "127.0.0.1:0", "--threads", "4", "--sets", "2"]);
+            let server = Server::start(command.args(["--leaders", leaders]));
+            let mut clients: Vec<_> = (0..6).map(|_| server.connect()).collect();
+            for client in &mut clients {
+                expect_echo(client, &[7; 100]);
+            }
+            signal("TERM", server.id());
+            let output = server.output();
+            assert!(output.status.success());
+            let told = text(&output.stderr);
+            for set in ["set 0: ", "set 1: "] {
+                let line = told.lines().find(|line| line.contains(set)).unwrap();
+                assert!(line.contains("everything was finished"), "{told}");
+                assert!(!line.contains(" 0 promotions"), "{told}");
+            }
+        }
+    });
+}
+
 /// On every set; and on the concurrent one nobody was promoted.
 #[test]
 fn echoes_on_every_set() {

@@ -519,3 +519,42 @@ fn refused_where_nobody_can_be_named() {
         }
     });
 }
+
+/// L5: the question itself panics. That is the handler's panic: its handle is closed, its thread is back where it was, and
+/// everything goes on.
+#[test]
+fn a_question_that_panics_takes_nothing_with_it() {
+    bounded(|| {
+        for (threads, serve) in [(1, Serve::Any), (2, Serve::Chain), (2, Serve::Nothing)] {
+            let (pool, world, witness) = pool(threads);
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            let (_, peer) = on_byte(&pool, &world, move |cx| {
+                let errand = Errand { serve, ..ANY };
+                let _ = cx.serve_until(errand, || {
+                    assert!(
+                        count.fetch_add(1, Ordering::AcqRel) < 2,
+                        "a question too many"
+                    );
+                    false
+                });
+            });
+            peer.send(b"x");
+            // Something to ask after.
+            let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"y").unwrap());
+            wait_until(|| {
+                echoed.send(b"x");
+                world.clock().advance(Duration::from_secs(1));
+                peer.is_closed_by_pool() || serve == Serve::Nothing
+            });
+            if serve != Serve::Nothing {
+                assert_eq!(pool.snapshot().panics, 1, "{serve:?}");
+                assert!(asked.load(Ordering::Acquire) >= 3);
+            }
+            let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"z").unwrap());
+            echoed.send(b"x");
+            assert_eq!(echoed.wait_for(1), b"z");
+            assert_eq!(witness.most_leaders(), 1);
+        }
+    });
+}

@@ -132,6 +132,18 @@ pub(crate) const ALL: &[Server] = &[
         means: Means::Here(paceline::spinning),
     },
     Server {
+        name: "paceline-sets",
+        about: "two sets like paceline, each with half of the threads",
+        threads: None,
+        means: Means::Here(paceline::sets),
+    },
+    Server {
+        name: "paceline-roaming",
+        about: "two sets like paceline, whose leaders roam: one population of threads serves both",
+        threads: None,
+        means: Means::Here(paceline::roaming),
+    },
+    Server {
         name: "bare",
         about: "the bound: one thread, edge-triggered epoll, up to 256 events per wait",
         threads: Some(1),

@@ -2,12 +2,14 @@
 
 use std::{
     io,
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::Duration,
 };
 
-use paceline::{scratch, Builder, Context, EventHandler, Next, Order, Pool, SetKind, Wake};
+use paceline::{
+    scratch, Builder, Context, EventHandler, Leaders, Next, Order, Pool, SetKind, Sets, Wake,
+};
 
 use super::{
     counts::{self, LastThread, Leaderless},
@@ -76,6 +78,38 @@ pub(super) fn spinning(listener: TcpListener, setting: &Setting) -> io::Result<(
     serve(listener, setting, |builder| builder.leader_spin(SPIN))
 }
 
+/// Two sets, each with half of the threads.
+pub(super) fn sets(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve_in_sets(listener, setting, Leaders::Assigned)
+}
+
+/// Two sets, and threads that serve both.
+pub(super) fn roaming(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve_in_sets(listener, setting, Leaders::Roaming)
+}
+
+fn serve_in_sets(listener: TcpListener, setting: &Setting, leaders: Leaders) -> io::Result<()> {
+    const SETS: usize = 2;
+    // One leads each, and one is free.
+    let threads = setting.threads.max(SETS + 1);
+    let sets = Sets::builder().sets(SETS).threads(threads);
+    let sets = sets.leaders(leaders).build()?;
+    let pools: Vec<_> = (0..sets.count())
+        .map(|set| sets.pool(set).clone())
+        .collect();
+    counts::ask_leaderless(move || {
+        let each = pools.iter().map(leaderless);
+        each.fold(Leaderless::default(), |all, it| Leaderless {
+            in_all: all.in_all + it.in_all,
+            longest: all.longest.max(it.longest),
+        })
+    });
+    sets.listen_on(listener, connection(setting))?;
+    loop {
+        thread::park();
+    }
+}
+
 /// Serves with `setting.threads` threads of the pool's own; this one only keeps the pool.
 fn serve(
     listener: TcpListener,
@@ -85,8 +119,16 @@ fn serve(
     let pool = choose(Pool::builder().threads(setting.threads)).build()?;
     let of_counts = pool.clone();
     counts::ask_leaderless(move || leaderless(&of_counts));
+    pool.listen_on(listener, connection(setting))?;
+    loop {
+        thread::park();
+    }
+}
+
+/// What is made of each connection.
+fn connection(setting: &Setting) -> impl FnMut(&TcpStream, SocketAddr) -> Option<Connection> {
     let (steps, told) = (setting.steps, setting.told);
-    pool.listen_on(listener, move |stream, _| {
+    move |stream, _| {
         // If it has gone already, its first read will tell.
         let _ = stream.set_nodelay(true);
         Some(Connection {
@@ -95,9 +137,6 @@ fn serve(
             steps,
             told,
         })
-    })?;
-    loop {
-        thread::park();
     }
 }
 

@@ -96,7 +96,9 @@ impl<'m, P: Protocol> Sent<'m, P> {
     /// [`Mux::call_in`](super::Mux::call_in).
     ///
     /// # Errors
-    /// As [`join`](Self::join), and those of [`InHandler::serve_until`].
+    /// The call is given back. As [`join`](Self::join). And the connection stands, and the call may be joined again:
+    /// `QuotaExceeded`: so many handlers wait on this thread already ([`Builder::nesting`](crate::Builder::nesting));
+    /// `BrokenPipe`: the pool of this handler is shut down; `Unsupported`: it can't name a thread.
     pub fn join_in(
         self,
         cx: &mut impl InHandler,

@@ -11,7 +11,7 @@ use super::{
     slot::{Slot, Slots, MOST_SLOTS, NONE},
     word::{Begun, Left, Loss, Phase, Told},
 };
-use crate::sync::lock;
+use crate::sync::{atomic::Ordering, lock};
 
 /// Which call: a slot, and which of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,11 +119,23 @@ impl Calls {
     fn reclaim(&self) -> Option<Key> {
         self.slots.used().find_map(|index| {
             let slot = self.slots.get(index)?;
+            // Replies that may still come have ids of their own; when these are used up, the place is lost until the
+            // next connection.
+            if slot.reclaims.load(Ordering::Acquire) >= self.generation_mask {
+                return None;
+            }
             let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
+            slot.reclaims.fetch_add(1, Ordering::AcqRel);
             // A reply that came too late, or was read and put back.
             slot.clear();
             Some(Key { index, generation })
         })
+    }
+
+    /// There is another connection: what was owed on the old one never comes.
+    pub(super) fn begin_anew(&self) {
+        let used = self.slots.used().filter_map(|index| self.slots.get(index));
+        used.for_each(|slot| slot.reclaims.store(0, Ordering::Release));
     }
 
     /// Its id on the wire.

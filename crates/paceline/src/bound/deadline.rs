@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Clock, Timestamp};
 
-/// A point in time on the monotonic clock, or a span from the beginning of the call, or never.
+/// A point in time on the monotonic clock, or a span from the beginning of the call or of the join that it is given to, or never.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -28,6 +28,17 @@ enum Until {
 impl Deadline {
     /// As long as it takes.
     pub const NEVER: Self = Self(Until::Never);
+
+    /// The same point in time, whenever it is asked for.
+    pub(super) fn fixed(self) -> Self {
+        match self.0 {
+            Until::Within(span) => {
+                let at = Instant::now().checked_add(span);
+                Self(at.map_or(Until::Never, Until::At))
+            }
+            Until::Never | Until::At(_) => self,
+        }
+    }
 
     /// The same on this clock, counted from now.
     pub(super) fn on(self, clock: &Clock) -> Option<Timestamp> {

@@ -277,7 +277,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
             others += u64::from(key != own);
             match told {
                 Told::Asleep => calls.wake(key.index),
-                _ if link.pooled.is_used() => calls.recall(key.index),
+                // The own caller is here.
+                _ if key != own => calls.recall(key.index),
                 _ => {}
             }
         });
@@ -307,6 +308,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
             return false;
         }
         drop(reading);
+        // What it leaves unread behind its own, in the buffer, nobody else hears of.
+        self.link.pooled.turn_away();
         calls.counters.events_handed_over.add(1);
         calls.wake(key.index);
         true
@@ -415,6 +418,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         if let Some(reading) = &mut self.reading {
             reading.inbound.end_own_reading();
         }
+        self.link.pooled.turn_away();
         if !self.link.lead.is_broken() {
             let _ = self.link.calls.complete(own);
         }
@@ -439,6 +443,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         drop(reading);
         link.outbound.die(&link.calls);
         link.lead.leave_lost();
+        // It lets go of the connection.
+        link.pooled.call_reader();
     }
 
     /// Elects one who sleeps; if nobody does, the lead is open.

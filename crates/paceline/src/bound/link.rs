@@ -44,6 +44,18 @@ pub(super) struct Reading {
     pub(super) sleepers: Sleepers,
 }
 
+/// What became of the output.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Nothing is left to be written here.
+    Done,
+    /// The socket takes no more.
+    Full,
+    /// There may be room, but others want this thread too.
+    Paused,
+}
+
 /// The bounds of a link.
 pub(super) struct Bounds {
     pub(super) calls: u32,
@@ -138,18 +150,27 @@ impl<P: Protocol> Link<P> {
 
     /// Of whoever has the pen.
     pub(super) fn write(&self) {
-        match self.outbound.write(&self.calls, &self.order) {
-            Written::All | Written::Dead => {}
-            Written::Kept => {
-                let call = self.lead.call_leader();
-                self.follow(call);
-                self.pooled.call_reader();
-            }
+        match self.write_out() {
+            Output::Done => {}
+            Output::Full | Output::Paused => self.pooled.call_reader(),
+        }
+    }
+
+    /// The same, and whoever leads, but for a pool, is told of what is left.
+    pub(super) fn write_out(&self) -> Output {
+        let output = match self.outbound.write(&self.calls, &self.order) {
+            Written::All | Written::Dead => return Output::Done,
             Written::Failed(error) => {
                 self.end(End::Lost, "write", &error);
                 self.outbound.give_up(&self.calls);
+                return Output::Done;
             }
-        }
+            Written::Kept => Output::Full,
+            Written::Paused => Output::Paused,
+        };
+        let call = self.lead.call_leader();
+        self.follow(call);
+        output
     }
 
     /// The connection is over, if it is not already. Everyone is told, here or by the leader.
@@ -227,6 +248,7 @@ impl<P: Protocol> Link<P> {
         reading.line = Some(Arc::clone(&line));
         drop(reading);
         self.order.clear();
+        self.calls.begin_anew();
         *lock(&self.line) = Some(Arc::clone(&line));
         if !self.is_closed() {
             *lock(&self.cause) = None;

@@ -118,25 +118,29 @@ impl<P: Protocol> Mux<P> {
         request: &P::Request,
         deadline: impl Into<Deadline>,
     ) -> io::Result<Reply<'_, P>> {
-        let deadline = deadline.into();
+        let deadline = deadline.into().fixed();
         Ok(self.expect()?.send(request)?.join(deadline)?)
     }
 
     /// As [`call`](Self::call), inside a handler: its thread serves its pool while it waits
-    /// ([`Serve::Chain`](crate::Serve::Chain)). The pool must read this connection: see
-    /// [`Pool::attach`](crate::Pool::attach). If none does, the thread is away meanwhile, as in
-    /// [`Context::blocking`](crate::Context::blocking).
+    /// ([`Serve::Chain`]), if that pool reads this connection
+    /// ([`Pool::attach`](crate::Pool::attach)). If none does, and while a lost connection is made anew, the thread is away
+    /// meanwhile, as in [`Context::blocking`](crate::Context::blocking).
     ///
     /// # Errors
-    /// As [`call`](Self::call), and those of [`InHandler::serve_until`].
+    /// As [`call`](Self::call), and those of [`Sent::join_in`](super::Sent::join_in): then the request was sent.
     pub fn call_in(
         &self,
         cx: &mut impl InHandler,
         request: &P::Request,
         deadline: impl Into<Deadline>,
     ) -> io::Result<Reply<'_, P>> {
-        let deadline = deadline.into();
-        let call = self.expect()?.send(request)?;
+        let deadline = deadline.into().fixed();
+        let expected = match self.is_lost() {
+            true => cx.duty().blocking(|| self.expect()),
+            false => self.expect(),
+        };
+        let call = expected?.send(request)?;
         Ok(call.join_in(cx, deadline, Serve::Chain)?)
     }
 
@@ -315,7 +319,7 @@ impl Builder {
     /// Connects to the Unix socket at `path`, now and after each loss.
     ///
     /// # Errors
-    /// As [`Mux::connect`].
+    /// As [`connect_with`](Self::connect_with).
     pub fn connect_unix<P: Protocol>(
         self,
         path: impl Into<PathBuf>,
@@ -334,7 +338,7 @@ impl Builder {
     /// Connects as `connect` does, now and after each loss.
     ///
     /// # Errors
-    /// What `connect` said. The protocol is given back.
+    /// What `connect` said, or `InvalidInput` if the settings can't be. The protocol is given back.
     pub fn connect_with<S: Stream, P: Protocol>(
         self,
         connect: impl Fn() -> io::Result<S> + Send + Sync + 'static,

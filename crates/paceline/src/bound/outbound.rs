@@ -29,9 +29,12 @@ use super::{
     wire_order::WireOrder,
     word::{Loss, Told},
 };
-use crate::sync::{
-    atomic::{AtomicU64, Ordering},
-    lock, Mutex,
+use crate::{
+    dispatch::caught,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        lock, Mutex,
+    },
 };
 
 /// The topmost slot of the stack.
@@ -66,6 +69,8 @@ pub(crate) enum Written {
     All,
     /// The socket takes no more. Whoever leads must be told, so that it watches for that.
     Kept,
+    /// Others want this thread too; the rest is kept, though there may be room.
+    Paused,
     /// The connection is lost for writing. Whoever leads must be told, and then the pen be put down
     /// ([`Outbound::give_up`]): until then the connection can't be replaced, so it is not the next one that is lost.
     Failed(io::Error),
@@ -189,7 +194,10 @@ impl Outbound {
                 return written;
             }
             if writes >= MOST_WRITES {
-                return self.keep(calls);
+                return match self.keep(calls) {
+                    Written::Kept => Written::Paused,
+                    other => other,
+                };
             }
         }
     }
@@ -336,7 +344,11 @@ impl Queue {
             *slice = IoSlice::new(&outgoing.bytes[from..]);
             count += 1;
         }
-        match sink.write(&slices[..count])? {
+        // The user's code, perhaps: its panic must not keep the pen.
+        let written = caught(|| sink.write(&slices[..count]));
+        match written
+            .unwrap_or_else(|panic| Err(io::Error::other(format!("it panicked: {panic}"))))?
+        {
             0 => Err(io::ErrorKind::WriteZero.into()),
             written => Ok(written),
         }

@@ -24,7 +24,7 @@ use super::{
     driver::{Leading, Wants},
     lead::Arrival,
     line::Line,
-    link::Link,
+    link::{Link, Output},
     protocol::Protocol,
 };
 use crate::{
@@ -42,14 +42,26 @@ use crate::{
 const READS_AT_ONCE: usize = 64;
 
 /// Gives a connection to a pool.
-type Register = Box<dyn Fn(OwnedFd) -> io::Result<Handle> + Send + Sync>;
+type Register = Box<dyn Fn(&Arc<dyn Line>) -> io::Result<Attached> + Send + Sync>;
+
+/// A connection in a pool.
+struct Attached {
+    line: Arc<dyn Line>,
+    handle: Handle,
+}
+
+impl Attached {
+    fn is(&self, line: &Arc<dyn Line>) -> bool {
+        Arc::ptr_eq(&self.line, line)
+    }
+}
 
 /// The pool that reads a connection, if one does.
 #[derive(Default)]
 pub(super) struct Pooled {
     register: OnceLock<Register>,
     /// The connection in the pool, while it is there.
-    handle: Mutex<Option<Handle>>,
+    attached: Mutex<Option<Attached>>,
     /// A reader found somebody leading.
     turned_away: AtomicBool,
 }
@@ -61,7 +73,8 @@ impl Pooled {
     }
 
     fn handle(&self) -> Option<Handle> {
-        lock(&self.handle).clone()
+        let attached = lock(&self.attached);
+        attached.as_ref().map(|it| it.handle.clone())
     }
 
     /// There is a connection: the pool, if there is one, reads it.
@@ -69,10 +82,36 @@ impl Pooled {
         let Some(register) = self.register.get() else {
             return Ok(());
         };
-        let handle = register(line.descriptor()?)?;
-        *lock(&self.handle) = Some(handle);
-        self.call_reader();
+        let is_there = lock(&self.attached).as_ref().is_some_and(|it| it.is(line));
+        if is_there {
+            return Ok(());
+        }
+        match register(line) {
+            Ok(attached) => self.reads(attached),
+            // The pool has ended: callers read for themselves, as if there had been none.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => return Err(error),
+        }
         Ok(())
+    }
+
+    /// The connection is in the pool. What came before may have gone unseen.
+    fn reads(&self, attached: Attached) {
+        *lock(&self.attached) = Some(attached);
+        self.call_reader();
+    }
+
+    /// The pool reads this connection no more.
+    fn reads_no_more(&self, line: &Arc<dyn Line>) {
+        let mut attached = lock(&self.attached);
+        if attached.as_ref().is_some_and(|it| it.is(line)) {
+            *attached = None;
+        }
+    }
+
+    /// There may be something to be read that the reader does not hear of: it is called when the lead is open.
+    pub(super) fn turn_away(&self) {
+        self.turned_away.store(true, Ordering::Release);
     }
 
     /// The lead of the connection is open: a reader that was turned away may read now.
@@ -89,25 +128,44 @@ impl Pooled {
     }
 }
 
+impl Drop for Pooled {
+    /// Nobody calls any more: the pool lets go of the connection.
+    fn drop(&mut self) {
+        self.call_reader();
+    }
+}
+
 impl<P: Protocol> Link<P> {
     /// Has a pool read this connection, and those that come after it.
     pub(super) fn attach(self: &Arc<Self>, registry: &Weak<Registry>) -> io::Result<()> {
         let (registry, link) = (Weak::clone(registry), Arc::downgrade(self));
-        let register = move |descriptor: OwnedFd| {
+        let register = move |line: &Arc<dyn Line>| {
             let registry = registry.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
+            let line = Arc::clone(line);
             let reader = Reader {
                 link: Weak::clone(&link),
+                line: Arc::clone(&line),
                 waits_for_room: false,
             };
-            let handle = registry.register(descriptor, Interest::READ, reader);
-            handle.map_err(io::Error::from)
+            let handle = registry.register(line.descriptor()?, Interest::READ, reader)?;
+            Ok(Attached { line, handle })
         };
-        if self.pooled.register.set(Box::new(register)).is_err() {
+        let taken = || {
             let text = "attach a connection: a pool reads it already";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            io::Error::new(io::ErrorKind::AlreadyExists, text)
+        };
+        // While nothing is attached no other connection takes the place of this one.
+        let line = lock(&self.line);
+        if self.pooled.is_used() {
+            return Err(taken());
         }
-        let line = lock(&self.line).clone();
-        line.map_or(Ok(()), |line| self.pooled.connected(&line))
+        let attached = line.as_ref().map(&register).transpose()?;
+        if self.pooled.register.set(Box::new(register)).is_err() {
+            return Err(taken());
+        }
+        // Before the line is let go: whoever connects anew finds it.
+        attached.into_iter().for_each(|it| self.pooled.reads(it));
+        Ok(())
     }
 
     /// Reads once what is there, and gives everyone what has come for it. `WouldBlock`: nothing is, or somebody else
@@ -123,21 +181,22 @@ impl<P: Protocol> Link<P> {
     fn take_or_turn_away(&self) -> Arrival {
         match self.lead.take() {
             Arrival::Follows => {
-                self.pooled.turned_away.store(true, Ordering::Release);
+                self.pooled.turn_away();
                 self.lead.take()
             }
             other => other,
         }
     }
 
-    /// Writes what was kept. `WouldBlock`: there is more.
-    fn write_kept(&self) -> io::Result<()> {
-        if self.outbound.pick_up() {
-            self.write();
+    /// Writes what was kept. Whether there is more, and room for it; `WouldBlock`: no room.
+    fn write_kept(&self) -> io::Result<bool> {
+        if !self.outbound.pick_up() {
+            return Ok(false);
         }
-        match self.outbound.is_kept() {
-            true => Err(io::ErrorKind::WouldBlock.into()),
-            false => Ok(()),
+        match self.write_out() {
+            Output::Full => Err(io::ErrorKind::WouldBlock.into()),
+            Output::Paused => Ok(true),
+            Output::Done => Ok(false),
         }
     }
 
@@ -185,34 +244,48 @@ impl<P: Protocol> Link<P> {
 /// The connection as a handle of the pool.
 struct Reader<P: Protocol> {
     link: Weak<Link<P>>,
+    line: Arc<dyn Line>,
     /// Output is kept, and the socket had no room for it.
     waits_for_room: bool,
 }
 
+impl<P: Protocol> Reader<P> {
+    /// Whether this is the connection that callers use.
+    fn is_current(&self, link: &Link<P>) -> bool {
+        let line = lock(&link.line);
+        line.as_ref()
+            .is_some_and(|line| Arc::ptr_eq(line, &self.line))
+    }
+}
+
 impl<P: Protocol> EventHandler<OwnedFd> for Reader<P> {
     fn ready(&mut self, cx: &mut Context<'_, OwnedFd>) -> io::Result<Next> {
-        let Some(link) = self.link.upgrade().filter(|link| !link.is_lost()) else {
+        let Some(link) = self.link.upgrade().filter(|link| self.is_current(link)) else {
             return Ok(Next::Close);
         };
-        let is_kept = link.outbound.is_kept() && cx.try_write(|_| link.write_kept()).is_err();
-        if is_kept != self.waits_for_room {
-            self.waits_for_room = is_kept;
-            cx.handle().set_interest(match is_kept {
+        let written = match link.outbound.is_kept() {
+            true => cx.try_write(|_| link.write_kept()),
+            false => Ok(false),
+        };
+        if written.is_err() != self.waits_for_room {
+            self.waits_for_room = written.is_err();
+            cx.handle().set_interest(match self.waits_for_room {
                 true => Interest::READ | Interest::WRITE,
                 false => Interest::READ,
             })?;
         }
-        cx.try_read(|_| link.read_some())?;
-        Ok(match link.is_lost() {
-            true => Next::Close,
-            false => Next::Continue,
-        })
+        let read = cx.try_read(|_| link.read_some());
+        match written {
+            _ if !self.is_current(&link) => Ok(Next::Close),
+            Ok(true) => Ok(Next::Again),
+            _ => read.map(|()| Next::Continue),
+        }
     }
 
     /// The pool reads this no more: those who wait look for another way.
     fn closed(&mut self, _: Closed) {
         if let Some(link) = self.link.upgrade() {
-            *lock(&link.pooled.handle) = None;
+            link.pooled.reads_no_more(&self.line);
             link.calls.recall_all();
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Slot {
     pub(super) request: Mutex<Vec<u8>>,
     /// The reply: of whoever reads while it is owed, then its caller's. Nobody ever waits for this lock.
     pub(super) reply: Mutex<Vec<u8>>,
+    /// How often it was taken from a call whose reply may still come, on this connection.
+    pub(super) reclaims: AtomicU32,
     /// How its caller is recalled, if that is a handler of a pool.
     pub(super) recall: Mutex<Option<Recall>>,
     /// The next one in the stack of vacant slots.
@@ -56,6 +58,7 @@ impl Slot {
             parker: Arc::new(Parker::new()),
             request: Mutex::new(Vec::new()),
             reply: Mutex::new(Vec::new()),
+            reclaims: AtomicU32::new(0),
             recall: Mutex::new(None),
             vacant: AtomicU32::new(NONE),
             queued: AtomicU32::new(NONE),

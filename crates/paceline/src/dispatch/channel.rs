@@ -1,11 +1,12 @@
 //! One descriptor of a registration: its source, output that it did not take yet, and a call of the handler with both.
 
-use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd};
+use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Weak};
 
 use super::{
     context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
     entry::{Done, Verdict},
     handler::{Closed, Next},
+    registry::Registry,
     unwind::caught,
 };
 use crate::handle_set::Ready;
@@ -30,6 +31,9 @@ pub(super) enum Call {
     Ready,
 }
 
+/// Another registry, in which a handler wants to go on.
+pub(super) type Destination = Weak<Registry>;
+
 impl<S: 'static> Channel<S> {
     pub(super) fn new(source: S, descriptor: RawFd, output_limit: usize) -> Self {
         Self {
@@ -47,6 +51,15 @@ impl<S: 'static> Channel<S> {
 
     pub(super) fn into_source(self) -> S {
         self.source
+    }
+
+    /// Where its handler wants to go on, if it has said so.
+    pub(super) fn take_destination(&mut self) -> Option<Destination> {
+        self.outbox.goes_to.take()
+    }
+
+    pub(super) fn set_output_limit(&mut self, limit: usize) {
+        self.outbox.limit = limit;
     }
 
     /// How much output is kept.
@@ -176,6 +189,11 @@ impl<S: 'static> Channel<S> {
                 return Verdict::Panicked(panic);
             }
         };
+        // The usual case, as one question.
+        if matches!((&told, what), (Ok(Next::Continue), Call::Ready)) {
+            cx.lent.settle();
+            return Verdict::Keep;
+        }
         let refused = cx.lent.refused;
         match told {
             Ok(Next::Again) => cx.lent.settle_and_ask_again(),
@@ -185,6 +203,7 @@ impl<S: 'static> Channel<S> {
         }
         match told {
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
+            Ok(Next::Move) => Verdict::Move,
             Ok(Next::Close) => {
                 self.finish();
                 self.finished()
@@ -214,6 +233,8 @@ pub(super) struct Outbox<S> {
     sent: usize,
     pub(super) limit: usize,
     pub(super) read_meanwhile: bool,
+    /// Where the handler wants to go on.
+    pub(super) goes_to: Option<Destination>,
     /// How to write to the source; known since something was kept.
     write: fn(&S, &[u8]) -> io::Result<usize>,
 }
@@ -225,6 +246,7 @@ impl<S> Outbox<S> {
             sent: 0,
             limit,
             read_meanwhile: false,
+            goes_to: None,
             write: |_, _| Err(io::ErrorKind::Unsupported.into()),
         }
     }

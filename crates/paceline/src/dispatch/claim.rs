@@ -146,6 +146,11 @@ impl<'r> Claim<'r> {
                 why
             }
             Verdict::Close(why) => Some(why),
+            Verdict::Move => {
+                done.claim = registry.send_away(owned).map(|it| Self::new(registry, it));
+                done.end = clock.now();
+                return done;
+            }
         };
         match why {
             None => done.claim = Some(Self::new(registry, owned)),

@@ -4,6 +4,7 @@ use std::{
     error, fmt,
     io::{self, Read, Write},
     sync::Weak,
+    time::Duration,
 };
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
     claim::Duty,
     concurrent::Share,
     handle::{Handle, HandleId, Key},
+    handler::Next,
     readiness::{Readiness, State},
     registry::Registry,
     task::TaskContext,
@@ -49,7 +51,7 @@ impl<S> Context<'_, S> {
         self.lent.known.has(Ready::HANG_UP)
     }
 
-    /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`](super::Next::Again).
+    /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`].
     #[must_use]
     pub fn is_notified(&self) -> bool {
         self.lent.notified
@@ -103,6 +105,34 @@ impl<S> Context<'_, S> {
     /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
+    }
+
+    /// Lets the handle go on in another registry when the handler returns what this gives.
+    pub(crate) fn go_to(&mut self, to: &Weak<Registry>) -> io::Result<Next> {
+        use io::ErrorKind::{BrokenPipe, InvalidInput};
+        let here = self.origin.registry.upgrade();
+        let refusal = match here.and_then(|here| here.cannot_leave(self.origin.key)) {
+            Some(why) => Some((InvalidInput, why)),
+            None => match to.upgrade() {
+                None => Some((BrokenPipe, "the pool that it is to go to is gone")),
+                Some(to) if !to.is_accepting() => {
+                    Some((BrokenPipe, "the pool that it is to go to is shutting down"))
+                }
+                Some(_) => None,
+            },
+        };
+        if let Some((kind, why)) = refusal {
+            let handle = HandleId::new(self.origin.key);
+            return Err(io::Error::new(kind, format!("move handle {handle}: {why}")));
+        }
+        self.outbox.goes_to = Some(Weak::clone(to));
+        Ok(Next::Move)
+    }
+
+    /// How long what is ready has waited, if that was too long; counts it.
+    pub(super) fn age(&self) -> Duration {
+        let registry = self.origin.registry.upgrade();
+        registry.map_or(Duration::ZERO, |it| it.note_expired(self.origin.key))
     }
 
     /// What a handler gets that is told of an item.
@@ -208,7 +238,7 @@ where
     /// # Errors
     /// [`OutputLimit`] (of kind `QuotaExceeded`) if more might be kept than the pool allows (were none of
     /// it taken now); then nothing of `bytes` was taken. Send large answers in pieces, with
-    /// [`Next::Again`](super::Next::Again). Otherwise what the descriptor said; never "would block".
+    /// [`Next::Again`]. Otherwise what the descriptor said; never "would block".
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let kept = self.outbox.len();
         if kept.saturating_add(bytes.len()) > self.outbox.limit {

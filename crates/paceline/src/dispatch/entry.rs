@@ -3,8 +3,9 @@
 use std::{any::Any, io, os::fd::RawFd, sync::Arc};
 
 use super::{
-    channel::{Call, Channel},
+    channel::{Call, Channel, Destination},
     context::{Afterwards, Lent, Origin},
+    handle::Handle,
     handler::{Closed, EventHandler},
     kind::Kind,
     registry::{End, Registry},
@@ -49,6 +50,26 @@ pub(super) trait Entry: Send {
     /// Whether a drain that finds it with nothing to do may end it.
     fn may_end(&mut self) -> bool {
         true
+    }
+
+    /// Whether it can go on in another registry.
+    fn can_move(&self) -> bool {
+        false
+    }
+
+    /// Where its handler wants to go on, if it has said so.
+    fn take_destination(&mut self) -> Option<Destination> {
+        None
+    }
+
+    /// It goes on in another registry, with that one's limit of output, under this key.
+    fn moved(&mut self, output_limit: usize, handle: &Handle) {
+        let _ = (output_limit, handle);
+    }
+
+    /// It could not, and stays.
+    fn stayed(&mut self, why: io::Error) {
+        drop(why);
     }
 
     /// Of a group: its members, as a `Roster` of their source's type.
@@ -99,6 +120,8 @@ pub(super) enum Verdict {
     /// The handler panicked. What was claimed for it is put back.
     Panicked(String),
     Close(Closed),
+    /// The handler wants to go on in another registry, which its entry knows.
+    Move,
     /// The pool has ended, and it was not done.
     CloseByForce,
 }
@@ -138,6 +161,28 @@ impl<S: 'static, H> Registered<S, H> {
     }
 }
 
+impl<S, H> Registered<S, H>
+where
+    S: Send + 'static,
+    H: EventHandler<S>,
+{
+    /// What was ready has waited too long.
+    #[cold]
+    #[inline(never)]
+    fn work_late(
+        &mut self,
+        lent: Lent<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
+        let handler = &mut self.handler;
+        self.channel.work(lent, origin, afterwards, |cx, _| {
+            let age = cx.age();
+            handler.expired(cx, age)
+        })
+    }
+}
+
 impl<S, H> Entry for Registered<S, H>
 where
     S: Send + 'static,
@@ -152,6 +197,10 @@ where
     }
 
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
+        // Apart, so that the usual way does not know of it.
+        if lent.seen.is_expired() {
+            return self.work_late(lent, origin, afterwards);
+        }
         let handler = &mut self.handler;
         self.channel
             .work(lent, origin, afterwards, |cx, call| match call {
@@ -174,6 +223,23 @@ where
 
     fn undone(&self) -> Undone {
         Undone::Output(self.channel.unsent())
+    }
+
+    fn can_move(&self) -> bool {
+        true
+    }
+
+    fn take_destination(&mut self) -> Option<Destination> {
+        self.channel.take_destination()
+    }
+
+    fn moved(&mut self, output_limit: usize, handle: &Handle) {
+        self.channel.set_output_limit(output_limit);
+        self.handler.moved(handle);
+    }
+
+    fn stayed(&mut self, why: io::Error) {
+        self.handler.stayed(why);
     }
 
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)> {

@@ -21,7 +21,7 @@ pub enum Serve {
     /// all its threads wait.
     #[default]
     Chain,
-    /// Nothing: the thread is away until it has what it waits for, or its time is over.
+    /// Nothing: the thread is away until it has what it waits for, or its time is over. A shutdown does not end that.
     Nothing,
     /// Every event of the pool, as if the thread were free. That the errand is done is noticed when what was begun
     /// meanwhile is.
@@ -31,11 +31,11 @@ pub enum Serve {
 /// What a handler waits for, and how: see [`InHandler::serve_until`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Errand<'h> {
-    /// For how long at most. A handler that was called during another one's errand waits no longer than that one.
+    /// For how long at most; `None`: as long as it takes. A handler that was called during another one's errand waits no longer than that one.
     pub within: Option<Duration>,
     /// What the thread does meanwhile.
     pub serve: Serve,
-    /// The handle that the end of the errand comes from.
+    /// The handle that the end of the errand comes from; only [`Serve::Chain`] asks.
     pub own: Option<&'h Handle>,
 }
 
@@ -62,13 +62,6 @@ pub enum Returned {
 #[derive(Clone)]
 pub struct Recall(Arc<dyn Fn() + Send + Sync>);
 
-impl OnDuty<'_> {
-    /// Runs `block`, which may block, while this thread is away.
-    pub(crate) fn blocking<R>(&self, block: impl FnOnce() -> R) -> R {
-        self.0.blocking(block)
-    }
-}
-
 impl Recall {
     pub(crate) fn new(recall: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self(recall)
@@ -93,13 +86,13 @@ pub(crate) fn nobody_returns() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// The context of a handler, or of a task: there its thread can wait for something and serve its pool meanwhile. It
+/// The context of a handler, of posted work, or of a timer that is called once: there its thread can wait for something and serve its pool meanwhile. It
 /// can't be implemented elsewhere.
 pub trait InHandler: sealed::Sealed {
     /// How others tell this thread that its errand is done.
     ///
     /// # Errors
-    /// If the pool can't name a thread: in a concurrent set, or in the system's order.
+    /// `Unsupported` if the pool can't name a thread: in a concurrent set, in the system's order, or at its end.
     fn recall(&self) -> io::Result<Recall> {
         self.duty().0.recall()
     }
@@ -108,6 +101,8 @@ pub trait InHandler: sealed::Sealed {
     /// handle stays busy meanwhile.
     ///
     /// `is_done` is asked often, and must be quick. Who makes it true calls [`Recall::now`] afterwards.
+    ///
+    /// **Cost.** Beside what is served: one small allocation, and a part of the stack for as long as it lasts.
     ///
     /// **Hazards.** What is served meanwhile delays this handler: it goes on when that has returned, however long it is
     /// done. So replies to handlers that wait on one thread are noticed in the order of its stack. And a lock that is
@@ -142,7 +137,7 @@ pub trait InHandler: sealed::Sealed {
     /// ```
     ///
     /// # Errors
-    /// As [`recall`](Self::recall); if so many handlers wait on this thread already that it may be one more too many
+    /// As [`recall`](Self::recall); `QuotaExceeded` if so many handlers wait on this thread already that it may be one more too many
     /// ([`Builder::nesting`](crate::Builder::nesting)); or what the wait itself said.
     fn serve_until(
         &mut self,
@@ -155,6 +150,13 @@ pub trait InHandler: sealed::Sealed {
 
 /// The thread that runs a handler.
 pub struct OnDuty<'c>(&'c dyn Duty);
+
+impl OnDuty<'_> {
+    /// Runs `block`, which may block, while this thread is away.
+    pub(crate) fn blocking<R>(&self, block: impl FnOnce() -> R) -> R {
+        self.0.blocking(block)
+    }
+}
 
 mod sealed {
     /// Who can tell it.

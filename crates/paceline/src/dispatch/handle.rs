@@ -4,7 +4,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     io,
-    sync::Weak,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -67,6 +67,18 @@ impl Handle {
         self.ask("notify", |registry| registry.notify(self.key))
     }
 
+    /// Its rank in a pool whose line is ordered by that ([`QueueOrder::Priority`](crate::QueueOrder::Priority)): higher
+    /// ones are served first. Zero at first; in another pool it changes nothing. It holds from the next time that the
+    /// handle is lined up, and goes with it to another level.
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over.
+    pub fn set_priority(&self, priority: u8) -> io::Result<()> {
+        self.ask("set_priority", |registry| {
+            registry.set_priority(self.key, priority)
+        })
+    }
+
     /// Closes the handle ([`Closed::TimedOut`](super::Closed::TimedOut)) when its handler was not called for `idle`, nor
     /// any kept output sent; `None`: it may be idle for ever, as it is at first. The time begins anew with this call
     /// and with the end of every call of the handler. A handle whose handler runs, or that is suspended, is not idle. It
@@ -127,6 +139,14 @@ impl Handle {
     #[must_use]
     pub fn id(&self) -> HandleId {
         HandleId(self.key)
+    }
+
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
+    pub(super) fn registry(&self) -> Option<Arc<Registry>> {
+        self.registry.upgrade()
     }
 
     /// Its key, if it is of this registry.

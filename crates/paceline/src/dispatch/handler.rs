@@ -1,8 +1,8 @@
 //! What an application writes: the handler of a handle's events.
 
-use std::{fmt, io, ops};
+use std::{fmt, io, ops, time::Duration};
 
-use super::Context;
+use super::{Context, Handle};
 
 /// The application's service for one handle.
 ///
@@ -33,6 +33,31 @@ pub trait EventHandler<S>: Send + 'static {
         Ok(Next::Continue)
     }
 
+    /// What the handle is interested in may be done now, but it has waited in the line for `age`, longer than the pool's
+    /// [`age_limit`](crate::Builder::age_limit): called instead of [`ready`](Self::ready), with the same source on loan.
+    /// The service may answer that it is overloaded and close, skip what has come, or serve it all the same
+    /// (`self.ready(cx)`). By default it fails, which closes the handle.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready).
+    fn expired(&mut self, cx: &mut Context<'_, S>, age: Duration) -> io::Result<Next> {
+        let _ = cx;
+        let text = format!("what was ready has waited in the line for {age:?}");
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+
+    /// The handle goes on in another level, under this key; the one that it had is stale. Told before anything is called
+    /// there.
+    fn moved(&mut self, handle: &Handle) {
+        let _ = handle;
+    }
+
+    /// A move that this handler has asked for ([`Context::move_to`]) could not be made: the handle stays where it is, and
+    /// nothing is lost.
+    fn stayed(&mut self, why: io::Error) {
+        let _ = why;
+    }
+
     /// The handle is closed; nothing will be called after this. Told exactly once, outside of every
     /// lock; the source is dropped right afterwards.
     fn closed(&mut self, why: Closed) {
@@ -59,6 +84,8 @@ pub enum Next {
     /// left in a buffer of its own, which the pool can't see. While output is kept it is not called, as
     /// for input; so a handler that stops because [`Context::unsent`] is not zero goes on when all is sent.
     Again,
+    /// Go on in another level: what [`Context::move_to`] gives. Without that it is as `Continue`.
+    Move,
     /// Close the handle, after kept output was sent. (If input is left unread the system may reset a
     /// TCP connection, as always.)
     Close,

@@ -1,7 +1,15 @@
 //! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the lead.
+//!
+//! Usually whoever came first is served first, and that is all. An **arranged** line knows since when each has waited, and
+//! who is to come before whom (`arrangement.rs`). Its turns take a way of their own, at a question that other lines ask only
+//! when they look into the set: they pay nothing for it.
+
+mod arrangement;
 
 use std::{collections::VecDeque, io};
 
+pub(crate) use self::arrangement::Arrangement;
+pub use self::arrangement::QueueOrder;
 use super::{claim::Claim, registry::Registry};
 use crate::{
     handle_set::{Answer, Batch, Event},
@@ -26,20 +34,37 @@ pub(crate) enum Look {
 #[derive(Debug)]
 pub(crate) struct Line {
     waiting: VecDeque<u32>,
+    /// Dispatches since the last look, and [`after_look`](Self::after_look).
     since_look: u32,
+    /// What `since_look` begins with: zero, or so much that an arranged line is always asked whether it must look.
+    after_look: u32,
     /// What the last [`next`](Self::next) asked of the set.
     last_look: Look,
     /// The last answer of the set was not whole, or others put something back since.
     may_be_more: bool,
     /// The memory of one wait, kept for the next.
     events: Vec<Event>,
+    arrangement: Option<Box<Arrangement>>,
 }
 
 impl Line {
+    /// A plain one.
+    #[cfg(all(test, loom))]
     pub(crate) fn new() -> Self {
+        Self::arranged(None)
+    }
+
+    /// Arranged, if there is something to arrange.
+    pub(crate) fn arranged(arrangement: Option<Arrangement>) -> Self {
+        let after_look = match arrangement {
+            Some(_) => DISPATCHES_BETWEEN_LOOKS,
+            None => 0,
+        };
         Self {
             waiting: VecDeque::with_capacity(256),
-            since_look: 0,
+            since_look: after_look,
+            after_look,
+            arrangement: arrangement.map(Box::new),
             last_look: Look::None,
             may_be_more: false,
             events: Vec::with_capacity(256),
@@ -57,6 +82,9 @@ impl Line {
     ) -> io::Result<Option<Claim<'r>>> {
         self.last_look = Look::None;
         if self.must_look(registry) {
+            if self.arrangement.is_some() {
+                return self.next_arranged(registry, until);
+            }
             self.look(registry, until)?;
         }
         while let Some(index) = self.waiting.pop_front() {
@@ -82,7 +110,7 @@ impl Line {
     /// says so.
     pub(crate) fn has_no_backlog(&mut self, registry: &Registry) -> io::Result<bool> {
         if self.waiting.len() < 2 {
-            self.since_look = 0;
+            self.since_look = self.after_look;
             self.ask(registry, Some(Timestamp::PAST))?;
         }
         Ok(self.waiting.len() < 2)
@@ -101,7 +129,7 @@ impl Line {
 
     /// Asks for more, and sleeps if there is nothing.
     fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
-        self.since_look = 0;
+        self.since_look = self.after_look;
         registry.take_returned(self);
         // Who only glances announces no sleep: nobody need wake it.
         let sleeps = self.waiting.is_empty() && until != Some(Timestamp::PAST);

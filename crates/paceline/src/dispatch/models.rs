@@ -5,6 +5,7 @@
 
 mod concurrent;
 mod groups;
+mod moves;
 mod once;
 mod open;
 mod requests;

@@ -3,6 +3,7 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 18 | expired: what is ready has waited too long in the line, where that has a limit |
 //! | 17 | greets: the handler is to be greeted, before any other call |
 //! | 16 | timed out: closing, because its time is over |
 //! | 15 | over: the end of the input was read again; it is waited for no more |
@@ -45,6 +46,17 @@ const ENDED: u64 = 1 << 14;
 const OVER: u64 = 1 << 15;
 const TIMED_OUT: u64 = 1 << 16;
 const GREETS: u64 = 1 << 17;
+const EXPIRED: u64 = 1 << 18;
+/// What goes with a registration into another registry.
+const CARRIED: u64 = 0xF
+    | 3 << INTEREST_SHIFT
+    | SENDING
+    | READ_WHILE_SENDING
+    | SUSPENDED
+    | NOTIFIED
+    | ENDED
+    | OVER
+    | GREETS;
 const GENERATION_SHIFT: u32 = 32;
 
 #[derive(Debug)]
@@ -76,6 +88,33 @@ impl Readiness {
     /// The registration ends: from here on its key is stale.
     pub(super) fn retire(&self) {
         self.change(|state| State(state.generation_bits().wrapping_add(1 << GENERATION_SHIFT)));
+    }
+
+    /// The registration goes on in another registry: from here on its key is stale. Tells what is to go with it; `None`, and
+    /// nothing is changed, if its end was asked for. One step, so every request is seen here or finds a stale key.
+    pub(super) fn depart(&self) -> Option<State> {
+        let mut left = State(0);
+        let departed = self.try_change(|state| {
+            left = state;
+            match state.is_closing() {
+                true => Err(Stale),
+                false => Ok(State(
+                    state.generation_bits().wrapping_add(1 << GENERATION_SHIFT),
+                )),
+            }
+        });
+        departed.is_ok().then_some(left)
+    }
+
+    /// Goes on with what another word told when the registration departed there.
+    pub(super) fn carry_on(&self, left: State) {
+        self.0.fetch_or(left.0 & CARRIED, Ordering::AcqRel);
+    }
+
+    /// What is ready has waited too long. Whoever takes it off the line says so. What is only waited for to send what was
+    /// kept has no age.
+    pub(super) fn expire(&self) {
+        self.change(|state| state.with(EXPIRED, state.may_call()));
     }
 
     /// The set reported the registration `generation`. The generation is compared in the step that
@@ -172,9 +211,9 @@ impl Readiness {
         State(self.0.fetch_and(!u64::from(bits.bits()), Ordering::AcqRel))
     }
 
-    /// Likewise, with the notification and the greeting.
+    /// Likewise, with everything that says how the handler is to be called.
     pub(super) fn claim_calls(&self, bits: Ready) -> State {
-        let bits = u64::from(bits.bits()) | NOTIFIED | GREETS;
+        let bits = u64::from(bits.bits()) | NOTIFIED | GREETS | EXPIRED;
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
@@ -293,9 +332,13 @@ impl State {
         self.ready() & self.awaited()
     }
 
-    /// Whether the handler is to be called, whatever is ready: notified, or greeted.
+    /// Whether something says how the handler is to be called: notified or greeted, whatever is ready; or expired.
     pub(super) fn is_called(self) -> bool {
-        self.0 & (NOTIFIED | GREETS) != 0 && self.may_call()
+        self.0 & (NOTIFIED | GREETS | EXPIRED) != 0 && self.may_call()
+    }
+
+    pub(super) fn is_expired(self) -> bool {
+        self.0 & EXPIRED != 0
     }
 
     pub(super) fn is_notified(self) -> bool {

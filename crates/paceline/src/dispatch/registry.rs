@@ -1,7 +1,9 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
 mod close;
+mod line_up;
 mod members;
+mod moves;
 mod open;
 mod stock;
 mod time;
@@ -16,6 +18,7 @@ use std::{
 
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, Remains};
+pub use self::moves::Move;
 pub(crate) use self::open::Found;
 use self::open::Open;
 use super::{

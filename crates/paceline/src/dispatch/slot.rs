@@ -36,6 +36,10 @@ pub(super) struct Slot {
     users: Users,
     /// When it was last used; noted only while it has a point in time.
     used: Moment,
+    /// How long it waited in the line, if that was too long, in nanoseconds. It orders nothing.
+    pub(super) age: std::sync::atomic::AtomicU64,
+    /// Its rank in a line that is ordered by that. It orders no memory.
+    pub(super) priority: std::sync::atomic::AtomicU8,
     /// Source and handler; `None` while vacant. Only the owner touches it.
     entry: UnsafeCell<Option<Box<dyn Entry>>>,
 }
@@ -56,6 +60,8 @@ impl Slot {
             pin: Pin::new(),
             users: Users::default(),
             used: Moment::default(),
+            age: Default::default(),
+            priority: Default::default(),
             entry: UnsafeCell::new(None),
         }
     }

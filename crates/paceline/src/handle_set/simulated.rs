@@ -34,14 +34,14 @@ use std::{
     os::fd::{AsRawFd, RawFd},
     sync::{
         // Numbers that order nothing.
-        atomic::{AtomicBool, AtomicI32, Ordering},
+        atomic::{AtomicI32, Ordering},
         Arc,
     },
     time::{Duration, Instant},
 };
 
-use self::{many::Hall, set::SimulatedSet};
-use super::{Event, HandleSet, Ready, Reports};
+use self::set::{SimulatedSet, Watch, Watched};
+use super::{HandleSet, Ready, Reports};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
 
@@ -49,6 +49,8 @@ use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
 #[derive(Clone)]
 pub struct Simulation {
     world: Arc<World>,
+    /// Which of the world's sets.
+    set: usize,
 }
 
 /// What the world does to the pool now and then, all of it legal.
@@ -122,15 +124,23 @@ impl Simulation {
 
     fn holding(state: State) -> Self {
         Self {
+            set: 0,
             world: Arc::new(World {
                 reports: state.reports,
-                is_for_many: state.hall.is_some(),
-                is_taken: AtomicBool::new(false),
+                is_for_many: state.is_for_many(),
                 first_descriptor: next_range(),
                 state: Mutex::new(state),
-                leader: Arc::new(Parker::new()),
                 clock: Arc::new(VirtualClock::new()),
             }),
+        }
+    }
+
+    /// Another handle set in the same world, for one more pool: with the same streams, clock and faults.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self {
+            set: lock(&self.world.state).add_watch(),
+            world: Arc::clone(&self.world),
         }
     }
 
@@ -170,24 +180,26 @@ impl Simulation {
     /// How often the pool has ended a wait of its own leader, to have it look at something else.
     #[must_use]
     pub fn wakes(&self) -> u64 {
-        lock(&self.world.state).wakes
+        lock(&self.world.state).watches[self.set].wakes
     }
 
     /// Makes the wait that goes on now, or else the next one, fail with an error of this kind, once.
     /// No event is lost by it.
     pub fn fail_next_wait(&self, kind: io::ErrorKind) {
         let mut state = lock(&self.world.state);
-        state.failure = Some(kind);
-        self.world.wake_leader(state);
+        state.watches[self.set].failure = Some(kind);
+        self.world.wake_leader(state, self.set);
     }
 
     /// Its handle set, for the one pool that may have it.
     pub(crate) fn set(&self) -> io::Result<Box<dyn HandleSet>> {
-        if self.world.is_taken.swap(true, Ordering::Relaxed) {
+        let watch = &mut lock(&self.world.state).watches[self.set];
+        if std::mem::replace(&mut watch.is_taken, true) {
             let text = "build a pool: this simulation belongs to a pool already";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        Ok(Box::new(SimulatedSet(Arc::clone(&self.world))))
+        let world = Arc::clone(&self.world);
+        Ok(Box::new(SimulatedSet::new(world, self.set, watch)))
     }
 
     pub(crate) fn clock_of_pool(&self) -> Clock {
@@ -348,7 +360,7 @@ impl SimPeer {
         // Room is news only to a writer that found none.
         if count > 0 && std::mem::take(&mut stream.out_of_room) {
             state.edge(self.end.id);
-            self.end.world.wake_leader(state);
+            self.end.world.wake_watchers(state, self.end.id);
         }
         taken
     }
@@ -357,7 +369,7 @@ impl SimPeer {
         let mut state = self.end.state();
         change(&mut state.streams[self.end.id]);
         state.edge(self.end.id);
-        self.end.world.wake_leader(state);
+        self.end.world.wake_watchers(state, self.end.id);
     }
 }
 
@@ -384,13 +396,9 @@ struct World {
     reports: Reports,
     /// Its set is a concurrent one.
     is_for_many: bool,
-    /// A pool has it.
-    is_taken: AtomicBool,
     /// What its descriptors are counted from: no real descriptor, and none of another world, is that high.
     first_descriptor: RawFd,
     state: Mutex<State>,
-    /// Where the pool's leader sleeps.
-    leader: Arc<Parker>,
     clock: Arc<VirtualClock>,
 }
 
@@ -403,26 +411,14 @@ struct State {
     /// Which stream has which descriptor; the lowest free number is given out first, as by Unix.
     descriptors: Vec<Option<usize>>,
     streams: Vec<Stream>,
-    /// Edges that were not told yet.
-    pending: VecDeque<Event>,
-    /// The last edges that were told, as stock for stale ones.
-    past: VecDeque<Event>,
-    woken: bool,
-    wakes: u64,
-    /// How the next wait fails.
-    failure: Option<io::ErrorKind>,
-    /// Somebody waits: only one may (L1).
-    waited_in: bool,
-    /// Who waits in a concurrent set.
-    hall: Option<Hall>,
+    /// What each of its sets has to tell.
+    watches: Vec<Watch>,
 }
 
 /// One connection.
 struct Stream {
-    /// Under which key the pool watches it.
-    key: Option<u64>,
-    /// What it is armed for, where the set reports once.
-    armed: Option<Ready>,
+    /// Which sets watch it.
+    watched: Vec<Watched>,
     input: VecDeque<u8>,
     output: Vec<u8>,
     /// The pool found no room for output.
@@ -440,7 +436,7 @@ enum PeerEnd {
 
 impl Stream {
     fn ready(&self) -> Ready {
-        let reset = matches!(self.ended, Some(PeerEnd::Reset));
+        let reset = self.is_reset();
         let table = [
             (
                 !self.input.is_empty() || self.ended.is_some(),
@@ -453,17 +449,8 @@ impl Stream {
         holds.fold(Ready::NONE, |all, (_, ready)| all | *ready)
     }
 
-    /// What is ready, if it is armed for any of it; then it is armed no more.
-    fn report_once(&mut self) -> Ready {
-        let (ready, reset) = (self.ready(), matches!(self.ended, Some(PeerEnd::Reset)));
-        let told = self.armed.filter(|armed| reset || ready.has(*armed));
-        match told {
-            Some(_) => {
-                self.armed = None;
-                ready
-            }
-            None => Ready::NONE,
-        }
+    fn is_reset(&self) -> bool {
+        matches!(self.ended, Some(PeerEnd::Reset))
     }
 }
 
@@ -477,21 +464,14 @@ impl State {
             injected: 0,
             descriptors: Vec::new(),
             streams: Vec::new(),
-            pending: VecDeque::new(),
-            past: VecDeque::new(),
-            woken: false,
-            wakes: 0,
-            failure: None,
-            waited_in: false,
-            hall: None,
+            watches: vec![Watch::new(None)],
         }
     }
 
     fn open(&mut self, peer: Arc<Parker>) -> (usize, RawFd) {
         let id = self.streams.len();
         self.streams.push(Stream {
-            key: None,
-            armed: None,
+            watched: Vec::new(),
             input: VecDeque::new(),
             output: Vec::new(),
             out_of_room: false,
@@ -508,28 +488,6 @@ impl State {
         (id, descriptor as RawFd)
     }
 
-    /// Notes an edge of a stream, if somebody watches it.
-    fn edge(&mut self, id: usize) {
-        let reports = self.reports;
-        let stream = &mut self.streams[id];
-        let ready = match reports {
-            Reports::Edges => stream.ready(),
-            Reports::Once => stream.report_once(),
-        };
-        let Some(key) = stream.key.filter(|_| !ready.is_empty()) else {
-            return;
-        };
-        let event = Event { key, ready };
-        self.pending.push_back(event);
-        if self.strikes(self.faults.doubled) {
-            self.pending.push_back(event);
-        }
-        if self.strikes(self.faults.stale) {
-            let stale = self.past.front().copied();
-            self.pending.extend(stale);
-        }
-    }
-
     fn tell_peer(&mut self, id: usize) {
         let peer = &self.streams[id].peer;
         peer.post(1);
@@ -544,26 +502,6 @@ impl State {
             let text = "it is no stream of this simulation (see Simulation::stream)";
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })
-    }
-
-    /// Moves what came to `events`.
-    fn take_events(&mut self, events: &mut Vec<Event>) {
-        self.woken = false;
-        let most = match self.strikes(self.faults.single) {
-            true => 1,
-            false => self.pending.len(),
-        };
-        events.extend((0..most).map_while(|_| self.take_event()));
-    }
-
-    /// The first edge that was not told yet.
-    fn take_event(&mut self) -> Option<Event> {
-        let event = self.pending.pop_front()?;
-        self.past.push_back(event);
-        if self.past.len() > 8 {
-            self.past.pop_front();
-        }
-        Some(event)
     }
 
     fn interrupt(&mut self) -> io::Result<()> {

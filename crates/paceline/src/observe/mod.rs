@@ -180,12 +180,18 @@ pub struct Snapshot {
     pub missed_ticks: u64,
     /// Handles that were closed because their time was over.
     pub timed_out: u64,
+    /// Handles that have gone on in another pool: a move to another level.
+    pub moved: u64,
+    /// Events that had waited too long in the line ([`Builder::age_limit`](crate::Builder::age_limit)).
+    pub expired: u64,
     /// Threads in the pool now: its own, also one that was called and does not run yet, and those that joined.
     pub threads: usize,
     /// Threads that an elastic pool has called since it was built.
     pub grown: u64,
     /// Threads that an elastic pool has let go because they were idle.
     pub retired: u64,
+    /// Threads that have come from the lounge of several [`Sets`](crate::Sets) to lead this one.
+    pub roamed: u64,
     /// Threads that an elastic pool has called in vain: the system had none.
     pub spawns_failed: u64,
 }
@@ -213,8 +219,11 @@ pub(crate) struct Counters {
     pub(crate) late_timers: Count,
     pub(crate) missed_ticks: Count,
     pub(crate) timed_out: Count,
+    pub(crate) moved: Count,
+    pub(crate) expired: Count,
     pub(crate) grown: Count,
     pub(crate) retired: Count,
+    pub(crate) roamed: Count,
     pub(crate) spawns_failed: Count,
 }
 
@@ -243,9 +252,12 @@ impl Counters {
             late_timers: self.late_timers.get(),
             missed_ticks: self.missed_ticks.get(),
             timed_out: self.timed_out.get(),
+            moved: self.moved.get(),
+            expired: self.expired.get(),
             threads: 0,
             grown: self.grown.get(),
             retired: self.retired.get(),
+            roamed: self.roamed.get(),
             spawns_failed: self.spawns_failed.get(),
         }
     }

@@ -53,7 +53,7 @@ enum Value {
 use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 25] = [
+const FAMILIES: [Family; 28] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -140,6 +140,16 @@ const FAMILIES: [Family; 25] = [
         Counter(|it| it.timed_out),
     ),
     family(
+        "moved",
+        "Handles that went on in another pool",
+        Counter(|it| it.moved),
+    ),
+    family(
+        "expired",
+        "Events that had waited too long",
+        Counter(|it| it.expired),
+    ),
+    family(
         "threads",
         "Threads in the pool",
         Gauge(|it| it.threads as u64),
@@ -149,6 +159,11 @@ const FAMILIES: [Family; 25] = [
         "retired",
         "Threads let go because they were idle",
         Counter(|it| it.retired),
+    ),
+    family(
+        "roamed",
+        "Threads that came from a lounge to lead",
+        Counter(|it| it.roamed),
     ),
     family(
         "spawns_failed",

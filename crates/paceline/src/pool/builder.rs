@@ -5,64 +5,17 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use super::{
     crew::Crew,
     monitor::{Monitor, StuckHook},
+    set_kind::{open, SetKind},
     threads::{self, Outfit, Threads},
     watch::Watch,
     ErrorHook, Pool, Shared, Strong,
 };
 use crate::{
-    dispatch::{Closed, HandleId, Hooks, Limits, Line, Panics, Registry},
-    handle_set::{simulated::Simulation, HandleSet, PollSet, Reports},
+    dispatch::{Arrangement, Closed, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry},
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
-    sync::{Clock, Mutex},
+    sync::Mutex,
 };
-
-/// Where the leader waits, or everyone.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub enum SetKind {
-    /// Edge-triggered epoll: a descriptor is told to the kernel once, and no system call is made for it
-    /// again but to read and write.
-    #[default]
-    Epoll,
-    /// One-shot epoll, the textbook's deactivation: each event silences its descriptor until it is armed
-    /// again, one more system call per event. Level-triggered: also for descriptors that know no edges.
-    OneShot,
-    /// `poll`, to be had everywhere. Every wait looks at every handle that waits. Level-triggered too.
-    Poll,
-    /// One-shot epoll in which all threads wait at once: the paper's concurrent handle set.
-    ///
-    /// Each event is told to one thread, which the system chooses. Nobody leads and nobody is promoted, so what says
-    /// how that is done does not apply: order, priorities, wake policy, parallelism, tick, watcher and leader spin.
-    /// Observers are told that a thread is a follower while it waits. A thread is woken for what no descriptor tells:
-    /// posts, closed and notified handles, handlers that have left something unread, the end of the pool.
-    ///
-    /// A concurrent handle on it needs no promotion and no wake at all: another thread is told of the next record once
-    /// a call of its handler has received one. A byte stream costs one more system call per event than on
-    /// [`Epoll`](Self::Epoll), and the system may wake another thread for an event that the one before could have
-    /// taken.
-    Concurrent,
-    /// A completion set, on io_uring (Linux 6.0 or later; the build fails where it is not to be had).
-    ///
-    /// A poll per handle lies in the kernel, and tells every edge into memory that the leader reads. A thread of the
-    /// kernel's own does the work of these polls; it looks for more for some milliseconds before it sleeps, which
-    /// takes a core while there is work. To register and to close wait for that thread. What a handler sees is the
-    /// same as on [`Epoll`](Self::Epoll), which is faster.
-    Completion,
-    /// A world of its own, with its own clock, for tests.
-    Simulated(Simulation),
-}
-
-impl SetKind {
-    /// Whether all threads wait in it at once, and nobody leads.
-    fn is_for_many(&self) -> bool {
-        match self {
-            Self::Concurrent => true,
-            Self::Simulated(world) => world.is_for_many(),
-            Self::Epoll | Self::OneShot | Self::Poll | Self::Completion => false,
-        }
-    }
-}
 
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
 pub struct Builder {
@@ -77,11 +30,14 @@ pub struct Builder {
     watcher: bool,
     set: SetKind,
     limits: Limits,
+    queue_order: QueueOrder,
+    age_limit: Option<Duration>,
     hooks: Hooks,
     observers: Vec<Box<dyn Observer>>,
     board: bool,
     stuck: Option<(Duration, StuckHook)>,
     on_error: Option<ErrorHook>,
+    roams: bool,
 }
 
 const DEFAULT_READ_BUDGET: usize = 64 * 1024;
@@ -115,11 +71,14 @@ impl Default for Builder {
                 nesting: DEFAULT_NESTING,
                 post_limit: DEFAULT_POST_LIMIT,
             },
+            queue_order: QueueOrder::default(),
+            age_limit: None,
             hooks: Hooks::default(),
             observers: Vec::new(),
             board: false,
             stuck: None,
             on_error: None,
+            roams: false,
         }
     }
 }
@@ -281,6 +240,25 @@ impl Builder {
         self
     }
 
+    /// Which of the handles that are ready is served next. Default: the one that has waited longest. Another order costs
+    /// a look at those that are ready at every turn; a concurrent set has none.
+    #[must_use]
+    pub fn queue_order(mut self, order: QueueOrder) -> Self {
+        self.queue_order = order;
+        self
+    }
+
+    /// What was ready for longer than this before its turn came is not served: its handler is told
+    /// [`expired`](crate::EventHandler::expired) instead, and decides. The time counts from the moment in which a leader
+    /// has seen it; what only the system knows has no age. Members of groups, concurrent handles, posts and timers are
+    /// served however long they waited. It costs a clock reading at every turn; a concurrent set has none. Default: no
+    /// limit.
+    #[must_use]
+    pub fn age_limit(mut self, limit: Duration) -> Self {
+        self.age_limit = Some(limit);
+        self
+    }
+
     /// Who is told about changes of role, and about what goes wrong. There may be several. See [`Pool::observe`] for one
     /// that comes later, and goes.
     #[must_use]
@@ -385,6 +363,20 @@ impl Builder {
         Ok(pool)
     }
 
+    /// Without threads of its own: those of several pools come and go.
+    pub(crate) fn roaming(mut self) -> io::Result<Self> {
+        let wrong = match self.order {
+            _ if self.set.is_for_many() => "nobody leads in a concurrent set, so nobody need roam",
+            _ if self.order != Order::Newest => "those who roam have no order but the newest first",
+            _ => {
+                (self.threads, self.roams, self.watcher) = (Some(0.into()), true, false);
+                return Ok(self);
+            }
+        };
+        let text = format!("build a pool for roaming leaders: {wrong}");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
     fn into_shared(self) -> io::Result<Shared> {
         let counters = Arc::new(Counters::default());
         let (policy, staff) = (self.policy(), self.staff());
@@ -392,11 +384,13 @@ impl Builder {
         let leads = !self.set.is_for_many();
         let watched =
             self.watcher && leads && policy.is_adaptive() && clock.is_real() && Watch::can_be_had();
-        let lead = Lead::vacant(Line::new(), policy, Arc::clone(&counters));
+        let line = Line::arranged(Arrangement::new(self.queue_order, self.age_limit));
+        let lead = Lead::vacant(line, policy, Arc::clone(&counters));
         let has_board = self.board || self.stuck.is_some();
         let observers = Observers::new(self.observers, has_board);
         let board = has_board.then(|| Board::new(clock.clone()));
         let lead = lead.watched(watched).staffed(staff).shown_on(board.clone());
+        let lead = lead.roaming(self.roams);
         lead.set_observed(has_board || observers.has_first());
         let lead = Arc::new(lead);
         let monitor = board
@@ -483,6 +477,11 @@ impl Builder {
         {
             wrong.push("stuck_after(0): every handler would be stuck".to_owned());
         }
+        let arranged = Arrangement::new(self.queue_order, self.age_limit).is_some();
+        if self.set.is_for_many() && arranged {
+            let text = "queue_order, age_limit: in a concurrent set the system says who is next";
+            wrong.push(text.to_owned());
+        }
         if self.limits.read_budget == 0 {
             wrong.push("read_budget(0): no handler could read anything".to_owned());
         }
@@ -509,6 +508,8 @@ impl fmt::Debug for Builder {
             .field("watcher", &self.watcher)
             .field("set", &self.set)
             .field("limits", &self.limits)
+            .field("queue_order", &self.queue_order)
+            .field("age_limit", &self.age_limit)
             .field("hooks", &self.hooks)
             .field("observers", &self.observers.len())
             .field("board", &self.board)
@@ -518,49 +519,6 @@ impl fmt::Debug for Builder {
 }
 
 const _: () = assert!(threads::MOST < MOST_THREADS);
-
-fn open(kind: &SetKind) -> io::Result<(Box<dyn HandleSet>, Clock)> {
-    match kind {
-        #[cfg(target_os = "linux")]
-        SetKind::Epoll | SetKind::OneShot => {
-            let clock = Clock::monotonic();
-            let reports = match kind {
-                SetKind::OneShot => Reports::Once,
-                _ => Reports::Edges,
-            };
-            let set = crate::handle_set::Epoll::new(clock.clone(), reports)?;
-            Ok((Box::new(set), clock))
-        }
-        #[cfg(target_os = "linux")]
-        SetKind::Concurrent => {
-            let clock = Clock::monotonic();
-            let set = crate::handle_set::Epoll::for_many(clock.clone())?;
-            Ok((Box::new(set), clock))
-        }
-        #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
-        SetKind::Completion => {
-            let clock = Clock::monotonic();
-            let set = crate::handle_set::CompletionSet::new(clock.clone())?;
-            Ok((Box::new(set), clock))
-        }
-        #[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
-        SetKind::Completion => {
-            let text = "build a pool: io_uring is not to be had on this system";
-            Err(io::Error::new(io::ErrorKind::Unsupported, text))
-        }
-        SetKind::Poll => {
-            let clock = Clock::monotonic();
-            let set = PollSet::new(clock.clone())?;
-            Ok((Box::new(set), clock))
-        }
-        #[cfg(not(target_os = "linux"))]
-        SetKind::Epoll | SetKind::OneShot | SetKind::Concurrent => {
-            let text = "build a pool: epoll is not to be had on this system";
-            Err(io::Error::new(io::ErrorKind::Unsupported, text))
-        }
-        SetKind::Simulated(world) => Ok((world.set()?, world.clock_of_pool())),
-    }
-}
 
 fn default_threads() -> Threads {
     (4 * cores()).clamp(4, threads::MOST).into()

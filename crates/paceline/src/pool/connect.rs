@@ -95,6 +95,21 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
         self.handler.connected(cx)
     }
 
+    fn expired(&mut self, cx: &mut Context<'_, TcpStream>, age: Duration) -> io::Result<Next> {
+        match self.stands {
+            true => self.handler.expired(cx, age),
+            false => self.ready(cx),
+        }
+    }
+
+    fn moved(&mut self, handle: &Handle) {
+        self.handler.moved(handle);
+    }
+
+    fn stayed(&mut self, why: io::Error) {
+        self.handler.stayed(why);
+    }
+
     fn closed(&mut self, why: Closed) {
         self.handler.closed(why);
     }

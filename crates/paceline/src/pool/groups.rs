@@ -68,8 +68,8 @@ impl Pool {
             address,
             make,
             listen::as_first_member,
-            &shared.registry,
-            &shared.counters,
+            listen::here(&shared.registry),
+            (&shared.registry, &shared.counters),
         )
     }
 }

@@ -55,8 +55,8 @@ pub(super) fn listen<A, F, H>(
     address: A,
     make: F,
     take_on: TakeOn<TcpStream, H>,
-    registry: &Arc<Registry>,
-    counters: &Arc<Counters>,
+    to: TakenOnBy,
+    door: Door<'_>,
 ) -> io::Result<Listener>
 where
     A: ToSocketAddrs,
@@ -72,15 +72,15 @@ where
         io::Error::new(error.kind(), text)
     })?;
     raise_backlog(&listener);
-    Ok(listen_on(listener, make, take_on, registry, counters)?)
+    Ok(listen_on(listener, make, take_on, to, door)?)
 }
 
 pub(super) fn listen_on<F, H>(
     listener: TcpListener,
     make: F,
     take_on: TakeOn<TcpStream, H>,
-    registry: &Arc<Registry>,
-    counters: &Arc<Counters>,
+    to: TakenOnBy,
+    door: Door<'_>,
 ) -> Result<Listener, Rejected<(TcpListener, F)>>
 where
     F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
@@ -93,7 +93,7 @@ where
             return Err(Rejected::new((listener, make), error));
         }
     };
-    let handle = register(listener, make, take_on, registry, counters)?;
+    let handle = register(listener, make, take_on, to, door)?;
     Ok(Listener { handle, address })
 }
 
@@ -107,8 +107,8 @@ fn raise_backlog(listener: &TcpListener) {
 pub(super) fn listen_unix<F, H>(
     path: &Path,
     mut make: F,
-    registry: &Arc<Registry>,
-    counters: &Arc<Counters>,
+    to: TakenOnBy,
+    door: Door<'_>,
 ) -> io::Result<Handle>
 where
     F: FnMut(&UnixStream) -> Option<H> + Send + 'static,
@@ -122,8 +122,8 @@ where
         listener,
         move |stream, ()| make(stream),
         alone,
-        registry,
-        counters,
+        to,
+        door,
     )?)
 }
 
@@ -131,8 +131,8 @@ fn register<L, F, H>(
     listener: L,
     make: F,
     take_on: TakeOn<L::Stream, H>,
-    registry: &Arc<Registry>,
-    counters: &Arc<Counters>,
+    to: TakenOnBy,
+    (registry, counters): Door<'_>,
 ) -> Result<Handle, Rejected<(L, F)>>
 where
     L: Listening,
@@ -142,7 +142,7 @@ where
     let acceptor = Acceptor {
         make,
         take_on,
-        registry: Arc::downgrade(registry),
+        to,
         counters: Arc::clone(counters),
         spare: Spare::new(),
     };
@@ -157,9 +157,21 @@ where
 struct Acceptor<F, S, H> {
     make: F,
     take_on: TakeOn<S, H>,
-    registry: Weak<Registry>,
+    to: TakenOnBy,
     counters: Arc<Counters>,
     spare: Spare,
+}
+
+/// Where a listener is, and who counts.
+type Door<'r> = (&'r Registry, &'r Arc<Counters>);
+
+/// The registry for the next connection, if there is one.
+pub(crate) type TakenOnBy = Box<dyn Fn() -> Option<Arc<Registry>> + Send>;
+
+/// Always this one.
+pub(super) fn here(registry: &Arc<Registry>) -> TakenOnBy {
+    let registry: Weak<Registry> = Arc::downgrade(registry);
+    Box::new(move || registry.upgrade())
 }
 
 /// Registers a connection that was accepted with what was made for it.
@@ -236,6 +248,11 @@ where
         }
         Ok(Next::Continue)
     }
+
+    /// Who has waited long to be accepted is accepted all the same.
+    fn expired(&mut self, cx: &mut Context<'_, L>, _: Duration) -> io::Result<Next> {
+        self.ready(cx)
+    }
 }
 
 impl<F, S, H> Acceptor<F, S, H> {
@@ -251,12 +268,10 @@ impl<F, S, H> Acceptor<F, S, H> {
             cx.tell_panic(&panic);
             None
         });
-        let admitted = made
-            .zip(self.registry.upgrade())
-            .map(|(handler, registry)| {
-                // What is refused is dropped here, and may panic too.
-                caught(|| (self.take_on)(handler, stream, &registry).is_ok())
-            });
+        let admitted = made.zip((self.to)()).map(|(handler, registry)| {
+            // What is refused is dropped here, and may panic too.
+            caught(|| (self.take_on)(handler, stream, &registry).is_ok())
+        });
         if let Some(Err(panic)) = &admitted {
             cx.tell_panic(panic);
         }

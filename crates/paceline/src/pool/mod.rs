@@ -16,10 +16,12 @@ mod listen;
 mod models;
 mod monitor;
 mod observation;
+mod set_kind;
 mod shutdown;
 mod sources;
 mod tasks;
 mod threads;
+mod visits;
 mod watch;
 
 use std::{
@@ -32,9 +34,10 @@ use std::{
 };
 
 pub use self::{
-    builder::{Builder, SetKind},
+    builder::Builder,
     listen::Listener,
     observation::Observation,
+    set_kind::SetKind,
     shutdown::{ShutdownReport, Unfinished},
     tasks::{Timer, TimerGuard},
     threads::Threads,
@@ -48,8 +51,11 @@ use crate::{
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
+pub(crate) use listen::TakenOnBy;
 use monitor::Monitor;
+pub(crate) use shutdown::Ending;
 use threads::Outfit;
+pub(crate) use visits::Visits;
 use watch::Watch;
 
 /// A pool of threads that take turns at the front of one handle set.
@@ -141,9 +147,25 @@ impl Pool {
         F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
         H: EventHandler<TcpStream>,
     {
+        let here = listen::here(self.registry());
+        self.listen_for(address, make, here)
+    }
+
+    /// The same; connections are given to this registry, or that.
+    pub(crate) fn listen_for<A, F, H>(
+        &self,
+        address: A,
+        make: F,
+        to: TakenOnBy,
+    ) -> io::Result<Listener>
+    where
+        A: ToSocketAddrs,
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
         let shared = self.shared();
-        let (registry, counters) = (&shared.registry, &shared.counters);
-        listen::listen(address, make, listen::alone, registry, counters)
+        let door = (&*shared.registry, &shared.counters);
+        listen::listen(address, make, listen::alone, to, door)
     }
 
     /// As [`listen`](Self::listen), with a socket that listens already: one with options of its own, or one
@@ -160,9 +182,24 @@ impl Pool {
         F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
         H: EventHandler<TcpStream>,
     {
+        let here = listen::here(self.registry());
+        self.listen_on_for(listener, make, here)
+    }
+
+    /// The same; connections are given to this registry, or that.
+    pub(crate) fn listen_on_for<F, H>(
+        &self,
+        listener: TcpListener,
+        make: F,
+        to: TakenOnBy,
+    ) -> Result<Listener, Rejected<(TcpListener, F)>>
+    where
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
         let shared = self.shared();
-        let (registry, counters) = (&shared.registry, &shared.counters);
-        listen::listen_on(listener, make, listen::alone, registry, counters)
+        let door = (&*shared.registry, &shared.counters);
+        listen::listen_on(listener, make, listen::alone, to, door)
     }
 
     /// As [`listen`](Self::listen), at a path in the file system, which must not exist yet. It stays there
@@ -176,7 +213,9 @@ impl Pool {
         H: EventHandler<UnixStream>,
     {
         let shared = self.shared();
-        listen::listen_unix(path.as_ref(), make, &shared.registry, &shared.counters)
+        let here = listen::here(self.registry());
+        let door = (&*shared.registry, &shared.counters);
+        listen::listen_unix(path.as_ref(), make, here, door)
     }
 
     /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It does not
@@ -232,6 +271,21 @@ impl Pool {
     /// thread.
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
         self.shared().shutdown(within)
+    }
+
+    /// The first step of a shutdown: nothing and nobody new from here on. Several pools that end together all begin before
+    /// the first of them is waited for.
+    pub(crate) fn begin_shutdown(&self, within: Duration) -> Ending {
+        self.shared().begin_shutdown(within)
+    }
+
+    /// The others.
+    pub(crate) fn finish_shutdown(&self, ending: &Ending) -> ShutdownReport {
+        self.shared().finish_shutdown(ending)
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.shared().registry
     }
 
     /// A handle that does not keep the pool alive.

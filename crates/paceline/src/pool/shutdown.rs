@@ -5,7 +5,7 @@ use std::{fmt, io, time::Duration};
 use super::Shared;
 use crate::{
     dispatch::HandleId,
-    sync::{is_finished, lock, thread, Timestamp},
+    sync::{is_finished, lock, thread, Clock, Timestamp},
 };
 
 /// What a shutdown left undone.
@@ -93,21 +93,52 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
+/// When a shutdown that has begun is to be over.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Ending {
+    deadline: Timestamp,
+    /// The last tenth is for going home.
+    drained_by: Timestamp,
+}
+
+impl Ending {
+    /// Whether nothing more is to be drained.
+    pub(super) fn is_time_to_leave(&self, clock: &Clock) -> bool {
+        clock.has_passed(Some(self.drained_by))
+    }
+}
+
 impl Shared {
     /// Ends the pool within a time: see [`Pool::shutdown`](super::Pool::shutdown). May be called from
     /// several threads, and again.
     pub(super) fn shutdown(&self, within: Duration) -> ShutdownReport {
-        let start = self.clock.now();
-        let deadline = start.after(within);
-        // The last tenth is for going home.
-        let drained_by = start.after(within / 10 * 9);
+        let ending = self.begin_shutdown(within);
+        self.finish_shutdown(&ending)
+    }
 
+    /// The first step, after which the pool drains.
+    pub(super) fn begin_shutdown(&self, within: Duration) -> Ending {
+        let start = self.clock.now();
+        let ending = Ending {
+            deadline: start.after(within),
+            drained_by: start.after(within / 10 * 9),
+        };
         // 1. Nothing and nobody new; what exists ends when it has nothing left to do. A handler that calls this
         //    is not waited for, and since its thread blocks now, somebody else is called to lead.
         self.crew.stop_hiring();
         self.registry.excuse_own_frames();
         self.registry.drain();
         self.lead.elect_anyone();
+        ending
+    }
+
+    /// The others, by the time that the first one has set.
+    pub(super) fn finish_shutdown(&self, ending: &Ending) -> ShutdownReport {
+        let Ending {
+            deadline,
+            drained_by,
+        } = *ending;
         // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
         //    everyone goes. If nobody is there, nobody is waited for.
         self.crew.wait_for_others(&self.clock, drained_by);

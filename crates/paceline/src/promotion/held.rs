@@ -374,7 +374,7 @@ impl<'a, T> Running<'a, T> {
     pub(crate) fn call_for_help(&self) {
         self.expected.set(true);
         let word = self.lead.word.look();
-        if self.is_own(word) && !word.is_elected() && !word.has_nobody() {
+        if self.is_own(word) && !word.is_elected() && (!word.has_nobody() || self.lead.roams) {
             let _ = self.lead.elect(|word| self.is_own(word), |word| word);
         }
     }

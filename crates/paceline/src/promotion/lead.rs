@@ -23,12 +23,16 @@
 //! order of the word; and after the word, because its thread may be awake and acts on it at once. The
 //! short path (promote, rejoin) takes no lock: one addition, one compare-and-swap.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     bench::Bench,
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
+    lounge::Link,
     policy::{Judgement, Policy, Taker},
     recall::Until,
     staff::Staff,
@@ -56,6 +60,12 @@ pub(crate) struct Lead<T> {
     pub(super) watcher: Option<Watcher>,
     /// Who is called and let go, if the pool is elastic.
     pub(super) staff: Option<Staff>,
+    /// Whether its followers go to a lounge.
+    pub(super) roams: bool,
+    /// Whether somebody can be called who is not in the set: it has staff, or roams.
+    pub(super) calls: bool,
+    /// Which one, and as what.
+    pub(super) lounge: OnceLock<Link<T>>,
     /// Where threads show what they do, if there is one.
     pub(super) board: Option<Arc<Board>>,
     /// Only the holder of the lead touches it; the word publishes it from one to the next.
@@ -132,6 +142,9 @@ impl<T> Lead<T> {
             counters,
             watcher: None,
             staff: None,
+            roams: false,
+            calls: false,
+            lounge: OnceLock::new(),
             board: None,
             owned: UnsafeCell::new(Inside::new(data)),
         }
@@ -202,6 +215,10 @@ impl<T> Lead<T> {
         clock: &Clock,
         until: Until<'_>,
     ) -> Arrival<'_, T> {
+        let until = match until.wants_something() {
+            true => until,
+            false => until.or_at(self.end_of_stay(clock)),
+        };
         while !until.is_over(clock) {
             let attempt = self.take_or_enlist(seat);
             // After the attempt: a thread that was called is on its way until it leads or is on the list. (Who will be
@@ -368,8 +385,13 @@ impl<T> Lead<T> {
         change: impl Fn(Snapshot) -> Snapshot,
     ) -> Promotion {
         let mut followers = lock(&self.followers);
-        let elected = self.elect_locked(&mut followers, guard, change);
+        let elected = self.elect_locked(&mut followers, &guard, change);
         drop(followers);
+        if elected.is_none() && self.roams {
+            let word = self.word.look();
+            let wanted = word.is_vacant() && !word.is_closed() && guard(word);
+            return self.send_for_somebody(wanted && !word.is_parked());
+        }
         self.wake(elected)
     }
 
@@ -439,19 +461,20 @@ impl<T> Lead<T> {
             match word.is_parked() {
                 true => (word, (next, None)),
                 false if word.is_closed() => (next, (next, Some(Promotion::Closing))),
-                false => (next, (next, Some(self.left_alone()))),
+                false => (next, (next, Some(Promotion::Alone))),
             }
         });
         match opened {
+            (opening, Some(Promotion::Alone)) => (opening, self.left_alone(true)),
             (opening, Some(promotion)) => (opening, promotion),
             (opening, None) => (opening, self.elect(|_| true, |word| change(word.opened()))),
         }
     }
 
-    /// What a promotion tells that found nobody asleep.
-    fn left_alone(&self) -> Promotion {
-        match self.staff.is_some() {
-            true => Promotion::Alone,
+    /// What a promotion tells that found nobody asleep; whether somebody is `needed`.
+    fn left_alone(&self, needed: bool) -> Promotion {
+        match self.calls {
+            true => self.call_for_somebody(needed),
             false => Promotion::LeftOpen,
         }
     }
@@ -466,7 +489,7 @@ impl<T> Lead<T> {
             _ if was.is_closed() => Promotion::Closing,
             // A wake is on its way.
             _ if was.is_elected() => Promotion::LeftOpen,
-            _ if was.has_nobody() => self.left_alone(),
+            _ if was.has_nobody() => self.left_alone(needed),
             _ if needed => self.elect(|word| word.sequence() == is.sequence(), |word| word),
             Standby::Deep => self.rouse_standby(),
             Standby::None if unwatched => self.appoint_standby(),

@@ -4,6 +4,7 @@ mod bench;
 mod followers;
 mod held;
 mod lead;
+mod lounge;
 #[cfg(all(test, loom))]
 mod models;
 mod policy;
@@ -16,6 +17,7 @@ mod word;
 pub(crate) use followers::Seat;
 pub(crate) use held::{HeldLead, Rejoined, Running};
 pub(crate) use lead::{Arrival, Lead, Promotion};
+pub(crate) use lounge::Lounge;
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
 pub(crate) use recall::{Recalled, Until, Wanted};

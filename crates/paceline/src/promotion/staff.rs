@@ -129,6 +129,7 @@ impl Staff {
 impl<T> Lead<T> {
     /// A lead whose threads are called and let go.
     pub(crate) fn staffed(mut self, staff: Option<Staff>) -> Self {
+        self.calls |= staff.is_some();
         self.staff = staff;
         self
     }

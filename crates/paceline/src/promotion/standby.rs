@@ -229,7 +229,7 @@ impl<T> Lead<T> {
     /// a look that errs takes a lead too early, or leaves it to the next look.)
     ///
     /// The checkers do without it: the bound of two looks must hold by itself.
-    fn is_open_for_long(&self, word: Snapshot, now: Timestamp) -> bool {
+    pub(super) fn is_open_for_long(&self, word: Snapshot, now: Timestamp) -> bool {
         if cfg!(any(loom, shuttle)) {
             return false;
         }
@@ -254,11 +254,21 @@ impl<T> Lead<T> {
     #[cold]
     pub(super) fn rouse_standby(&self) -> Promotion {
         let followers = lock(&self.followers);
+        let standby = followers.standby();
+        let awake = match standby {
+            Some(_) => Standby::Ticking,
+            // It is the mark of a lounge.
+            None => Standby::None,
+        };
         let roused = self.word.update(|word| match word.standby() {
-            Standby::Deep => (word.with_standby(Standby::Ticking), true),
+            Standby::Deep => (word.with_standby(awake), true),
             _ => (word, false),
         });
-        let standby = followers.standby().filter(|_| roused);
+        if roused && standby.is_none() {
+            drop(followers);
+            return self.rouse_lounge();
+        }
+        let standby = standby.filter(|_| roused);
         let standby = standby.inspect(|standby| standby.post(Message::Tick));
         drop(followers);
         self.watched_by(standby)

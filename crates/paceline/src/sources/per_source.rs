@@ -110,7 +110,7 @@ impl SourcePoolBuilder {
     }
 
     /// A source, its name in reports, and what is done with each of its events. Several threads may do that at the same
-    /// time: who has an event gives the source away first.
+    /// time: who has an event gives the source away first. A panic of the handler is counted, and takes nothing with it.
     pub fn source<S, H>(mut self, name: &str, source: S, handler: H) -> Self
     where
         S: BlockingSource,
@@ -124,8 +124,8 @@ impl SourcePoolBuilder {
     /// Judges all this, and begins.
     ///
     /// # Errors
-    /// `InvalidInput` if there are not more threads than sources, or if a leader would never look up; what the system
-    /// said if it has no thread for us.
+    /// `InvalidInput` if there are not more threads than sources, or too many of them, or if leaders would never wait; what
+    /// the system said if it has no thread for us.
     pub fn build(self) -> io::Result<SourcePool> {
         let threads = self.threads.unwrap_or(self.sources.len() * 2 + 1);
         judge("build", threads, self.sources.len())?;
@@ -305,7 +305,7 @@ pub struct SourceReport {
 }
 
 impl SourceReport {
-    /// Whether everything ended in time and nothing failed.
+    /// Whether everything ended in time and no source failed. (Panics of handlers are counted in the snapshot.)
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.stuck_threads.is_empty() && self.failed.is_empty()

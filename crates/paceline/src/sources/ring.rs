@@ -313,8 +313,8 @@ impl RingConsumer {
         }
     }
 
-    /// Takes the next record, in place of what `record` holds. `false`: the other process is gone, and so is everything
-    /// that it sent.
+    /// Takes the next record, in place of what `record` holds. `false`: the other process is gone, and
+    /// everything that it sent was received.
     ///
     /// # Errors
     /// `WouldBlock` if nothing is there now: the other process knows that this one sleeps, and its next record makes the

@@ -15,6 +15,7 @@ use std::{
     fmt,
     io::{self, Read},
     os::fd::{AsRawFd, RawFd},
+    time::Duration,
 };
 
 use self::system::Place;
@@ -192,6 +193,11 @@ impl<H: ItemHandler<Signal>> EventHandler<SignalSource> for Herald<H> {
             }
         }
         Err(silent)
+    }
+
+    /// A signal that has waited long is told all the same.
+    fn expired(&mut self, cx: &mut Context<'_, SignalSource>, _: Duration) -> io::Result<Next> {
+        self.ready(cx)
     }
 
     fn closed(&mut self, why: Closed) {

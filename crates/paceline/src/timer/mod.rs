@@ -157,6 +157,18 @@ impl Timers {
         }
     }
 
+    /// The same, and tells what it was: its registration goes on elsewhere.
+    pub(crate) fn take(&self, pin: &Pin) -> Option<(Purpose, Timestamp)> {
+        let node = pin.0.swap(LOOSE, Ordering::AcqRel);
+        (node != LOOSE).then(|| {
+            let mut wheel = lock(&self.wheel);
+            let (due, tick) = (wheel.value(node), wheel.tick(node));
+            wheel.give_back(node);
+            let at = Timestamp::from_nanos(tick.saturating_mul(TICK));
+            (due.purpose, at)
+        })
+    }
+
     /// Until when a leader may sleep that wants to sleep until `until`. It has announced its sleep.
     pub(crate) fn limit(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self.earliest() {

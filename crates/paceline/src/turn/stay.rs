@@ -10,13 +10,19 @@
 //! unless it serves everything: it comes last where somebody is elected, and if it finds an event that is not its own
 //! while another thread is free, it puts that back and gives the lead away.
 
-use std::{io, sync::Arc};
+use std::{
+    cell::RefCell,
+    io,
+    panic::{catch_unwind, resume_unwind, AssertUnwindSafe},
+    sync::Arc,
+};
 
 use super::{Claimed, Follower, Leader, Led, Place, Seated, Waited};
 use crate::{
-    dispatch::{nobody_returns, Duty, Errand, Line, Recall, Returned, Serve},
+    dispatch::{abort_on_unwind, nobody_returns, Duty, Errand, Line, Recall, Returned, Serve},
     observe::Role,
     promotion::{Recalled, Rejoined, Running, Until, Wanted},
+    sync::Timestamp,
 };
 
 /// A thread that runs a handler: what it may tell the pool, and how it can stay.
@@ -54,18 +60,39 @@ impl Duty for OnDuty<'_, '_> {
     }
 
     fn go(&self, errand: &Errand<'_>, is_done: &dyn Fn() -> bool) -> io::Result<Returned> {
-        let Self { running, place } = *self;
+        let place = self.place;
         if !place.shared.lead.can_recall() {
             return Err(nobody_returns());
         }
         place.shared.registry.check_depth()?;
         let now = place.shared.clock.now();
         let deadline = errand.within.map(|within| now.after(within));
-        let wanted = Wanted { is_there: is_done };
+        // The user's code: its panic comes back when this thread is where it was.
+        let panicked = RefCell::new(None);
+        let is_done = || {
+            panicked.borrow().is_some()
+                || catch_unwind(AssertUnwindSafe(is_done)).unwrap_or_else(|panic| {
+                    *panicked.borrow_mut() = Some(panic);
+                    true
+                })
+        };
+        let wanted = Wanted { is_there: &is_done };
         let until = Until::recalled(deadline, &wanted).or_at(place.until.deadline());
-        if errand.serve == Serve::Nothing {
-            return Ok(self.sleep(until));
+        let returned = match errand.serve {
+            Serve::Nothing => Ok(self.sleep(until)),
+            Serve::Chain | Serve::Any => self.stay(errand, until, now),
+        };
+        match panicked.into_inner() {
+            Some(panic) => resume_unwind(panic),
+            None => returned,
         }
+    }
+}
+
+impl OnDuty<'_, '_> {
+    /// Back to the pool, and then back to the handler.
+    fn stay(&self, errand: &Errand<'_>, until: Until<'_>, now: Timestamp) -> io::Result<Returned> {
+        let Self { running, place } = *self;
         let rejoined = running.pause(&place.seat, now);
         let held = match rejoined {
             Rejoined::Leads(held) => Some(held),
@@ -76,15 +103,13 @@ impl Duty for OnDuty<'_, '_> {
             held,
             place: place.again(until),
         };
-        let returned = stay_until_over(follower, errand, is_done);
+        let returned = abort_on_unwind(|| stay_until_over(follower, errand, until));
         place.seat.set_bound(was_bound);
         running.come_back();
         place.tell(Role::Processing);
         returned
     }
-}
 
-impl OnDuty<'_, '_> {
     /// Sleeps, away from the pool, until it is recalled or its time is over.
     fn sleep(&self, until: Until<'_>) -> Returned {
         let Self { running, place } = *self;
@@ -102,7 +127,7 @@ impl OnDuty<'_, '_> {
 fn stay_until_over(
     mut follower: Follower<'_>,
     errand: &Errand<'_>,
-    is_done: &dyn Fn() -> bool,
+    until: Until<'_>,
 ) -> io::Result<Returned> {
     loop {
         follower = match follower.lead() {
@@ -113,7 +138,7 @@ fn stay_until_over(
                 Waited::Claimed(claimed) => pass_on(claimed),
                 Waited::Nothing(follower) => follower,
             },
-            Led::TimedOut if is_done() => return Ok(Returned::Done),
+            Led::TimedOut if until.is_recalled() => return Ok(Returned::Done),
             Led::TimedOut => return Ok(Returned::TimedOut),
             Led::Closing => return Ok(Returned::Closing),
         };

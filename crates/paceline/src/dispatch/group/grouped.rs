@@ -111,7 +111,7 @@ where
         visit: &mut Visit<'_>,
     ) {
         let why = match verdict {
-            Verdict::Keep => None,
+            Verdict::Keep | Verdict::Move => None,
             Verdict::Close(why) => Some(why),
             Verdict::Panicked(panic) => self.judge_panic(member.key, panic, visit),
             Verdict::CloseByForce => {

@@ -225,6 +225,11 @@ impl Registry {
         self.take_leave(ending, key, end.why, end.is_handle);
         self.count_out(loss);
         self.endings.finish(key);
+        self.wake_drain();
+    }
+
+    /// There is one registration less: a drain may have waited for that.
+    pub(super) fn wake_drain(&self) {
         // A change of the word, so that of this step and `drain` the second one sees the first: else
         // this thread could miss the drain, and the leader that `live` is zero.
         if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
@@ -236,6 +241,11 @@ impl Registry {
     pub(super) fn empty(&self, owned: Owned<'_>) {
         owned.readiness().retire();
         self.timers.forget(owned.pin());
+        self.clear_out(owned);
+    }
+
+    /// Gives a slot to others whose key is stale, and which has no point in time any more.
+    pub(super) fn clear_out(&self, owned: Owned<'_>) {
         owned.leave_group();
         self.send_on_waiting(owned.slot());
         // After the end it may still be in a list, so it is not used again.
@@ -260,7 +270,7 @@ impl Registry {
 
     /// One registration less; one more in the list, if something was lost with it. Both under the lock, so that
     /// `left_undone` finds it in exactly one of the two.
-    fn count_out(&self, loss: Option<Loss>) {
+    pub(super) fn count_out(&self, loss: Option<Loss>) {
         let lost = loss.map(|loss| {
             let mut lost = lock(&self.lost);
             lost.note(loss);

@@ -7,7 +7,7 @@ use std::{io, os::fd::RawFd, sync::Arc};
 
 use super::{
     super::{ConcurrentSet, Ready, Reports, Told},
-    set::SimulatedSet,
+    set::{SimulatedSet, Watch},
     PeerEnd, Simulation, State, Stream,
 };
 use crate::sync::{lock, Clock, Parker, Timestamp};
@@ -25,7 +25,7 @@ impl Simulation {
     #[must_use]
     pub fn concurrent(seed: u64) -> Self {
         let mut state = State::new(seed, Reports::Once);
-        state.hall = Some(Hall::default());
+        state.watches[0].hall = Some(Hall::default());
         Self::holding(state)
     }
 
@@ -36,14 +36,43 @@ impl Simulation {
 }
 
 impl State {
-    /// Chooses one of those who sleep.
-    pub(super) fn call_one(&mut self) -> Option<Arc<Parker>> {
+    /// Whether its sets are concurrent ones.
+    pub(super) fn is_for_many(&self) -> bool {
+        self.watches[0].hall.is_some()
+    }
+
+    /// Chooses one of those who sleep in a set.
+    pub(super) fn call_one(&mut self, set: usize) -> Option<Arc<Parker>> {
         let chosen = self.next_random();
-        let asleep = &mut self.hall.as_mut()?.asleep;
+        let asleep = &mut self.watches[set].hall.as_mut()?.asleep;
         let place = chosen.checked_rem(asleep.len() as u64)?;
         Some(asleep.swap_remove(place as usize))
     }
 
+    /// At most `room` things, in no certain order.
+    fn tell_some(&mut self, set: usize, room: usize, now: Timestamp) -> Vec<Told> {
+        let room = match self.strikes(self.faults.single) {
+            true => 1,
+            false => room,
+        };
+        let bells_first = self.next_random() % 2 == 0;
+        let watch = &mut self.watches[set];
+        let mut told = Vec::new();
+        while told.len() < room {
+            let next = match bells_first {
+                true => watch.bell(now).or_else(|| watch.event()),
+                false => watch.event().or_else(|| watch.bell(now)),
+            };
+            match next {
+                Some(next) => told.push(next),
+                None => break,
+            }
+        }
+        told
+    }
+}
+
+impl Watch {
     /// Somebody sleeps, or is up.
     fn note_sleep(&mut self, bed: &Arc<Parker>, asleep: bool) {
         if let Some(hall) = &mut self.hall {
@@ -54,27 +83,6 @@ impl State {
 
     fn alarm(&self) -> Option<Timestamp> {
         self.hall.as_ref()?.alarm
-    }
-
-    /// At most `room` things, in no certain order.
-    fn tell_some(&mut self, room: usize, now: Timestamp) -> Vec<Told> {
-        let room = match self.strikes(self.faults.single) {
-            true => 1,
-            false => room,
-        };
-        let bells_first = self.next_random() % 2 == 0;
-        let mut told = Vec::new();
-        while told.len() < room {
-            let next = match bells_first {
-                true => self.bell(now).or_else(|| self.event()),
-                false => self.event().or_else(|| self.bell(now)),
-            };
-            match next {
-                Some(next) => told.push(next),
-                None => break,
-            }
-        }
-        told
     }
 
     fn event(&mut self) -> Option<Told> {
@@ -92,8 +100,7 @@ impl State {
 
     /// Whether somebody else has to get up.
     fn has_more(&self) -> bool {
-        let has_news = self.woken || !self.pending.is_empty() || self.failure.is_some();
-        has_news || self.alarm().is_some()
+        self.has_news() || self.alarm().is_some()
     }
 }
 
@@ -118,30 +125,30 @@ impl ConcurrentSet for SimulatedSet {
         tell: &mut dyn FnMut(Told),
     ) -> io::Result<()> {
         let (clock, bed) = (
-            Clock::Virtual(Arc::clone(&self.0.clock)),
+            Clock::Virtual(Arc::clone(&self.world.clock)),
             Arc::new(Parker::new()),
         );
-        let mut state = lock(&self.0.state);
+        let mut state = lock(&self.world.state);
         let is_interrupted = state.interrupt().is_err();
         let told = loop {
-            if let Some(kind) = state.failure.take() {
+            if let Some(kind) = state.watches[self.set].failure.take() {
                 break Err(kind);
             }
-            let told = state.tell_some(room, clock.now());
+            let told = state.tell_some(self.set, room, clock.now());
             if !told.is_empty() || is_interrupted || clock.has_passed(until) {
                 break Ok(told);
             }
-            state.note_sleep(&bed, true);
+            state.watches[self.set].note_sleep(&bed, true);
             bed.take();
-            let alarm = state.alarm();
+            let alarm = state.watches[self.set].alarm();
             drop(state);
             let times = until.into_iter().chain(alarm);
             clock.sleep(&bed, times.min());
-            state = lock(&self.0.state);
+            state = lock(&self.world.state);
         };
-        state.note_sleep(&bed, false);
-        match state.has_more() {
-            true => self.0.wake_leader(state),
+        state.watches[self.set].note_sleep(&bed, false);
+        match state.watches[self.set].has_more() {
+            true => self.world.wake_leader(state, self.set),
             false => drop(state),
         }
         told?.into_iter().for_each(tell);
@@ -149,17 +156,17 @@ impl ConcurrentSet for SimulatedSet {
     }
 
     fn set_alarm(&self, at: Option<Timestamp>) {
-        let mut state = lock(&self.0.state);
-        if let Some(hall) = &mut state.hall {
+        let mut state = lock(&self.world.state);
+        if let Some(hall) = &mut state.watches[self.set].hall {
             hall.alarm = at;
         }
         // Somebody sleeps until then.
-        self.0.wake_leader(state);
+        self.world.wake_leader(state, self.set);
     }
 
     fn glance(&self, descriptor: RawFd, directions: Ready) -> Ready {
-        let state = lock(&self.0.state);
-        let id = state.stream_of(descriptor - self.0.first_descriptor);
+        let state = lock(&self.world.state);
+        let id = state.stream_of(descriptor - self.world.first_descriptor);
         id.map_or(Ready::NONE, |id| state.streams[id].glance(directions))
     }
 }

@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod closing;
+mod lounge;
 mod recall;
 mod staff;
 mod standby;

@@ -8,6 +8,7 @@ fn staffed(policy: (Wake, Order), own: usize) -> Arc<Pool> {
     let mut pool = Pool::new(policy);
     let inner = Arc::get_mut(&mut pool).expect("nobody else has it yet");
     inner.lead.staff = Some(Staff::of(own, 8, TICK));
+    inner.lead.calls = true;
     pool
 }
 

@@ -1,0 +1,399 @@
+//! The lounge: where threads are that belong to several sets, and are in none of them now.
+//!
+//! Each set has a lead of its own. A thread that leads or processes is in its set; who follows for longer than a moment goes
+//! to the lounge, and from there to whichever set needs it:
+//!
+//! ```text
+//!                set 0                  lounge                      set 1
+//!   leader  T  <--- goes, leads --- T T T  idle           processing T   lead open
+//!   processing T --- idle --------> T      the watch ----- looks ------> blind: goes there, and another watches
+//!
+//!  idle    --> in a set   [Lounge::send]       a promotion that blocks, starves or is told to has left nobody behind
+//!  watch   --> in a set   [Lounge::look]       a lead was open for a while, and nobody is in that set
+//!                         [Lounge::send]       nobody is idle
+//!  idle    --> watch      [Lounge::leave_for]  the watch goes
+//!  in a set --> watch, idle [Lounge::sit_down] it was not needed there for a while (`Lead::arrive`)
+//!  watch   --> deep       [Lead::glance]       all leads are held and the same: it sleeps without a timer
+//!  deep    --> watch      [Lead::rouse_standby] a promotion finds the mark of that in its word
+//! ```
+//!
+//! **The invariant**: no set has an open lead and an event that waits while a thread is in the lounge, for longer than the
+//! watch needs: the time between two looks, a quarter of a tick and a wake. While the watch sleeps deeply every word has a
+//! mark, *standby deep* without a standby, which was set in a step that found the lead held. Who opens it sees the mark in
+//! the same step, takes it off and rouses the watch: so no opening is overlooked. And the lounge has a watch whenever
+//! anybody is in it: who goes appoints the next, in the same section.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::{
+    held::HeldLead,
+    lead::{Lead, Promotion},
+    word::{Snapshot, Standby},
+};
+use crate::sync::{atomic::Ordering, lock, Clock, Mutex, Parker, Timestamp};
+
+/// A follower that is not needed in a set for so many ticks goes to the lounge.
+const TICKS_OF_A_STAY: u32 = 4;
+/// So many looks at leads that are held and the same make the watch sleep deeply.
+const LOOKS_UNTIL_DEEP: u32 = 2;
+/// So many looks that found nothing to do make it look less often,
+const LOOKS_UNTIL_CALM: u32 = 32;
+/// once in so many ticks.
+const CALM: u32 = 4;
+
+/// What somebody in the lounge is told, as the word of its bed. Sets follow from [`GO`] on.
+const CLOSE: u32 = 1;
+const WATCH: u32 = 2;
+const LOOK: u32 = 3;
+const GO: u32 = 4;
+
+/// Threads in no set, and the leads of all sets.
+pub(crate) struct Lounge<T> {
+    /// Each with its own clock.
+    leads: Vec<(Arc<Lead<T>>, Clock)>,
+    /// By which the watch sleeps.
+    clock: Clock,
+    tick: Duration,
+    guests: Mutex<Guests>,
+}
+
+/// Who is in the lounge.
+#[derive(Debug)]
+struct Guests {
+    idle: Vec<Arc<Parker>>,
+    watch: Option<Arc<Parker>>,
+    /// Somebody was sent to this set, and is not there yet.
+    coming: Vec<bool>,
+    is_closed: bool,
+}
+
+/// How a lead knows its lounge.
+pub(super) struct Link<T> {
+    lounge: Weak<Lounge<T>>,
+    set: usize,
+}
+
+/// What the watch remembers of a lead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    sequence: Option<u64>,
+    /// How often it was held and the same.
+    unchanged: u32,
+}
+
+/// What the watch sees of a lead.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Glance {
+    /// It is open, and nobody will take it.
+    Blind,
+    /// It is held for long, and whoever opens it rouses the watch.
+    Rests,
+    /// Anything else.
+    Moves,
+}
+
+/// All that the watch remembers.
+pub(super) struct Outlook {
+    sets: Vec<Seen>,
+    /// Looks in a row that found nothing to do.
+    calm: u32,
+    /// When it looks next; `None`: when it is roused.
+    due: Option<Timestamp>,
+}
+
+impl<T> Lounge<T> {
+    /// The lounge of these leads, each of which was made for [roaming](Lead::roaming).
+    pub(crate) fn new(leads: Vec<(Arc<Lead<T>>, Clock)>, tick: Duration) -> Arc<Self> {
+        let coming = vec![false; leads.len()];
+        Arc::new_cyclic(|me| {
+            for (set, (lead, _)) in leads.iter().enumerate() {
+                let lounge = Weak::clone(me);
+                let _ = lead.lounge.set(Link { lounge, set });
+            }
+            Self {
+                clock: leads[0].1.clone(),
+                leads,
+                tick,
+                guests: Mutex::new(Guests {
+                    idle: Vec::new(),
+                    watch: None,
+                    coming,
+                    is_closed: false,
+                }),
+            }
+        })
+    }
+
+    /// Sits down on this bed until a set needs the thread: which one. `None`: the lounge is closed.
+    pub(crate) fn next(&self, bed: &Arc<Parker>) -> Option<usize> {
+        let mut outlook = self.sit_down(bed)?;
+        loop {
+            if let Some(outlook) = outlook.as_mut().filter(|it| it.is_due(&self.clock)) {
+                if let Some(set) = self.look(bed, outlook) {
+                    return Some(set);
+                }
+            }
+            let until = outlook.as_ref().and_then(|outlook| outlook.due);
+            self.clock.sleep(bed, until);
+            match bed.take() {
+                0 => {}
+                CLOSE => return None,
+                WATCH => outlook = Some(self.outlook(self.clock.now())),
+                // Somebody has just opened a lead.
+                LOOK => {
+                    let next = self.clock.now().after(self.tick);
+                    let due = outlook.and_then(|outlook| outlook.due);
+                    outlook = Some(self.outlook(due.map_or(next, |due| due.min(next))));
+                }
+                go => return Some(self.set_off(go)),
+            }
+        }
+    }
+
+    /// Sends somebody to this set, unless somebody is on its way. Tells whether anybody was woken.
+    fn send(&self, set: usize) -> bool {
+        let mut guests = lock(&self.guests);
+        if guests.coming[set] || guests.is_closed {
+            return false;
+        }
+        let bed = guests.idle.pop().or_else(|| guests.watch.take());
+        if let Some(bed) = &bed {
+            guests.coming[set] = true;
+            bed.post(GO + set as u32);
+        }
+        drop(guests);
+        bed.inspect(|bed| bed.wake()).is_some()
+    }
+
+    /// Makes the watch look, if there is one. (If not, whoever sits down next looks first.)
+    fn rouse(&self) {
+        let guests = lock(&self.guests);
+        let watch = guests.watch.clone();
+        if let Some(bed) = &watch {
+            bed.post(LOOK);
+        }
+        drop(guests);
+        watch.iter().for_each(|bed| bed.wake());
+    }
+
+    /// Nobody sits down any more, and everybody goes.
+    pub(crate) fn close(&self) {
+        let mut guests = lock(&self.guests);
+        guests.is_closed = true;
+        let mut beds = std::mem::take(&mut guests.idle);
+        beds.extend(guests.watch.take());
+        beds.iter().for_each(|bed| bed.post(CLOSE));
+        drop(guests);
+        beds.iter().for_each(|bed| bed.wake());
+    }
+
+    /// How many are in the lounge.
+    pub(crate) fn len(&self) -> usize {
+        let guests = lock(&self.guests);
+        guests.idle.len() + usize::from(guests.watch.is_some())
+    }
+
+    /// The first to sit down watches, and looks at once. `None`: it is closed.
+    pub(super) fn sit_down(&self, bed: &Arc<Parker>) -> Option<Option<Outlook>> {
+        let mut guests = lock(&self.guests);
+        if guests.is_closed {
+            return None;
+        }
+        if guests.watch.is_some() {
+            guests.idle.push(Arc::clone(bed));
+            return Some(None);
+        }
+        guests.watch = Some(Arc::clone(bed));
+        Some(Some(self.outlook(self.clock.now())))
+    }
+
+    fn outlook(&self, due: Timestamp) -> Outlook {
+        Outlook {
+            sets: vec![Seen::default(); self.leads.len()],
+            calm: 0,
+            due: Some(due),
+        }
+    }
+
+    /// One look of the watch at all leads. The set that it goes to, if it goes.
+    fn look(&self, bed: &Arc<Parker>, outlook: &mut Outlook) -> Option<usize> {
+        let (now, mut rest) = (self.clock.now(), true);
+        for (set, (lead, clock)) in self.leads.iter().enumerate() {
+            match lead.glance(&mut outlook.sets[set], clock.now()) {
+                Glance::Blind => match self.leave_for(bed, set) {
+                    true => return Some(set),
+                    // It was sent elsewhere, and finds that on its bed.
+                    false => return None,
+                },
+                Glance::Rests => {}
+                Glance::Moves => rest = false,
+            }
+        }
+        outlook.calm = outlook.calm.saturating_add(1);
+        outlook.due = (!rest).then(|| now.after(outlook.pause(self.tick)));
+        None
+    }
+
+    /// The watch goes to a set; somebody else watches from now on. Tells whether it may: it may have been sent elsewhere.
+    pub(super) fn leave_for(&self, bed: &Arc<Parker>, set: usize) -> bool {
+        let mut guests = lock(&self.guests);
+        let watches = guests.watch.as_ref().is_some_and(|it| Arc::ptr_eq(it, bed));
+        if !watches {
+            return false;
+        }
+        guests.watch = guests.idle.pop();
+        let next = guests.watch.clone();
+        if let Some(bed) = &next {
+            bed.post(WATCH);
+        }
+        drop(guests);
+        next.iter().for_each(|bed| bed.wake());
+        self.leads[set].0.counters.roamed.one_more();
+        true
+    }
+
+    /// Somebody who was sent goes there. From here on another one may be sent: whoever opens the lead before this is seen
+    /// by the one that comes.
+    fn set_off(&self, message: u32) -> usize {
+        let set = (message - GO) as usize;
+        lock(&self.guests).coming[set] = false;
+        self.leads[set].0.counters.roamed.one_more();
+        set
+    }
+}
+
+impl Outlook {
+    /// An early return from a sleep is no look.
+    fn is_due(&self, clock: &Clock) -> bool {
+        self.due.is_some_and(|due| clock.now() >= due)
+    }
+
+    fn pause(&self, tick: Duration) -> Duration {
+        match self.calm >= LOOKS_UNTIL_CALM {
+            true => tick.saturating_mul(CALM),
+            false => tick,
+        }
+    }
+}
+
+impl<T> Lead<T> {
+    /// A lead whose followers go to a lounge, which is made of it later.
+    pub(crate) fn roaming(mut self, on: bool) -> Self {
+        self.calls |= on;
+        self.roams = on;
+        self
+    }
+
+    /// The period of looks.
+    pub(crate) fn tick(&self) -> Duration {
+        self.policy.tick
+    }
+
+    /// When a thread that arrives now, and is not needed, goes to the lounge.
+    pub(super) fn end_of_stay(&self, clock: &Clock) -> Option<Timestamp> {
+        let stay = self.policy.tick.saturating_mul(TICKS_OF_A_STAY);
+        self.roams.then(|| clock.now().after(stay))
+    }
+
+    /// Takes the lead if it is open and nobody was elected, whatever the order says: for a thread that was sent.
+    pub(crate) fn take_open(&self, clock: &Clock) -> Option<HeldLead<'_, T>> {
+        let took = self
+            .word
+            .update(|word| match word.is_vacant() && !word.is_closed() {
+                true => (word.taken(), true),
+                false => (word, false),
+            });
+        took.then(|| HeldLead::taken(self, clock.now()))
+    }
+
+    /// A promotion found nobody asleep, and somebody can be called.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn call_for_somebody(&self, needed: bool) -> Promotion {
+        match self.roams {
+            true => self.send_for_somebody(needed),
+            // Whoever has promoted calls.
+            false => Promotion::Alone,
+        }
+    }
+
+    /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to
+    /// it.
+    pub(super) fn send_for_somebody(&self, needed: bool) -> Promotion {
+        match needed && self.with_lounge(|lounge, set| lounge.send(set)) {
+            true => Promotion::Watched,
+            false => Promotion::LeftOpen,
+        }
+    }
+
+    /// The mark in the word of this lead was found: the watch of the lounge is to look again.
+    pub(super) fn rouse_lounge(&self) -> Promotion {
+        self.with_lounge(|lounge, _| {
+            lounge.rouse();
+            true
+        });
+        Promotion::Watched
+    }
+
+    fn with_lounge(&self, using: impl FnOnce(&Lounge<T>, usize) -> bool) -> bool {
+        let Some(Link { lounge, set }) = self.lounge.get() else {
+            return false;
+        };
+        lounge.upgrade().is_some_and(|lounge| using(&lounge, *set))
+    }
+
+    /// The watch looks at this lead.
+    pub(super) fn glance(&self, seen: &mut Seen, now: Timestamp) -> Glance {
+        // First the epoch: see `look_after`.
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.counters.ticks.one_more();
+        let word = self.word.look();
+        let same = seen.sequence.replace(word.sequence()) == Some(word.sequence());
+        seen.unchanged = if same { seen.unchanged + 1 } else { 0 };
+        match word.is_open() {
+            _ if word.is_closed() => Glance::Rests,
+            // An eager opener looks for no mark.
+            false if self.policy.is_adaptive() && seen.unchanged >= LOOKS_UNTIL_DEEP => {
+                self.mark(word)
+            }
+            true if same || self.is_open_for_long(word, now) => self.see_to_it(word),
+            _ => Glance::Moves,
+        }
+    }
+
+    /// The lead is open for long. If somebody is in the set, it is that one's affair.
+    fn see_to_it(&self, word: Snapshot) -> Glance {
+        match word.standby() {
+            _ if word.is_elected() => Glance::Moves,
+            Standby::Ticking => Glance::Moves,
+            _ if word.is_parked() => {
+                self.elect_anyone();
+                Glance::Moves
+            }
+            _ => Glance::Blind,
+        }
+    }
+
+    /// The lead is held for long: whoever opens it shall rouse the watch. A section, since a standby of the set's own that
+    /// sleeps deeply looks the same in the word, and may leave.
+    fn mark(&self, seen: Snapshot) -> Glance {
+        let followers = lock(&self.followers);
+        let marked = followers.standby().is_none()
+            && self.word.update(|word| {
+                let same = word.sequence() == seen.sequence() && !word.is_parked();
+                match same && !word.is_closed() {
+                    true => (word.with_standby(Standby::Deep), true),
+                    false => (word, false),
+                }
+            });
+        drop(followers);
+        match marked {
+            true => Glance::Rests,
+            false => Glance::Moves,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Roaming: the lounge against promotions, its watch, and its end.
+
+use super::*;
+use crate::promotion::Lounge;
+
+/// Two sets and their lounge.
+struct Sets {
+    leads: Vec<Arc<Lead<usize>>>,
+    clock: Arc<VirtualClock>,
+    lounge: Arc<Lounge<usize>>,
+}
+
+impl Sets {
+    fn new(count: usize, wake: Wake) -> Arc<Self> {
+        let clock = Arc::new(VirtualClock::new());
+        let policy = || Policy {
+            wake,
+            order: Order::Newest,
+            cores: 2,
+            tick: TICK,
+        };
+        let lead = |_| Arc::new(Lead::vacant(0, policy(), Arc::default()).roaming(true));
+        let leads: Vec<_> = (0..count).map(lead).collect();
+        let clocks = leads.iter().map(|lead| {
+            let clock = Clock::Virtual(Arc::clone(&clock));
+            (Arc::clone(lead), clock)
+        });
+        let lounge = Lounge::new(clocks.collect(), TICK);
+        Arc::new(Self {
+            leads,
+            clock,
+            lounge,
+        })
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Virtual(Arc::clone(&self.clock))
+    }
+
+    fn take(&self, set: usize) -> HeldLead<'_, usize> {
+        self.leads[set]
+            .take_open(&self.clock())
+            .expect("nobody leads")
+    }
+
+    /// Gives the lead of a set away, for an event that takes for ever.
+    fn promote<'a>(&self, held: HeldLead<'a, usize>, blocks: bool) -> Running<'a, usize> {
+        let marks = Marks {
+            blocks,
+            ..Marks::default()
+        };
+        let sight = held.sight();
+        held.promote(sight, marks, self.clock().now()).0
+    }
+
+    /// A thread that goes from the lounge to a set, counts one turn there, and keeps the lead until the end.
+    fn roamer(self: &Arc<Self>) -> thread::JoinHandle<Option<usize>> {
+        let sets = Arc::clone(self);
+        thread::spawn(move || {
+            let bed = Arc::new(Parker::new());
+            let set = sets.lounge.next(&bed)?;
+            if let Some(held) = sets.leads[set].take_open(&sets.clock()) {
+                mem::forget(count(held));
+            }
+            Some(set)
+        })
+    }
+
+    fn is_held(&self, set: usize) -> bool {
+        !self.leads[set].word.look().is_open()
+    }
+}
+
+/// L2 over all sets, at once: a handler of a kind that blocks leaves nobody behind. Whoever is in the lounge, or about to
+/// sit down there, comes, without a tick: it is sent for, or finds the lead open when it looks first.
+fn sent_for(wake: Wake) {
+    explore(move || {
+        let sets = Sets::new(1, wake);
+        let held = sets.take(0);
+        let roamer = sets.roamer();
+        let running = sets.promote(held, true);
+        while !sets.is_held(0) {
+            sets.clock.advance(TICK);
+            thread::yield_now();
+        }
+        assert_eq!(roamer.join().unwrap(), Some(0));
+        drop(running);
+    });
+}
+
+#[test]
+fn loom_roamer_is_sent_for_eager() {
+    sent_for(Wake::Eager);
+}
+
+#[test]
+fn loom_roamer_is_sent_for_adaptive() {
+    sent_for(Wake::Adaptive);
+}
+
+/// The watch is about to sleep deeply while the lead is opened: it sees the opening, or the promotion sees its mark and
+/// rouses it. Either way it finds the blind set at its next look but one.
+#[test]
+fn loom_deep_watch_is_roused() {
+    explore(|| {
+        let sets = Sets::new(1, Wake::Adaptive);
+        let held = sets.take(0);
+        let roamer = sets.roamer();
+        // Two looks at a lead that is held: at the next it sleeps deeply.
+        for _ in 0..2 {
+            sets.clock.advance(TICK);
+        }
+        let running = sets.promote(held, false);
+        while !sets.is_held(0) {
+            sets.clock.advance(TICK);
+            thread::yield_now();
+        }
+        assert_eq!(roamer.join().unwrap(), Some(0));
+        drop(running);
+    });
+}
+
+/// The lounge is closed while somebody sits down, or watches: it gets out.
+#[test]
+fn loom_close_of_the_lounge() {
+    explore(|| {
+        let sets = Sets::new(1, Wake::Adaptive);
+        let held = sets.take(0);
+        let roamer = sets.roamer();
+        sets.lounge.close();
+        assert_eq!(roamer.join().unwrap(), None);
+        drop(held);
+    });
+}
+
+/// The watch goes while another sits down, who finds it there and does not watch: then it is appointed.
+#[test]
+fn loom_watch_goes_while_another_comes() {
+    explore(|| {
+        let sets = Sets::new(1, Wake::Adaptive);
+        let [first, second] = [(); 2].map(|()| Arc::new(Parker::new()));
+        assert!(sets.lounge.sit_down(&first).flatten().is_some());
+        let other = {
+            let (sets, second) = (Arc::clone(&sets), Arc::clone(&second));
+            thread::spawn(move || sets.lounge.sit_down(&second).flatten().is_some())
+        };
+        assert!(sets.lounge.leave_for(&first, 0));
+        let watches = other.join().unwrap();
+        assert!(watches || second.take() != 0, "nobody watches");
+        assert_eq!(sets.lounge.len(), 1);
+    });
+}
+
+/// I3: a leader leaves a set in which nobody else is. Somebody of the lounge comes.
+#[test]
+fn loom_leaver_is_followed_from_the_lounge() {
+    explore(|| {
+        let sets = Sets::new(1, Wake::Adaptive);
+        let held = sets.take(0);
+        let roamer = sets.roamer();
+        drop(held);
+        while !sets.is_held(0) {
+            sets.clock.advance(TICK);
+            thread::yield_now();
+        }
+        assert_eq!(roamer.join().unwrap(), Some(0));
+    });
+}

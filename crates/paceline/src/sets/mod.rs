@@ -1,0 +1,243 @@
+//! Several handle sets instead of one: the paper's relaxed serialisation.
+//!
+//! ```text
+//!    Assigned: each set has its own threads        Roaming: one population
+//!
+//!    set 0   leader T, followers T T T             set 0   leader T               lounge
+//!    set 1   leader T, followers T T T             set 1   leader T    <--------  T T T T T T
+//!                                                  a thread that is not needed in its set goes to the lounge, and from
+//!                                                  there to whichever set has no leader
+//! ```
+//!
+//! One leader at a time waits in one set: with very many handles, or on many cores, that may be too few. With several sets
+//! as many threads wait at once. Each set is a [`Pool`] of its own, with all that is promised of one; what is new is who
+//! serves which: see [`Leaders`], and `promotion/lounge.rs` for how threads roam.
+//!
+//! A handle stays in the set that it was given to, by the rule of [`Spread`]; to move it, see
+//! [`Handle::move_to`](crate::Handle::move_to).
+
+mod builder;
+mod roamers;
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    os::fd::AsRawFd,
+    sync::{
+        // A number that orders nothing.
+        atomic::{AtomicUsize, Ordering},
+        Arc,
+    },
+    time::Duration,
+};
+
+pub use self::builder::SetsBuilder;
+use self::roamers::Roamers;
+use crate::{
+    dispatch::{EventHandler, Handle, Interest, Rejected},
+    observe::{Snapshot, ThreadReport},
+    pool::{Listener, Pool, ShutdownReport, TakenOnBy},
+};
+
+/// Who serves which set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leaders {
+    /// Each set has threads of its own.
+    #[default]
+    Assigned,
+    /// One population serves all sets: a thread leads any set that has no leader. Who is not needed in a set for a moment
+    /// (four ticks) is free for the others.
+    ///
+    /// No set waits for a leader longer than four ticks and a quarter and a wake while a thread is free anywhere (a tick
+    /// and a quarter while it has just begun to work), as in one pool; a handler that usually blocks, or has told that it
+    /// will, sends for the next leader at once. There must be more threads than sets: one leads each, and one is free.
+    Roaming,
+}
+
+/// Which set a new handle is given to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Spread {
+    /// One after the other.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest handles now.
+    Fewest,
+}
+
+/// Several handle sets that share their work. Built by [`Sets::builder`].
+///
+/// ```
+/// use std::{io::{self, Read, Write}, net::TcpStream};
+/// use paceline::{Context, Leaders, Next, Sets};
+///
+/// let sets = Sets::builder().sets(2).threads(4).leaders(Leaders::Roaming).build()?;
+/// let listener = sets.listen("127.0.0.1:0", |_, _| {
+///     Some(|cx: &mut Context<'_, TcpStream>| {
+///         let mut buffer = [0; 64];
+///         let count = cx.read(&mut buffer)?;
+///         cx.write_all(&buffer[..count])?;
+///         Ok(if count == 0 { Next::Close } else { Next::Continue })
+///     })
+/// })?;
+/// for _ in 0..4 {
+///     let mut client = TcpStream::connect(listener.local_addr())?;
+///     client.write_all(b"hello")?;
+///     client.read_exact(&mut [0; 5])?;
+/// }
+/// # io::Result::Ok(())
+/// ```
+///
+/// Dropping it ends each set that nobody else holds ([`pool`](Self::pool) can be cloned), without waiting.
+pub struct Sets {
+    shared: Arc<Shared>,
+    /// Of roaming leaders. After the pools, so that these are closed when the threads are sent home.
+    roamers: Option<Roamers>,
+}
+
+/// What listeners share with the sets: it keeps no thread alive.
+struct Shared {
+    pools: Vec<Pool>,
+    spread: Spread,
+    next: AtomicUsize,
+}
+
+impl Shared {
+    /// The set for one more handle.
+    fn choose(&self) -> &Pool {
+        let all = self.pools.len();
+        let place = match self.spread {
+            Spread::RoundRobin => self.next.fetch_add(1, Ordering::Relaxed) % all,
+            Spread::Fewest => {
+                let handles = |place: &usize| self.pools[*place].registry().live();
+                (0..all).min_by_key(handles).unwrap_or(0)
+            }
+        };
+        &self.pools[place]
+    }
+}
+
+impl Sets {
+    /// To choose settings.
+    pub fn builder() -> SetsBuilder {
+        SetsBuilder::default()
+    }
+
+    /// As [`Pool::register`], in the set that the rule chooses.
+    ///
+    /// # Errors
+    /// As [`Pool::register`].
+    pub fn register<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        self.shared.choose().register(source, interest, handler)
+    }
+
+    /// As [`Pool::listen`]. The listener is in one of the sets; each connection is given to the one that the rule chooses.
+    ///
+    /// # Errors
+    /// As [`Pool::listen`].
+    pub fn listen<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
+    where
+        A: ToSocketAddrs,
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
+        self.shared
+            .choose()
+            .listen_for(address, make, self.chooser())
+    }
+
+    /// As [`Pool::listen_on`], likewise.
+    ///
+    /// # Errors
+    /// As [`Pool::listen_on`].
+    pub fn listen_on<F, H>(
+        &self,
+        listener: TcpListener,
+        make: F,
+    ) -> Result<Listener, Rejected<(TcpListener, F)>>
+    where
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
+        self.shared
+            .choose()
+            .listen_on_for(listener, make, self.chooser())
+    }
+
+    /// The pool of one set, for what belongs to a certain one: timers, posts, groups, other sources. It ends with the
+    /// others. A thread that [joins](Pool::join) it serves that set alone.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub fn pool(&self, set: usize) -> &Pool {
+        &self.shared.pools[set]
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shared.pools.len()
+    }
+
+    /// The counters of each set.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<Snapshot> {
+        self.shared.pools.iter().map(Pool::snapshot).collect()
+    }
+
+    /// Who does what in each set: who leads it, and since when. Empty, unless the sets have a
+    /// [`board`](crate::Builder::board).
+    #[must_use]
+    pub fn threads(&self) -> Vec<Vec<ThreadReport>> {
+        self.shared.pools.iter().map(Pool::threads).collect()
+    }
+
+    /// Threads that are in no set now: of roaming leaders, those that are free.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.roamers.as_ref().map_or(0, Roamers::idle)
+    }
+
+    /// Ends all sets, from anywhere, also from a handler: see [`Pool::shutdown`]. All of them drain at once, and have the
+    /// same time. One report for each. With roaming leaders it waits up to a second more for threads that are stuck in
+    /// handlers.
+    pub fn shutdown(&self, within: Duration) -> Vec<ShutdownReport> {
+        let pools = &self.shared.pools;
+        let begun: Vec<_> = pools
+            .iter()
+            .map(|pool| pool.begin_shutdown(within))
+            .collect();
+        let reports = pools.iter().zip(&begun).map(|(pool, end)| {
+            if self.roamers.is_some() {
+                pool.wait_until_drained(end);
+            }
+            pool.finish_shutdown(end)
+        });
+        let reports = reports.collect();
+        self.roamers.iter().for_each(Roamers::send_home);
+        reports
+    }
+
+    /// Who takes on the connections of a listener.
+    fn chooser(&self) -> TakenOnBy {
+        let shared = Arc::downgrade(&self.shared);
+        Box::new(move || Some(Arc::clone(shared.upgrade()?.choose().registry())))
+    }
+}
+
+impl fmt::Debug for Sets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.shared.pools).finish()
+    }
+}
