@@ -17,8 +17,8 @@ use std::{
 
 use levels::{asks, echo, echo_there, hears, moved, next, pairs, pool, script, Told};
 use paceline::{
-    simulated::Simulation, ConcurrentContext, Context, Handle, Interest, Members, Move, Next, Pool,
-    SetKind,
+    simulated::Simulation, ConcurrentContext, Context, Handle, Interest, Members, Move, Next,
+    OutputLimit, Pool, SetKind,
 };
 use support::{bounded, tcp_pair, wait_until, LONG};
 
@@ -251,7 +251,8 @@ fn refusals_change_nothing() {
         drop(to);
         assert_eq!(kind(handle.move_to(&there)), io::ErrorKind::BrokenPipe);
         asks(&far, &[2]);
-        handle.close().unwrap();
+        // Its last call may not be over yet; as long as that lasts, the level is what is missing.
+        handle.close_and_wait().unwrap();
         assert_eq!(kind(handle.move_to(&there)), io::ErrorKind::NotFound);
     });
 }
@@ -312,14 +313,62 @@ fn handlers_are_refused_at_once() {
         let _member = group.unwrap().register(near, Interest::READ).unwrap();
         asks(&far, &[1]);
         assert_eq!(told.recv_timeout(LONG), Ok(io::ErrorKind::InvalidInput));
-        let handler = move |cx: &mut Context<'_, _>| {
-            let _ = tell_too.send(cx.move_to(&gone).unwrap_err().kind());
+        let shut_pool = pool(SetKind::Epoll);
+        let _ = shut_pool.shutdown(LONG);
+        for level in [gone, shut_pool.as_level("shut")] {
+            let tell = tell_too.clone();
+            let handler = move |cx: &mut Context<'_, _>| {
+                let _ = tell.send(cx.move_to(&level).unwrap_err().kind());
+                echo(cx)
+            };
+            let (near, far) = tcp_pair();
+            let _handle = from.register(near, Interest::READ, handler).unwrap();
+            asks(&far, &[1]);
+            assert!(told.iter().any(|kind| kind == io::ErrorKind::BrokenPipe));
+        }
+    });
+}
+
+/// A handler that wants to go where it is stays there, and that is nothing to be told of.
+#[test]
+fn moves_to_the_own_pool_are_none() {
+    bounded(|| {
+        for (own, _) in pairs() {
+            let (handler, told) = script(echo_there(&own.as_level("here")));
+            let (near, far) = tcp_pair();
+            let handle = own.register(near, Interest::READ, handler).unwrap();
+            asks(&far, &[1, 2, 3]);
+            handle.close_and_wait().unwrap();
+            assert_eq!(next(&told), Told::Closed("closed on request".to_owned()));
+            assert_eq!(own.snapshot().moved, 0);
+        }
+    });
+}
+
+/// How much output is kept is a matter of the pool that keeps it.
+#[test]
+fn output_limits_do_not_go_along() {
+    const THERE: usize = 100 << 10;
+    bounded(|| {
+        let from = pool(SetKind::Epoll);
+        let to = Pool::builder().threads(1).output_limit(THERE);
+        let to = to.build().unwrap();
+        let (tell, limits) = mpsc::channel();
+        let (handler, told) = script(move |cx: &mut Context<'_, UnixStream>| {
+            let refused = cx.write_all(&vec![7; 10 << 20]).unwrap_err();
+            let limit = refused.get_ref().and_then(|it| it.downcast_ref());
+            let limit: &OutputLimit = limit.expect("it says what the limit is");
+            tell.send(limit.limit).unwrap();
             echo(cx)
-        };
-        let (near, far) = tcp_pair();
-        let _handle = from.register(near, Interest::READ, handler).unwrap();
+        });
+        let (near, far) = UnixStream::pair().unwrap();
+        let handle = from.register(near, Interest::READ, handler).unwrap();
         asks(&far, &[1]);
-        assert!(told.iter().any(|kind| kind == io::ErrorKind::BrokenPipe));
+        assert_ne!(limits.recv_timeout(LONG), Ok(THERE));
+        drop(goes_to(&handle, &to.as_level("there")));
+        drop(moved(&told));
+        asks(&far, &[2]);
+        assert!(limits.iter().any(|limit| limit == THERE));
     });
 }
 
