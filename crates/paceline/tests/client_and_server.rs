@@ -3,18 +3,21 @@
 
 #[path = "support/bound.rs"]
 mod bound;
+#[path = "support/gate.rs"]
+mod gate;
 mod support;
 
 use std::{
     env,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{mpsc::Receiver, Arc, Mutex, OnceLock},
     thread,
     time::Duration,
 };
 
 use bound::{frame, mux, Framed};
+use gate::Gate;
 use paceline::{
     bound::{Builder, Mux},
     Context, EventHandler, Handle, Leaders, Next, Pool, Serve, Sets, TaskContext, Wake,
@@ -319,6 +322,65 @@ fn a_loss_reaches_who_waits_in_a_handler() {
             wait_until(|| pool.shutdown(Duration::ZERO).is_clean());
         }
     });
+}
+
+/// B2: whoever finds the loss tells it to a handler that waits, also where the pool that reads the connection has no thread
+/// for it: that handler is another pool's.
+#[test]
+fn a_loss_is_told_while_the_reader_is_busy() {
+    bounded_by(LONG, || {
+        let [reads, calls] = [(); 2].map(|()| Pool::builder().threads(1).build().unwrap());
+        let (mux, mut peer) = mux();
+        reads.attach(&mux).unwrap();
+        let told = ask_in(&calls, &mux);
+        peer.request();
+        wait_serving(&calls);
+        let gate = Gate::shut();
+        let inside = Arc::clone(&gate);
+        reads.post(move |_| inside.pass()).unwrap();
+        gate.wait_for(1);
+        mux.close();
+        assert!(told.recv_timeout(LONG).unwrap().is_err());
+        assert_eq!(gate.inside(), 1);
+        gate.let_through(1);
+    });
+}
+
+/// B2: the pool that reads a connection ends, and the connection does not. A handler of another pool, which relied on it,
+/// reads for itself from then on.
+#[test]
+fn who_waits_reads_when_the_reader_has_ended() {
+    bounded_by(LONG, || {
+        let [reads, calls] = [(); 2].map(|()| Pool::builder().threads(1).build().unwrap());
+        let (mux, mut peer) = mux();
+        reads.attach(&mux).unwrap();
+        let told = ask_in(&calls, &mux);
+        let (id, _) = peer.request();
+        wait_serving(&calls);
+        drop(reads);
+        wait_until(|| mux.callers().waits);
+        peer.reply(id, b"answer");
+        assert_eq!(told.recv_timeout(LONG).unwrap().unwrap(), b"answer");
+    });
+}
+
+/// Waits until the only thread of a pool, which is in a handler, serves: that one waits then.
+fn wait_serving(pool: &Pool) {
+    let (tell, served) = std::sync::mpsc::channel();
+    pool.post(move |_| tell.send(()).unwrap()).unwrap();
+    served.recv_timeout(LONG).unwrap();
+}
+
+/// A handler of this pool asks, and tells what came of it.
+fn ask_in(pool: &Pool, mux: &Mux<Framed>) -> Receiver<io::Result<Vec<u8>>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let caller = mux.clone();
+    pool.post(move |cx| {
+        let reply = caller.call_in(cx, b"ask", LONG);
+        tell.send(reply.map(|reply| reply.to_vec())).unwrap();
+    })
+    .unwrap();
+    told
 }
 
 /// A connection has one pool that reads it.
