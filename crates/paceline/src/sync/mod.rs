@@ -11,6 +11,8 @@
 //! and estimates that order nothing, the chunks of the slot table, which are only ever added, and the
 //! pauses of a listener.
 
+use std::time::Duration;
+
 mod clock;
 pub(crate) mod idle_class;
 #[cfg(all(test, loom))]
@@ -72,6 +74,17 @@ pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
         let _ = thread;
         true
     }
+}
+
+/// For how long a wait in the kernel may last that would last for so long. Under shuttle all threads are one of the
+/// system's, which must not sleep: there it is a look, and the others run before it.
+#[inline]
+pub(crate) fn patience(timeout: Option<Duration>) -> Option<Duration> {
+    if cfg!(shuttle) {
+        thread::yield_now();
+        return Some(Duration::ZERO);
+    }
+    timeout
 }
 
 /// Explores every interleaving of `model`, within loom's bounds, and says how many there were.
