@@ -11,8 +11,6 @@
 //! and estimates that order nothing, the chunks of the slot table, which are only ever added, and the
 //! pauses of a listener.
 
-use std::time::Duration;
-
 mod clock;
 pub(crate) mod idle_class;
 #[cfg(all(test, loom))]
@@ -29,6 +27,8 @@ mod system;
     path = "bed_monitor.rs"
 )]
 mod bed;
+
+use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
