@@ -59,6 +59,9 @@ pub(super) const CLIENTS: &[Client] = &[
     },
 ];
 
+/// What a program of threads would pick instead.
+pub(super) const PEERS: [&str; 4] = ["connections", "reader", "monitor", "tokio-threads"];
+
 struct Framed;
 
 impl Protocol for Framed {
