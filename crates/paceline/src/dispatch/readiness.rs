@@ -468,6 +468,17 @@ mod tests {
         }
     }
 
+    /// What nobody waits for is no news, but for a hang-up beside what somebody waits for.
+    #[test]
+    fn news_is_what_is_awaited() {
+        let (word, generation) = word();
+        let state = word.set_interest(generation, Interest::READ).unwrap();
+        let all = Ready::READABLE | Ready::WRITABLE | Ready::HANG_UP;
+        assert_eq!(state.of_news(Ready::READABLE), Ready::READABLE);
+        assert_eq!(state.of_news(Ready::WRITABLE), Ready::NONE);
+        assert_eq!(state.of_news(all), Ready::READABLE | Ready::HANG_UP);
+    }
+
     /// A registration goes on in another word: with what is ready and awaited, and how its handler is to be called; not
     /// with what its set was asked for, nor with what its pool is about to do.
     #[test]

@@ -155,3 +155,22 @@ fn the_last_one_is_needed() {
     assert!(matches!(follows(&seats[2]), Attempt::Needed));
     drop(held);
 }
+
+/// An election offers a lead that is open and not offered yet, and no other.
+#[test]
+fn one_offer_of_an_open_lead() {
+    let lead = woken(Wake::Eager, Order::Newest);
+    let seats = [0, 1, 2].map(|at| Seat::new(at, 0));
+    let held = take(&lead, &seats[0]);
+    assert!(matches!(lead.enlist(&seats[1]), Attempt::Parked));
+    assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+    let elect = || lead.elect(|_| true, |word| word);
+    assert_eq!(elect(), Promotion::LeftOpen, "held");
+    // TAO's bug 173: somebody else was faster.
+    lead.word.update(|word| (word.with_elect(true), ()));
+    assert!(matches!(lead.take_offer(), Attempt::Overtaken));
+    drop(held);
+    assert_eq!(seats[2].take_message(), Some(Message::Lead));
+    assert_eq!(elect(), Promotion::LeftOpen, "offered");
+    assert!(matches!(lead.take_offer(), Attempt::Took));
+}
