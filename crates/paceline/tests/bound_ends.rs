@@ -229,7 +229,11 @@ fn close_tells_everyone() {
             assert_eq!(told.kind(), io::ErrorKind::NotConnected);
             assert!(told.to_string().contains("closed"), "{told}");
         }
-        assert_eq!(peer.0.read(&mut [0]).unwrap(), 0, "the peer sees the end");
+        assert_eq!(
+            peer.0.read_to_end(&mut Vec::new()).unwrap(),
+            0,
+            "the peer sees the end"
+        );
         let (near, _far) = tcp_pair();
         let refused = mux.reconnect(near).unwrap_err();
         assert_eq!(refused.error.kind(), io::ErrorKind::NotConnected);
