@@ -20,7 +20,8 @@ use bound::{frame, mux, Framed};
 use gate::Gate;
 use paceline::{
     bound::{Builder, Mux},
-    Context, EventHandler, Handle, Leaders, Next, Pool, Serve, Sets, TaskContext, Wake,
+    simulated::Simulation,
+    Context, EventHandler, Handle, Leaders, Next, Pool, Serve, SetKind, Sets, TaskContext, Wake,
 };
 use support::{bounded_by, wait_until, LONG};
 
@@ -329,12 +330,12 @@ fn a_loss_reaches_who_waits_in_a_handler() {
 #[test]
 fn a_loss_is_told_while_the_reader_is_busy() {
     bounded_by(LONG, || {
-        let [reads, calls] = [(); 2].map(|()| Pool::builder().threads(1).build().unwrap());
+        let (reads, calls, world) = reader_and_caller();
         let (mux, mut peer) = mux();
         reads.attach(&mux).unwrap();
         let told = ask_in(&calls, &mux);
         peer.request();
-        wait_serving(&calls);
+        wait_until(|| world.clock().asleep() == 1);
         let gate = Gate::shut();
         let inside = Arc::clone(&gate);
         reads.post(move |_| inside.pass()).unwrap();
@@ -351,12 +352,12 @@ fn a_loss_is_told_while_the_reader_is_busy() {
 #[test]
 fn who_waits_reads_when_the_reader_has_ended() {
     bounded_by(LONG, || {
-        let [reads, calls] = [(); 2].map(|()| Pool::builder().threads(1).build().unwrap());
+        let (reads, calls, world) = reader_and_caller();
         let (mux, mut peer) = mux();
         reads.attach(&mux).unwrap();
         let told = ask_in(&calls, &mux);
         let (id, _) = peer.request();
-        wait_serving(&calls);
+        wait_until(|| world.clock().asleep() == 1);
         drop(reads);
         wait_until(|| mux.callers().waits);
         peer.reply(id, b"answer");
@@ -364,11 +365,14 @@ fn who_waits_reads_when_the_reader_has_ended() {
     });
 }
 
-/// Waits until the only thread of a pool, which is in a handler, serves: that one waits then.
-fn wait_serving(pool: &Pool) {
-    let (tell, served) = std::sync::mpsc::channel();
-    pool.post(move |_| tell.send(()).unwrap()).unwrap();
-    served.recv_timeout(LONG).unwrap();
+/// A pool that reads, and one of a single thread that calls: of that one can be seen when it sleeps.
+fn reader_and_caller() -> (Pool, Pool, Simulation) {
+    let world = Simulation::new(1);
+    let reads = Pool::builder().threads(1).build().unwrap();
+    let calls = Pool::builder()
+        .threads(1)
+        .handle_set(SetKind::Simulated(world.clone()));
+    (reads, calls.build().unwrap(), world)
 }
 
 /// A handler of this pool asks, and tells what came of it.
