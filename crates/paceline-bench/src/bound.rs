@@ -108,8 +108,8 @@ pub(crate) struct Counted {
     pub(crate) writes: u64,
 }
 
-/// What starting and ending the processes takes.
-const OVERHEAD: Duration = Duration::from_millis(200);
+/// What starting and ending the processes takes, and their first tenth, which does not count.
+const OVERHEAD: Duration = Duration::from_millis(400);
 
 /// Which measurement.
 type Entry = (usize, bool, &'static str);
@@ -133,11 +133,7 @@ pub(crate) fn run(args: &BoundArgs) -> io::Result<()> {
     }
     let mut found: BTreeMap<Entry, Vec<Seen>> = BTreeMap::new();
     let mut random = Random::seeded();
-    let bar = progress::bar(
-        (entries.len() * args.runs) as u64,
-        args.seconds * 1.1,
-        OVERHEAD,
-    );
+    let bar = progress::bar((entries.len() * args.runs) as u64, args.seconds, OVERHEAD);
     for _ in 0..args.runs {
         random.shuffle(&mut entries);
         for entry in &entries {

@@ -73,8 +73,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The most that a bulk request waits where that is limited.
 const AGE_LIMIT: Duration = Duration::from_millis(8);
 
-/// What starting and ending the processes takes.
-const OVERHEAD: Duration = Duration::from_millis(500);
+/// What starting and ending the processes takes, and the first tenth, which does not count.
+const OVERHEAD: Duration = Duration::from_millis(800);
 
 const SERVICES: &[Service] = &[
     Service {

@@ -121,11 +121,11 @@ impl Calls {
             let slot = self.slots.get(index)?;
             // Replies that may still come have ids of their own; when these are used up, the place is lost until the
             // next connection.
-            if !slot.ids.may_be_owed(self.generation_mask) {
+            if !slot.ids.may_be_reclaimed(self.generation_mask) {
                 return None;
             }
             let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
-            slot.ids.note_owed();
+            slot.ids.note_reclaimed();
             // A reply that came too late, or was read and put back.
             slot.clear();
             Some(Key { index, generation })

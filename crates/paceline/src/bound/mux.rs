@@ -273,8 +273,9 @@ impl Builder {
         self
     }
 
-    /// Before the leader sleeps it looks again and again for so long (not at all if nothing is said). It pays where the
-    /// reply of a single caller comes within some ten microseconds, and a processor is there to be used for that.
+    /// Before the leader sleeps it looks again and again for so long (default: zero; where many replies come at once it
+    /// looks twice in any case). It pays where the reply of a single caller comes within some ten microseconds, and a
+    /// processor is there to be used for that.
     pub fn leader_spin(mut self, span: Duration) -> Self {
         self.leader_spin = span;
         self

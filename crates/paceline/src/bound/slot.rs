@@ -70,44 +70,6 @@ impl Slot {
     }
 }
 
-/// How many ids of a slot were used, on this connection, since it was taken from a call whose reply may still come. When all
-/// are, the next would be the one that is owed: the slot is lost until another connection begins.
-#[derive(Default)]
-pub(super) struct Ids(AtomicU32);
-
-/// All were used, and the slot is in no list.
-const LOST: u32 = u32::MAX;
-
-impl Ids {
-    /// One more is used, of at most `most` that are not owed. `false`: none was left, and the slot is lost.
-    fn use_one(&self, most: u32) -> bool {
-        let step = |used| match used {
-            0 => None,
-            used if used >= most => Some(LOST),
-            used => Some(used + 1),
-        };
-        let before = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
-        !before.is_ok_and(|used| used >= most)
-    }
-
-    /// Whether the slot may be taken from a call whose reply may still come.
-    pub(super) fn may_be_owed(&self, most: u32) -> bool {
-        self.0.load(Ordering::Acquire) < most
-    }
-
-    /// It was.
-    pub(super) fn note_owed(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// There is another connection, on which nothing is owed. Whether the slot was lost.
-    fn begin_anew(&self) -> bool {
-        self.0.swap(0, Ordering::AcqRel) == LOST
-    }
-}
-
 impl Slot {
     /// Empties the buffers for the next call. Nobody else has a claim to them.
     pub(super) fn clear(&self) {
@@ -118,6 +80,56 @@ impl Slot {
                 *buffer = Vec::new();
             }
         }
+    }
+}
+
+/// How many ids of a slot were used, on this connection, since it was taken from a call whose reply may still come. When all
+/// are, the next would be the one that is owed: the slot is lost until another connection begins.
+#[derive(Default)]
+pub(super) struct Ids(AtomicU32);
+
+/// All were used, and the slot is in no list.
+const LOST: u32 = u32::MAX;
+
+/// Whether there was an id for the next call.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Used {
+    One,
+    /// None was left: the slot is lost.
+    Up,
+}
+
+impl Ids {
+    /// One more is used, of at most `most` that are not owed.
+    fn use_one(&self, most: u32) -> Used {
+        let step = |used| match used {
+            0 => None,
+            used if used >= most => Some(LOST),
+            used => Some(used + 1),
+        };
+        let before = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
+        match before.is_ok_and(|used| used >= most) {
+            true => Used::Up,
+            false => Used::One,
+        }
+    }
+
+    /// Whether the slot may be taken from a call whose reply may still come.
+    pub(super) fn may_be_reclaimed(&self, most: u32) -> bool {
+        self.0.load(Ordering::Acquire) < most
+    }
+
+    /// It was taken from such a call.
+    pub(super) fn note_reclaimed(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// There is another connection, on which nothing is owed. Whether the slot was lost.
+    fn begin_anew(&self) -> bool {
+        self.0.swap(0, Ordering::AcqRel) == LOST
     }
 }
 
@@ -169,10 +181,10 @@ impl Slots {
         self.get(index).expect("it was taken")
     }
 
-    /// Takes a vacant slot, of which at most `ids` others are used while one is owed; `None` if all are taken.
-    pub(super) fn take(&self, ids: u32) -> Option<u32> {
+    /// Takes a vacant slot; `None` if all are taken. While a reply of a slot is owed, at most `most_ids` others are used.
+    pub(super) fn take(&self, most_ids: u32) -> Option<u32> {
         while let Some(index) = self.pop() {
-            if self.at(index).ids.use_one(ids) {
+            if self.at(index).ids.use_one(most_ids) == Used::One {
                 return Some(index);
             }
         }
