@@ -19,15 +19,17 @@
 //! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
 //! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
+mod handed;
 mod open;
 mod stay;
 
 use std::{io, marker::PhantomData, ops::Deref, sync::Arc, time::Duration};
 
+pub(crate) use handed::open_tray;
 use stay::OnDuty;
 
 use crate::{
-    dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, Pace},
+    dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, OwnTray, Pace},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat, Until},
@@ -88,9 +90,11 @@ impl<'p> Follower<'p> {
         shared: &'p Shared,
         seat: Arc<Seat>,
         deadline: Option<Timestamp>,
+        tray: Option<Arc<OwnTray>>,
         membership: Option<Membership<'p>>,
     ) -> Self {
-        let place = Place::new(shared, seat, Until::at(deadline), membership);
+        let until = Until::at(deadline);
+        let place = Place::new(shared, seat, until, tray, membership);
         place.tell(Role::Follower);
         Self { held: None, place }
     }
@@ -110,20 +114,19 @@ impl<'p> Follower<'p> {
     }
 
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
+    ///
+    /// If a handle belongs to this thread ([`Handle::pin_to`](crate::Handle::pin_to)), and another one finds its event, its
+    /// handler is called meanwhile.
     pub fn lead(self) -> Led<'p> {
         let Self { held, place } = self;
         let front = match held {
             Some(held) if !place.is_late() => Front::new(held, &place),
             given_back => {
                 drop(given_back);
-                if place.shared.registry.is_open() {
-                    return open::lead(place);
-                }
-                match place.arrive() {
-                    Arrival::Leads(held) => Front::new(held, &place).told(&place),
-                    Arrival::TimedOut => return Led::TimedOut,
-                    Arrival::Closed => return Led::Closing,
-                }
+                return match place.shared.registry.is_open() {
+                    true => open::lead(place),
+                    false => place.follow(),
+                };
             }
         };
         let front = Some(front);
@@ -159,6 +162,10 @@ impl<'p> Leader<'p> {
         let Some(front) = &mut self.front else {
             return open::wait(self, until);
         };
+        // Before it led; while it leads, only it hands anything to others.
+        if self.place.seat.is_handed() {
+            return Ok(Waited::Nothing(self.step_down()));
+        }
         let mut spin = Spin::new(self.place.shared);
         if self.place.shared.wants_attention() {
             if self.place.shared.lead.is_closed() {
@@ -467,6 +474,8 @@ struct Seated<'p> {
     seat: Arc<Seat>,
     /// When its time in the pool is over.
     until: Until<'p>,
+    /// What is handed to this thread waits there, if anything can be. A guest gives it up with its place.
+    tray: Option<Arc<OwnTray>>,
     /// Of a guest. The pool's own threads keep theirs for life.
     membership: Option<Membership<'p>>,
     /// A role belongs to its thread.
@@ -478,12 +487,14 @@ impl<'p> Place<'p> {
         shared: &'p Shared,
         seat: Arc<Seat>,
         until: Until<'p>,
+        tray: Option<Arc<OwnTray>>,
         membership: Option<Membership<'p>>,
     ) -> Self {
         Self(Box::new(Seated {
             shared,
             seat,
             until,
+            tray,
             membership,
             not_send: PhantomData,
         }))
@@ -491,12 +502,44 @@ impl<'p> Place<'p> {
 
     /// The same place, for a stay.
     fn again<'s>(&'s self, until: Until<'s>) -> Place<'s> {
-        Place::new(self.shared, Arc::clone(&self.seat), until, None)
+        let (seat, tray) = (Arc::clone(&self.seat), self.tray.clone());
+        Place::new(self.shared, seat, until, tray, None)
     }
 
     fn on_duty<'t>(&'t self, running: &'t Running<'p, Line>) -> OnDuty<'t, 'p> {
         let place = self;
         OnDuty { running, place }
+    }
+}
+
+impl<'p> Place<'p> {
+    /// Becomes the leader, or follows until it does, or has something else to do.
+    #[inline(never)]
+    fn follow(self) -> Led<'p> {
+        let mut place = self;
+        loop {
+            match place.arrive() {
+                Arrival::Leads(held) => {
+                    let front = Some(Front::new(held, &place).told(&place));
+                    return Led::Leader(Leader { front, place });
+                }
+                Arrival::Handed => match handed::serve(place) {
+                    Follower {
+                        held: Some(held),
+                        place,
+                    } if !place.is_late() => {
+                        let front = Some(Front::new(held, &place));
+                        return Led::Leader(Leader { front, place });
+                    }
+                    Follower { held, place: same } => {
+                        drop(held);
+                        place = same;
+                    }
+                },
+                Arrival::TimedOut => return Led::TimedOut,
+                Arrival::Closed => return Led::Closing,
+            }
+        }
     }
 }
 
@@ -507,7 +550,7 @@ impl<'p> Seated<'p> {
     }
 
     fn is_late(&self) -> bool {
-        self.until.is_over(&self.shared.clock)
+        self.until.is_late(&self.shared.clock)
     }
 
     /// The earlier of this thread's deadline and `timeout` from now.
