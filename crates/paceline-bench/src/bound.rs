@@ -18,10 +18,9 @@ mod tasks;
 
 use std::{
     collections::BTreeMap,
-    env,
-    io::{self, BufRead, BufReader},
+    env, io,
     net::SocketAddr,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         Arc, Barrier,
@@ -32,8 +31,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::clients::{Client, CLIENTS};
-use crate::{random::Random, statistics::Spread, usage::Sample};
+use self::clients::{Client, CLIENTS, PEERS};
+use crate::{answering::Answering, progress, random::Random, statistics::Spread, usage::Sample};
 
 /// What is to be measured.
 #[derive(Clone, Debug, clap::Args)]
@@ -89,6 +88,16 @@ pub(crate) struct Seen {
     counted: Option<Counted>,
 }
 
+impl Seen {
+    fn rate(&self) -> f64 {
+        self.calls as f64 / self.seconds
+    }
+
+    fn cpu_per_call(&self) -> f64 {
+        self.cpu / self.calls.max(1) as f64
+    }
+}
+
 /// Of all calls since the beginning.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counted {
@@ -98,6 +107,9 @@ pub(crate) struct Counted {
     pub(crate) handed_over: u64,
     pub(crate) writes: u64,
 }
+
+/// What starting and ending the processes takes.
+const OVERHEAD: Duration = Duration::from_millis(200);
 
 /// Which measurement.
 type Entry = (usize, bool, &'static str);
@@ -121,36 +133,35 @@ pub(crate) fn run(args: &BoundArgs) -> io::Result<()> {
     }
     let mut found: BTreeMap<Entry, Vec<Seen>> = BTreeMap::new();
     let mut random = Random::seeded();
-    for round in 0..args.runs {
+    let bar = progress::bar(
+        (entries.len() * args.runs) as u64,
+        args.seconds * 1.1,
+        OVERHEAD,
+    );
+    for _ in 0..args.runs {
         random.shuffle(&mut entries);
         for entry in &entries {
-            eprintln!("round {} of {}: {entry:?}", round + 1, args.runs);
+            bar.set_message(format!("{}, {} threads", entry.2, entry.0));
             let seen = measure(*entry, args.seconds)?;
             found.entry(*entry).or_default().push(seen);
+            bar.inc(1);
         }
     }
+    bar.finish_and_clear();
     print(&found);
+    compare(&found);
     Ok(())
 }
 
 /// One server, one client, one stretch of time.
 fn measure((threads, reversed, client): Entry, seconds: f64) -> io::Result<Seen> {
-    let me = env::current_exe()?;
-    let mut command = Command::new(&me);
-    command
-        .arg("bound-serve")
-        .args(reversed.then_some("--reversed"));
-    let mut server = Server(
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?,
-    );
-    let mut line = String::new();
-    let told = server.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    BufReader::new(told).read_line(&mut line)?;
-    let mut command = Command::new(&me);
-    command.args(["bound-call", client, line.trim()]);
+    let server = Answering::start(
+        ["bound-serve"]
+            .into_iter()
+            .chain(reversed.then_some("--reversed")),
+    )?;
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["bound-call", client, &server.address]);
     command.args(["--threads", &threads.to_string()]);
     command.args(["--seconds", &seconds.to_string()]);
     let told = command.stderr(Stdio::inherit()).output()?;
@@ -161,18 +172,6 @@ fn measure((threads, reversed, client): Entry, seconds: f64) -> io::Result<Seen>
         )));
     }
     Ok(serde_json::from_slice(&told.stdout)?)
-}
-
-/// The server ends with it.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Its standard input ends, and so does it; if not, it is ended.
-        drop(self.0.stdin.take());
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
@@ -191,8 +190,8 @@ fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
             threads.to_string(),
             order.to_owned(),
             (*client).to_owned(),
-            spread(seen.iter().map(|it| it.calls as f64 / it.seconds)),
-            per_call(&|it| it.cpu * 1e6),
+            spread(seen.iter().map(Seen::rate)),
+            spread(seen.iter().map(|it| it.cpu_per_call() * 1e6)),
             per_call(&|it| it.switches as f64),
             counted(&|it| it.writes),
             counted(&|it| it.wakes),
@@ -200,6 +199,37 @@ fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
             counted(&|it| it.handed_over),
         ];
         println!("| {} |", cells.join(" | "));
+    }
+}
+
+/// Ours against the best of the others whose callers are threads, round by round: in calls a second, and in CPU.
+fn compare(found: &BTreeMap<Entry, Vec<Seen>>) {
+    println!("\n| threads | replies | client | calls/s to the best other's | CPU/call to the least other's |");
+    println!("| ---: | --- | --- | ---: | ---: |");
+    for ((threads, reversed, client), ours) in found {
+        if !client.starts_with("paceline") {
+            continue;
+        }
+        let others: Vec<_> = found
+            .iter()
+            .filter(|((its, order, _), _)| its == threads && order == reversed)
+            .filter(|((_, _, name), _)| PEERS.contains(name))
+            .map(|(_, seen)| seen)
+            .collect();
+        let best = |round: usize, value: fn(&Seen) -> f64, better: fn(f64, f64) -> f64| {
+            let all = others.iter().filter_map(|seen| seen.get(round));
+            all.map(value).reduce(better)
+        };
+        let against = |value: fn(&Seen) -> f64, better: fn(f64, f64) -> f64| {
+            let rounds = ours.iter().enumerate();
+            spread(
+                rounds.filter_map(|(round, seen)| Some(value(seen) / best(round, value, better)?)),
+            )
+        };
+        let order = if *reversed { "reversed" } else { "in order" };
+        let rate = against(Seen::rate, f64::max);
+        let cpu = against(Seen::cpu_per_call, f64::min);
+        println!("| {threads} | {order} | {client} | {rate} | {cpu} |");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     run::{self, Choice},
     serve,
     servers::{self, Setting},
-    turns, works,
+    turns, urgent, works,
 };
 
 /// Paceline measured side by side with what people would pick instead.
@@ -51,6 +51,11 @@ enum Verb {
     /// Answers what `bound-call` asks, until its standard input ends
     #[command(hide = true)]
     BoundServe(bound::AnswerArgs),
+    /// Measures how long an urgent request takes under full load, with service levels and without
+    Urgent(urgent::UrgentArgs),
+    /// Answers urgent and bulk requests, until its standard input ends
+    #[command(hide = true)]
+    UrgentServe(urgent::ServeArgs),
     /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
@@ -118,6 +123,8 @@ pub(crate) fn main() -> io::Result<()> {
             Ok(())
         }
         Verb::Bound(args) => bound::run(&args),
+        Verb::Urgent(args) => urgent::run(&args),
+        Verb::UrgentServe(args) => urgent::serve(&args),
         Verb::BoundCall(args) => bound::call(&args),
         Verb::BoundServe(args) => bound::serve(&args),
         Verb::Turns { count, observed } => turns::run(count, &observed),

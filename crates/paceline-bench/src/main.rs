@@ -13,9 +13,10 @@
 //!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
 //! ```
 //!
-//! `bound` is a program of its own inside: clients that share one connection.
+//! `bound` and `urgent` are programs of their own inside: clients that share one connection, and service levels.
 
 mod allocations;
+mod answering;
 mod bound;
 mod cli;
 mod count;
@@ -24,6 +25,7 @@ mod goals;
 mod load;
 mod machine;
 mod peers;
+mod progress;
 mod random;
 mod record;
 mod report;
@@ -34,6 +36,7 @@ mod service;
 mod session;
 mod statistics;
 mod turns;
+mod urgent;
 mod usage;
 mod works;
 

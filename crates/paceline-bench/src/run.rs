@@ -6,12 +6,13 @@
 
 use std::{io, time::Duration};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::{
     count, distance,
     goals::{goals, Against, OURS},
     machine::{this_machine, this_source},
+    progress::{self, say},
     random::Random,
     record::{Load, Place, Record, Run},
     serve,
@@ -399,30 +400,11 @@ fn record(entry: Entry, round: usize, load: Load, way: Way, clean: bool) -> Reco
     }
 }
 
-/// A bar with the time left, which is known well: every measurement takes the same time.
+/// A bar for all measurements.
 fn progress(batches: &[Vec<Entry>], choice: &Choice) -> ProgressBar {
     let entries: usize = batches.iter().map(Vec::len).sum();
     let count = (entries * choice.runs) as u64;
-    let each = Duration::from_secs_f64(choice.seconds) + OVERHEAD;
-    let bar = ProgressBar::new(count);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_secs(1));
-    let minutes = each.as_secs_f64() * count as f64 / 60.0;
-    let seconds = choice.seconds;
-    let line = format!("{count} measurements of {seconds} s: about {minutes:.1} minutes");
-    say(&bar, &line);
-    bar
-}
-
-/// A line above the bar; where there is none, because nobody looks at a terminal, a line alone.
-fn say(bar: &ProgressBar, line: &str) {
-    match bar.is_hidden() {
-        true => eprintln!("{line}"),
-        false => bar.println(line),
-    }
+    progress::bar(count, choice.seconds, OVERHEAD)
 }
 
 #[cfg(test)]

@@ -23,7 +23,13 @@ mod handed;
 mod open;
 mod stay;
 
-use std::{io, marker::PhantomData, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    io,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
 
 pub(crate) use handed::open_tray;
 use stay::OnDuty;
@@ -68,8 +74,6 @@ pub enum Left {
 /// or drop it, and do not sit on it.
 #[must_use = "dropping it leaves the pool"]
 pub struct Follower<'p> {
-    /// The lead, if it was vacant when this thread came back from an event. Given up before the place.
-    held: Option<HeldLead<'p, Line>>,
     place: Place<'p>,
 }
 
@@ -96,21 +100,24 @@ impl<'p> Follower<'p> {
         let until = Until::at(deadline);
         let place = Place::new(shared, seat, until, tray, membership);
         place.tell(Role::Follower);
-        Self { held: None, place }
+        Self { place }
     }
 
     /// Sent to a set that nobody leads, from another: it leads, if that is still so.
     pub(crate) fn sent(follower: Self) -> Self {
-        let Self { held, place } = follower;
-        let held = held.or_else(|| place.shared.lead.take_open(&place.shared.clock));
-        Self { held, place }
+        let Self { mut place } = follower;
+        let Seated { shared, held, .. } = &mut *place;
+        if held.is_none() {
+            *held = shared.lead.take_open(&shared.clock);
+        }
+        Self { place }
     }
 
     /// Back from an event, and somebody else leads.
     #[inline(never)]
     fn behind(place: Place<'p>) -> Self {
         place.tell(Role::Follower);
-        Self { held: None, place }
+        Self { place }
     }
 
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
@@ -118,19 +125,27 @@ impl<'p> Follower<'p> {
     /// If a handle belongs to this thread ([`Handle::pin_to`](crate::Handle::pin_to)), and another one finds its event, its
     /// handler is called meanwhile.
     pub fn lead(self) -> Led<'p> {
-        let Self { held, place } = self;
-        let front = match held {
-            Some(held) if !place.is_late() => Front::new(held, &place),
-            given_back => {
-                drop(given_back);
-                return match place.shared.registry.is_open() {
-                    true => open::lead(place),
-                    false => place.follow(),
-                };
+        let Self { mut place } = self;
+        loop {
+            if place.held.is_some() && !place.is_late() {
+                return Led::Leader(Leader { place });
             }
-        };
-        let front = Some(front);
-        Led::Leader(Leader { front, place })
+            place.held = None;
+            if place.shared.registry.is_open() {
+                return open::lead(place);
+            }
+            match place.arrive() {
+                Arrival::Leads(held) => place.held = Some(held),
+                Arrival::Handed => {
+                    place = handed::serve(place).place;
+                    continue;
+                }
+                Arrival::TimedOut => return Led::TimedOut,
+                Arrival::Closed => return Led::Closing,
+            }
+            place.tell_arrival();
+            return Led::Leader(Leader { place });
+        }
     }
 }
 
@@ -138,8 +153,6 @@ impl<'p> Follower<'p> {
 /// [`SetKind::Concurrent`](crate::SetKind::Concurrent).)
 #[must_use = "dropping it gives the lead away and leaves the pool"]
 pub struct Leader<'p> {
-    /// The lead; `None` where everyone may wait.
-    front: Option<Front<'p>>,
     place: Place<'p>,
 }
 
@@ -159,29 +172,30 @@ impl<'p> Leader<'p> {
     /// What the handle set said. The lead has passed on then, and the thread has left the pool.
     pub fn wait(mut self, timeout: Option<Duration>) -> io::Result<Waited<'p>> {
         let until = self.place.until(timeout);
-        let Some(front) = &mut self.front else {
+        let place = &mut *self.place;
+        let shared = place.shared;
+        let Some(held) = &mut place.held else {
             return open::wait(self, until);
         };
         // Before it led; while it leads, only it hands anything to others.
-        if self.place.seat.is_handed() {
+        if place.seat.is_handed() {
             return Ok(Waited::Nothing(self.step_down()));
         }
-        let mut spin = Spin::new(self.place.shared);
-        if self.place.shared.wants_attention() {
-            if self.place.shared.lead.is_closed() {
+        let mut spin = Spin::new(shared);
+        if shared.wants_attention() {
+            if shared.lead.is_closed() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
-            front.tell_leader(&self.place);
+            tell_leader(held, shared, &place.seat);
         }
+        let registry = &*shared.registry;
         loop {
-            let registry = &*self.place.shared.registry;
-            let held = &mut front.held;
             if let Some(epoch) = held.overdue() {
                 held.note_look();
                 if held.with_owned(|line| line.has_no_backlog(registry))? {
                     held.nothing_waited(epoch);
                     // That look may have used up a wake.
-                    if self.place.shared.is_over() || self.place.until.is_recalled() {
+                    if shared.is_over() || place.until.is_recalled() {
                         return Ok(Waited::Nothing(self.step_down()));
                     }
                     continue;
@@ -195,15 +209,11 @@ impl<'p> Leader<'p> {
                 Look::Sleep => held.note_sleep(),
             }
             if let Some(claim) = claim {
-                let Self { front, place } = self;
-                return Ok(Waited::Claimed(Claimed {
-                    front,
-                    claim,
-                    place,
-                }));
+                let Self { place } = self;
+                return Ok(Waited::Claimed(Claimed { claim, place }));
             }
-            spin.note_nothing(&self.place.shared.clock);
-            if self.place.is_done_waiting(until) {
+            spin.note_nothing(&shared.clock);
+            if shared.clock.has_passed(until) || shared.is_over() || place.until.is_recalled() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
         }
@@ -211,9 +221,9 @@ impl<'p> Leader<'p> {
 
     /// Gives the lead away without an event, and stays in the pool.
     fn step_down(self) -> Follower<'p> {
-        let Self { front, place } = self;
-        drop(front);
-        Follower { held: None, place }
+        let Self { mut place } = self;
+        place.give_lead_up();
+        Follower { place }
     }
 }
 
@@ -257,7 +267,6 @@ impl Spin {
 /// This thread holds the lead and has claimed an event.
 #[must_use = "dropping it puts the event back, gives the lead away and leaves the pool"]
 pub struct Claimed<'p> {
-    front: Option<Front<'p>>,
     claim: Claim<'p>,
     place: Place<'p>,
 }
@@ -266,19 +275,17 @@ impl<'p> Claimed<'p> {
     /// Gives the lead away: from here on another thread may wait.
     pub fn promote(self) -> Processing<'p> {
         let Self {
-            front: Some(mut front),
             mut claim,
-            place,
-        } = self
-        else {
-            return open::promote(self);
+            mut place,
+        } = self;
+        let Some(mut held) = place.held.take() else {
+            return open::promote(claim, place);
         };
-        let sight = front.held.sight();
-        if sight.is_special() && sight.is_observed() {
-            front.tell_event(&place, &mut claim);
-        }
         let shared = place.shared;
-        let mut held = front.into_held();
+        let sight = held.sight();
+        if sight.is_special() && sight.is_observed() {
+            tell_event(&mut held, shared, &place.seat, &mut claim);
+        }
         let pace = claim.pace();
         let marks = Marks {
             blocks: pace == Pace::Blocking,
@@ -331,7 +338,7 @@ impl<'p> Processing<'p> {
             claim,
             running: Some(running),
             start,
-            place,
+            mut place,
         } = self
         else {
             return open::run(self);
@@ -345,23 +352,16 @@ impl<'p> Processing<'p> {
             drop(claim.take());
             end = place.run_afterwards(afterwards, &place.on_duty(&running), end);
         }
-        let held = match running.rejoin(&place.seat, end) {
-            Rejoined::Leads(held) => put_back(held, claim),
-            Rejoined::Follows => {
-                drop(claim);
-                None
-            }
+        match running.rejoin(&place.seat, end) {
+            Rejoined::Leads(held) => place.held = put_back(held, claim),
+            Rejoined::Follows => drop(claim),
             Rejoined::Surprised => {
                 drop(claim);
                 place.shared.note_surprise(end);
-                None
             }
-        };
-        match held {
-            Some(held) => Follower {
-                held: Some(held),
-                place,
-            },
+        }
+        match place.held {
+            Some(_) => Follower { place },
             None => Follower::behind(place),
         }
     }
@@ -384,76 +384,26 @@ fn put_back<'p>(
     }
 }
 
-/// The lead, and the word that was given to observers about it. Dropped in this order: they are told
-/// that this thread leads no more before another one can.
-struct Front<'p> {
-    announced: Announced<'p>,
-    held: HeldLead<'p, Line>,
+/// Somebody observes, and is told that this thread leads.
+#[inline(always)]
+fn tell_leader(held: &HeldLead<'_, Line>, shared: &Shared, seat: &Seat) {
+    if !held.knows_time() {
+        return;
+    }
+    if shared.observers.are_many() {
+        shared.tell_at(seat, Role::Leader, held.now(&shared.clock));
+    }
+    shared.observers.tell_first(seat.index(), Role::Leader);
 }
 
-impl<'p> Front<'p> {
-    /// Those who observe are told when it begins to wait, unless it had to arrive.
-    fn new(held: HeldLead<'p, Line>, place: &Place<'p>) -> Self {
-        let announced = Announced {
-            shared: place.shared,
-            thread: place.seat.index(),
-        };
-        Self { announced, held }
+/// Somebody observes, and is told before the lead is given away.
+#[inline(always)]
+fn tell_event(held: &mut HeldLead<'_, Line>, shared: &Shared, seat: &Seat, claim: &mut Claim<'_>) {
+    if shared.observers.are_many() {
+        let now = held.keep_now(&shared.clock);
+        shared.tell_event(seat, claim, now);
     }
-
-    /// This thread had to arrive: if somebody observes, that is told now. The time of it is old when it waits, which also
-    /// says that it was told.
-    fn told(mut self, place: &Place<'p>) -> Self {
-        if place.shared.lead.is_observed() {
-            place.tell(Role::Leader);
-            self.held.note_look();
-        }
-        self
-    }
-
-    /// Somebody observes, and is told that this thread leads.
-    #[inline(always)]
-    fn tell_leader(&self, place: &Place<'_>) {
-        if !self.held.knows_time() {
-            return;
-        }
-        let Seated { shared, seat, .. } = &**place;
-        if shared.observers.are_many() {
-            shared.tell_at(seat, Role::Leader, self.held.now(&shared.clock));
-        }
-        shared.observers.tell_first(seat.index(), Role::Leader);
-    }
-
-    /// Somebody observes, and is told before the lead is given away.
-    #[inline(always)]
-    fn tell_event(&mut self, place: &Place<'_>, claim: &mut Claim<'_>) {
-        let Seated { shared, seat, .. } = &**place;
-        if shared.observers.are_many() {
-            let now = self.held.keep_now(&shared.clock);
-            shared.tell_event(seat, claim, now);
-        }
-        shared.observers.tell_first(seat.index(), Role::Processing);
-    }
-
-    /// The lead is to be given away now, and the next role announced before.
-    fn into_held(self) -> HeldLead<'p, Line> {
-        std::mem::forget(self.announced);
-        self.held
-    }
-}
-
-/// Observers believe that this thread leads.
-struct Announced<'p> {
-    shared: &'p Shared,
-    thread: usize,
-}
-
-impl Drop for Announced<'_> {
-    fn drop(&mut self) {
-        if self.shared.lead.is_observed() {
-            self.shared.tell_of(self.thread, Role::Follower);
-        }
-    }
+    shared.observers.tell_first(seat.index(), Role::Processing);
 }
 
 /// A thread's place in the pool, whatever its role. It is handed on from role to role, several times in a turn: so it is
@@ -468,8 +418,17 @@ impl<'p> Deref for Place<'p> {
     }
 }
 
+impl<'p> DerefMut for Place<'p> {
+    fn deref_mut(&mut self) -> &mut Seated<'p> {
+        &mut self.0
+    }
+}
+
 /// What a thread has in the pool.
 struct Seated<'p> {
+    /// The lead: of a leader, and of a follower for whom it was vacant when it came back from an event. Nobody has one
+    /// where everyone may wait.
+    held: Option<HeldLead<'p, Line>>,
     shared: &'p Shared,
     seat: Arc<Seat>,
     /// When its time in the pool is over.
@@ -491,6 +450,7 @@ impl<'p> Place<'p> {
         membership: Option<Membership<'p>>,
     ) -> Self {
         Self(Box::new(Seated {
+            held: None,
             shared,
             seat,
             until,
@@ -509,37 +469,6 @@ impl<'p> Place<'p> {
     fn on_duty<'t>(&'t self, running: &'t Running<'p, Line>) -> OnDuty<'t, 'p> {
         let place = self;
         OnDuty { running, place }
-    }
-}
-
-impl<'p> Place<'p> {
-    /// Becomes the leader, or follows until it does, or has something else to do.
-    #[inline(never)]
-    fn follow(self) -> Led<'p> {
-        let mut place = self;
-        loop {
-            match place.arrive() {
-                Arrival::Leads(held) => {
-                    let front = Some(Front::new(held, &place).told(&place));
-                    return Led::Leader(Leader { front, place });
-                }
-                Arrival::Handed => match handed::serve(place) {
-                    Follower {
-                        held: Some(held),
-                        place,
-                    } if !place.is_late() => {
-                        let front = Some(Front::new(held, &place));
-                        return Led::Leader(Leader { front, place });
-                    }
-                    Follower { held, place: same } => {
-                        drop(held);
-                        place = same;
-                    }
-                },
-                Arrival::TimedOut => return Led::TimedOut,
-                Arrival::Closed => return Led::Closing,
-            }
-        }
     }
 }
 
@@ -562,10 +491,22 @@ impl<'p> Seated<'p> {
         }
     }
 
-    /// After a look that brought nothing: whether there is none more, in a wait until `until`.
-    fn is_done_waiting(&self, until: Option<Timestamp>) -> bool {
-        let shared = self.shared;
-        shared.clock.has_passed(until) || shared.is_over() || self.until.is_recalled()
+    /// This thread had to arrive at the lead: if somebody observes, that is told now. The time of it is old when it waits,
+    /// which also says that it was told.
+    fn tell_arrival(&mut self) {
+        if self.shared.lead.is_observed() {
+            self.shared.tell(&self.seat, Role::Leader);
+            self.held.iter_mut().for_each(HeldLead::note_look);
+        }
+    }
+
+    /// Gives the lead away without an event. Those who observe are told that this thread leads no more before another one
+    /// can.
+    fn give_lead_up(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.tell(Role::Follower);
+            drop(held);
+        }
     }
 
     /// Tells those who observe, if anybody does.
@@ -594,6 +535,7 @@ impl<'p> Seated<'p> {
 
 impl Drop for Seated<'_> {
     fn drop(&mut self) {
+        self.give_lead_up();
         // When a stay is over, its thread goes on in its handler.
         if self.until.wants_something() {
             return;

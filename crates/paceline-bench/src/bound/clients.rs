@@ -27,11 +27,15 @@ pub(super) struct Client {
 pub(super) const CLIENTS: &[Client] = &[
     Client {
         name: "paceline",
-        run: |args| by_mux(args, Elect::Oldest),
+        run: |args| by_mux(args, Builder::new()),
     },
     Client {
         name: "paceline-newest",
-        run: |args| by_mux(args, Elect::Newest),
+        run: |args| by_mux(args, Builder::new().elect(Elect::Newest)),
+    },
+    Client {
+        name: "paceline-spin",
+        run: |args| by_mux(args, Builder::new().leader_spin(Duration::from_micros(50))),
     },
     Client {
         name: "connections",
@@ -46,10 +50,17 @@ pub(super) const CLIENTS: &[Client] = &[
         run: monitor::run,
     },
     Client {
-        name: "tokio",
+        name: "tokio-threads",
+        run: tasks::by_threads,
+    },
+    Client {
+        name: "tokio-tasks",
         run: tasks::run,
     },
 ];
+
+/// What a program of threads would pick instead.
+pub(super) const PEERS: [&str; 4] = ["connections", "reader", "monitor", "tokio-threads"];
 
 struct Framed;
 
@@ -72,9 +83,8 @@ impl Protocol for Framed {
 }
 
 /// One connection, and whoever waits reads for all.
-fn by_mux(args: &CallArgs, elect: Elect) -> io::Result<Seen> {
+fn by_mux(args: &CallArgs, builder: Builder) -> io::Result<Seen> {
     let within = Duration::from_secs(30);
-    let builder = Builder::new().elect(elect);
     let mux = builder.connect(args.address, within, Framed)?;
     let caller = || {
         let mux = mux.clone();

@@ -1,83 +1,134 @@
-//! The client that most people would write today: tasks, a connection with a task that reads and one that writes.
+//! The client that most people would write today: a connection with a task that reads and one that writes. Its callers are
+//! tasks too, or threads that block.
 
 use std::{
     collections::HashMap,
     io,
-    sync::{atomic::Ordering, Arc, Mutex},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        Arc, Mutex,
+    },
 };
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    runtime::Builder,
+    net::{
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+        TcpStream,
+    },
+    runtime::{Builder, Runtime},
     sync::{mpsc, oneshot},
 };
 
-use super::{clients::locked, frames, CallArgs, Seen, Stretch};
+use super::{clients::locked, frames, with_threads, CallArgs, Seen, Stretch};
 
 /// Who waits for which reply.
 type Waiting = Arc<Mutex<HashMap<u32, oneshot::Sender<Vec<u8>>>>>;
 
-/// As many tasks call as threads would.
-pub(super) fn run(args: &CallArgs) -> io::Result<Seen> {
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let stream = runtime.block_on(TcpStream::connect(args.address))?;
-    stream.set_nodelay(true)?;
-    let (mut reading, mut writing) = stream.into_split();
-    let waiting = Waiting::default();
-    let for_reader = Arc::clone(&waiting);
-    runtime.spawn(async move {
-        let mut buffer = Vec::with_capacity(64 * 1024);
-        while reading
-            .read_buf(&mut buffer)
-            .await
-            .is_ok_and(|count| count > 0)
-        {
-            let mut rest = &buffer[..];
-            while let Some((id, body, after)) = frames::split(rest) {
-                let caller = locked(&for_reader).remove(&id);
-                if let Some(caller) = caller {
-                    let _ = caller.send(body.to_vec());
-                }
-                rest = after;
+/// A request with its id.
+type Request = (u32, Vec<u8>);
+
+/// A connection with its two tasks; clones share it.
+#[derive(Clone)]
+struct Connection {
+    waiting: Waiting,
+    requests: mpsc::Sender<Request>,
+    ids: Arc<AtomicU32>,
+}
+
+impl Connection {
+    fn new(runtime: &Runtime, args: &CallArgs) -> io::Result<Self> {
+        let stream = runtime.block_on(TcpStream::connect(args.address))?;
+        stream.set_nodelay(true)?;
+        let (reading, writing) = stream.into_split();
+        let waiting = Waiting::default();
+        let (requests, to_write) = mpsc::channel(1024);
+        runtime.spawn(read_for_all(reading, Arc::clone(&waiting)));
+        runtime.spawn(write_for_all(writing, to_write));
+        Ok(Self {
+            waiting,
+            requests,
+            ids: Arc::default(),
+        })
+    }
+
+    /// Whether the reply was right; `None` if there is no connection.
+    async fn call(&self, request: &[u8]) -> Option<bool> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (reply, replied) = oneshot::channel();
+        locked(&self.waiting).insert(id, reply);
+        self.requests.send((id, request.to_vec())).await.ok()?;
+        replied.await.ok().map(|reply| reply == request)
+    }
+}
+
+async fn read_for_all(mut from: OwnedReadHalf, waiting: Waiting) {
+    let mut buffer = Vec::with_capacity(64 * 1024);
+    while from
+        .read_buf(&mut buffer)
+        .await
+        .is_ok_and(|count| count > 0)
+    {
+        let mut rest = &buffer[..];
+        while let Some((id, body, after)) = frames::split(rest) {
+            let caller = locked(&waiting).remove(&id);
+            if let Some(caller) = caller {
+                let _ = caller.send(body.to_vec());
             }
-            let used = buffer.len() - rest.len();
-            buffer.drain(..used);
+            rest = after;
         }
-    });
-    let (requests, mut to_write) = mpsc::channel::<(u32, Vec<u8>)>(1024);
-    runtime.spawn(async move {
-        let mut out = Vec::new();
-        while let Some((id, body)) = to_write.recv().await {
+        let used = buffer.len() - rest.len();
+        buffer.drain(..used);
+    }
+}
+
+async fn write_for_all(mut to: OwnedWriteHalf, mut requests: mpsc::Receiver<Request>) {
+    let mut out = Vec::new();
+    while let Some((id, body)) = requests.recv().await {
+        frames::append(&mut out, id, &body);
+        // Whatever else is there goes into the same write.
+        while let Ok((id, body)) = requests.try_recv() {
             frames::append(&mut out, id, &body);
-            // Whatever else is there goes into the same write.
-            while let Ok((id, body)) = to_write.try_recv() {
-                frames::append(&mut out, id, &body);
-            }
-            if writing.write_all(&out).await.is_err() {
-                return;
-            }
-            out.clear();
         }
+        if to.write_all(&out).await.is_err() {
+            return;
+        }
+        out.clear();
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build()
+}
+
+/// Threads call, as a program of plain threads would: each blocks until its call is over.
+pub(super) fn by_threads(args: &CallArgs) -> io::Result<Seen> {
+    let runtime = runtime()?;
+    let connection = Connection::new(&runtime, args)?;
+    let seen = with_threads(args, || {
+        let (connection, handle) = (connection.clone(), runtime.handle().clone());
+        Ok(move |request: &[u8]| {
+            let reply = handle.block_on(connection.call(request));
+            reply.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        })
     });
+    runtime.shutdown_background();
+    seen
+}
+
+/// As many tasks call as threads would: no thread has to be woken for a reply.
+pub(super) fn run(args: &CallArgs) -> io::Result<Seen> {
+    let runtime = runtime()?;
+    let connection = Connection::new(&runtime, args)?;
     let stretch = Arc::new(Stretch::new(args.threads));
-    let ids = Arc::new(std::sync::atomic::AtomicU32::new(0));
     for number in 0..args.threads {
-        let (stretch, ids) = (Arc::clone(&stretch), Arc::clone(&ids));
-        let (waiting, requests) = (Arc::clone(&waiting), requests.clone());
+        let (stretch, connection) = (Arc::clone(&stretch), connection.clone());
         runtime.spawn(async move {
             while !stretch.over.load(Ordering::Relaxed) {
-                let id = ids.fetch_add(1, Ordering::Relaxed);
-                let (reply, replied) = oneshot::channel();
-                locked(&waiting).insert(id, reply);
-                let body = frames::REQUEST.to_vec();
-                if requests.send((id, body)).await.is_err() {
-                    return;
+                match connection.call(&frames::REQUEST).await {
+                    Some(right) => assert!(right, "another's reply"),
+                    None => return,
                 }
-                let Ok(reply) = replied.await else {
-                    return;
-                };
-                assert!(reply == frames::REQUEST, "another's reply");
                 stretch.counts[number].fetch_add(1, Ordering::Relaxed);
             }
         });

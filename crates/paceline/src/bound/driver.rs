@@ -10,7 +10,7 @@
 //!               '----> told: its reply is there, or the connection lost
 //! ```
 
-use std::io;
+use std::{io, mem};
 
 use super::{
     calls::{Calls, Key},
@@ -23,8 +23,11 @@ use super::{
 };
 use crate::{
     handle_set::Ready,
-    sync::{lock, MutexGuard, Timestamp},
+    sync::{lock, thread, MutexGuard, Timestamp},
 };
+
+/// If so many others got a reply at once, as many are likely to get one the next time. (In models always.)
+const MANY: u64 = if cfg!(loom) { 0 } else { 5 };
 
 /// What a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +164,8 @@ pub(super) struct Leading<'m, P: Protocol> {
     reading: Option<MutexGuard<'m, Reading>>,
     /// The protocol is at work: if that panics, nobody can understand what follows.
     feeding: bool,
+    /// It has the pen: those who get their replies send again, and their requests go out together.
+    has_pen: bool,
     /// It has read something for others.
     has_served: bool,
 }
@@ -172,6 +177,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
             link,
             reading: Some(lock(&link.reading)),
             feeding: false,
+            has_pen: false,
             has_served: false,
         }
     }
@@ -216,7 +222,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
             if has_waited && link.clock.has_passed(deadline) {
                 return Some(Joined::TimedOut);
             }
-            if std::mem::take(&mut self.has_served) {
+            if mem::take(&mut self.has_served) {
                 link.calls.counters.leads_kept.add(1);
             }
             if let Err(error) = self.read_when_ready(deadline) {
@@ -255,12 +261,20 @@ impl<'m, P: Protocol> Leading<'m, P> {
 
     /// Gives everyone what has come for it.
     fn feed(&mut self, own: Key, reader: Option<Key>) -> io::Result<Fed> {
-        let Self { link, reading, .. } = self;
+        let Self {
+            link,
+            reading,
+            has_pen,
+            ..
+        } = self;
         let Some(reading) = reading.as_deref_mut() else {
             return Ok(Fed::All);
         };
         let Reading {
-            inbound, sleepers, ..
+            inbound,
+            sleepers,
+            last_batch,
+            ..
         } = reading;
         let calls = &link.calls;
         sleepers.take_newcomers(&link.lead, calls);
@@ -275,6 +289,9 @@ impl<'m, P: Protocol> Leading<'m, P> {
             // Out of the line before it is woken: it may be gone then.
             sleepers.remove(calls, key.index);
             others += u64::from(key != own);
+            if *last_batch >= MANY && !*has_pen {
+                *has_pen = link.outbound.hold();
+            }
             match told {
                 Told::Asleep => calls.wake(key.index),
                 // The own caller is here.
@@ -284,10 +301,21 @@ impl<'m, P: Protocol> Leading<'m, P> {
         });
         self.feeding = false;
         if others > 0 {
+            *last_batch = others;
             calls.counters.data_handed_over.add(others);
             self.has_served = true;
         }
+        self.put_pen_down();
         fed
+    }
+
+    /// Writes what those have sent who got their replies, if this thread has kept them from that. Who of them is about
+    /// to send may do so first.
+    fn put_pen_down(&mut self) {
+        if mem::take(&mut self.has_pen) {
+            thread::yield_now();
+            self.link.write();
+        }
     }
 
     /// The body that has begun is read for its caller after all.
@@ -317,10 +345,33 @@ impl<'m, P: Protocol> Leading<'m, P> {
 
     /// Waits until there is something to be read, and reads it; sends what was kept.
     fn read_when_ready(&mut self, deadline: Option<Timestamp>) -> io::Result<()> {
+        if self.spins_for_input(deadline)? {
+            return Ok(());
+        }
         if self.wait(deadline)?.has(Ready::READABLE) {
             self.read_now()?;
         }
         Ok(())
+    }
+
+    /// Looks again and again for a while, if that is wanted. Whether something was read.
+    fn spins_for_input(&mut self, deadline: Option<Timestamp>) -> io::Result<bool> {
+        let link = self.link;
+        if link.leader_spin.is_zero() {
+            return Ok(false);
+        }
+        let begin = link.clock.now();
+        let is_time = || {
+            let now = link.clock.now();
+            now.since(begin) < link.leader_spin && deadline.is_none_or(|it| now < it)
+        };
+        while is_time() && !link.lead.is_broken() && !link.outbound.is_kept() {
+            if self.read_now()? > 0 {
+                return Ok(true);
+            }
+            thread::yield_now();
+        }
+        Ok(false)
     }
 
     /// Reads what is there, if anything is. How much that was.
@@ -478,6 +529,7 @@ impl<P: Protocol> Drop for Leading<'_, P> {
             let error = io::Error::other("the protocol panicked");
             self.lose("read", &error);
         }
+        self.put_pen_down();
         // Who gave the lead to a reader has nothing to pass on.
         if let Some(reading) = self.reading.take() {
             self.leave(reading);

@@ -1,6 +1,6 @@
 //! What the users of one multiplexed connection share, and what anyone may do with it: send, end, replace.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use super::{
     calls::{Calls, Key},
@@ -33,6 +33,7 @@ pub(super) struct Link<P> {
     pub(super) protocol: P,
     pub(super) clock: Clock,
     pub(super) elect: Elect,
+    pub(super) leader_spin: Duration,
     pub(super) connecting: Connecting,
     pub(super) pooled: Pooled,
 }
@@ -42,6 +43,8 @@ pub(super) struct Reading {
     pub(super) line: Option<Arc<dyn Line>>,
     pub(super) inbound: Inbound,
     pub(super) sleepers: Sleepers,
+    /// How many others got something when last something was given out.
+    pub(super) last_batch: u64,
 }
 
 /// What became of the output.
@@ -62,6 +65,7 @@ pub(super) struct Bounds {
     pub(super) unsent: usize,
     pub(super) longest_reply: usize,
     pub(super) elect: Elect,
+    pub(super) leader_spin: Duration,
 }
 
 /// Why a connection ended.
@@ -91,12 +95,14 @@ impl<P: Protocol> Link<P> {
                 line: None,
                 inbound: Inbound::new(bounds.longest_reply),
                 sleepers: Sleepers::new(),
+                last_batch: 0,
             }),
             line: Mutex::new(None),
             cause: Mutex::new(None),
             protocol,
             clock,
             elect: bounds.elect,
+            leader_spin: bounds.leader_spin,
             connecting: Connecting::default(),
             pooled: Pooled::default(),
         })

@@ -12,6 +12,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::OwnedFd,
     sync::Arc,
+    time::Duration,
 };
 
 use loom::thread;
@@ -170,6 +171,7 @@ impl World {
             unsent: 100,
             longest_reply: 100,
             elect: Elect::Oldest,
+            leader_spin: Duration::ZERO,
         };
         let link = Link::new(Tiny, clock, &bounds);
         let link = link.map_err(|(_, error)| error).unwrap();

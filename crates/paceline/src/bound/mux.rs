@@ -227,6 +227,7 @@ pub struct Builder {
     unsent: usize,
     longest_reply: usize,
     elect: Elect,
+    leader_spin: Duration,
 }
 
 impl Default for Builder {
@@ -236,6 +237,7 @@ impl Default for Builder {
             unsent: 1024 * 1024,
             longest_reply: 16 * 1024 * 1024,
             elect: Elect::Oldest,
+            leader_spin: Duration::ZERO,
         }
     }
 }
@@ -268,6 +270,13 @@ impl Builder {
     /// Which of the threads that sleep leads next.
     pub fn elect(mut self, elect: Elect) -> Self {
         self.elect = elect;
+        self
+    }
+
+    /// Before the leader sleeps it looks again and again for so long (not at all if nothing is said). It pays where the
+    /// reply of a single caller comes within some ten microseconds, and a processor is there to be used for that.
+    pub fn leader_spin(mut self, span: Duration) -> Self {
+        self.leader_spin = span;
         self
     }
 
@@ -370,6 +379,7 @@ impl Builder {
             unsent: self.unsent,
             longest_reply: self.longest_reply,
             elect: self.elect,
+            leader_spin: self.leader_spin,
         };
         let mut link = Link::new(protocol, Clock::monotonic(), &bounds)?;
         link.connecting.connector = connector;

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   IDLE    --> WRITING   [push]      who finds nobody writing has the **pen**, and writes for all
+//!   IDLE    --> WRITING   [hold]      who leads, while it gives out many replies: their callers will send again
 //!   WRITING --> WRITING   [push]      who has the pen will take this one too
 //!   WRITING --> IDLE      [put_down]  nothing is left
 //!   WRITING --> KEPT      [keep]      the socket takes no more; whoever leads sees to it
@@ -149,6 +150,16 @@ impl Outbound {
                 0 => (next | WRITING, Pushed::Write),
                 _ => (next, Pushed::Left),
             }
+        })
+    }
+
+    /// Takes the pen, if nobody has it and nothing is kept: what is pushed now waits until this thread
+    /// [writes](Self::write).
+    #[must_use]
+    pub(crate) fn hold(&self) -> bool {
+        self.update(|seen| match seen & (KEPT | WRITING | DEAD) {
+            0 => (seen | WRITING, true),
+            _ => (seen, false),
         })
     }
 

@@ -83,10 +83,10 @@ pub(crate) struct Registry {
     returned: ReturnList,
     /// Instead of that list, if the set is a concurrent one.
     open: Option<Open>,
-    /// What waits for certain threads.
-    trays: Trays,
     timers: Timers,
     posts: Arc<Posts>,
+    /// What waits for certain threads.
+    trays: Trays,
     limits: Limits,
     kinds: Kinds,
     hooks: Hooks,
@@ -117,10 +117,10 @@ impl Registry {
             open,
             slots: SlotTable::new(),
             returned: ReturnList::new(),
-            trays: Trays::default(),
             timers: Timers::new(clock),
             posts: Posts::new(limits.post_limit),
             limits,
+            trays: Trays::default(),
             kinds: Kinds::default(),
             hooks,
             endings: Endings::default(),

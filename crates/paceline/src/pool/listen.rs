@@ -268,15 +268,19 @@ impl<F, S, H> Acceptor<F, S, H> {
             cx.tell_panic(&panic);
             None
         });
-        let admitted = made.zip((self.to)()).map(|(handler, registry)| {
-            // What is refused is dropped here, and may panic too.
-            caught(|| (self.take_on)(handler, stream, &registry).is_ok())
+        // What is refused is counted before its peer is told: before it is dropped.
+        let Some((handler, registry)) = made.zip((self.to)()) else {
+            return self.counters.refused.one_more();
+        };
+        let taken = caught(|| {
+            let taken = (self.take_on)(handler, stream, &registry);
+            if taken.is_err() {
+                self.counters.refused.one_more();
+            }
+            // What was not taken is dropped here, and may panic.
         });
-        if let Some(Err(panic)) = &admitted {
+        if let Err(panic) = &taken {
             cx.tell_panic(panic);
-        }
-        if !matches!(admitted, Some(Ok(true))) {
-            self.counters.refused.one_more();
         }
     }
 
@@ -289,15 +293,14 @@ impl<F, S, H> Acceptor<F, S, H> {
         let accepted = {
             let _nobody_else_opens = GIVEN_UP.write().unwrap_or_else(PoisonError::into_inner);
             self.spare.release();
-            let accepted = cx.try_read(L::accept_one).map(drop);
+            let accepted = cx.try_read(L::accept_one);
+            let refused = |_: (L::Stream, L::Peer)| self.counters.refused.one_more();
+            let accepted = accepted.map(refused);
             self.spare = Spare::new();
             accepted
         };
         match accepted {
-            Ok(()) => {
-                self.counters.refused.one_more();
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             // Somebody took the descriptor first. The connection waits; so do we, for a moment.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 pause(cx);

@@ -182,14 +182,4 @@ impl Shared {
         }
         self.observers.tell_guests(seat.index(), Role::Processing);
     }
-
-    /// The calling thread, which has this index, leads no more, or never began to.
-    #[cold]
-    pub(crate) fn tell_of(&self, thread: usize, role: Role) {
-        if let Some(row) = self.crew.row(thread) {
-            row.set_role(role, self.clock.now());
-        }
-        self.observers.tell_guests(thread, role);
-        self.observers.tell_first(thread, role);
-    }
 }

@@ -3,7 +3,7 @@
 //! All deadlines are points on one monotonic clock. A virtual clock stands still until a test moves
 //! it, and then makes every sleeper look again, so that time-outs become steps of a schedule.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use super::{
     atomic::{AtomicU64, Ordering},
@@ -12,22 +12,23 @@ use super::{
     Mutex, Parker,
 };
 
-/// A point in time: nanoseconds since the clock was made.
+/// A point in time: nanoseconds since the clock was made, and one. So it is never zero, and an `Option` of it, which every
+/// role of a thread has, is one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Timestamp(u64);
+pub(crate) struct Timestamp(NonZeroU64);
 
 impl Timestamp {
     /// A point that has always passed: as a deadline, "do not sleep".
-    pub(crate) const PAST: Self = Self(0);
+    pub(crate) const PAST: Self = Self(NonZeroU64::MIN);
 
     /// Nanoseconds since the clock was made, for those who keep it in a word.
     pub(crate) fn to_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// The point so many nanoseconds after the clock was made.
     pub(crate) fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     /// The point `span` later; the far future if that is beyond the clock.
@@ -42,7 +43,7 @@ impl Timestamp {
 
     /// The same in nanoseconds, for those who note one at every event.
     pub(crate) fn nanos_since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        self.0.get().saturating_sub(earlier.0.get())
     }
 }
 
@@ -52,17 +53,18 @@ pub(crate) struct Moment(std::sync::atomic::AtomicU64);
 
 impl Moment {
     pub(crate) fn set(&self, now: Timestamp) {
-        self.0.store(now.0, std::sync::atomic::Ordering::Relaxed);
+        self.0
+            .store(now.to_nanos(), std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Sets it, unless it is later already.
     pub(crate) fn raise(&self, now: Timestamp) {
         self.0
-            .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
+            .fetch_max(now.to_nanos(), std::sync::atomic::Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> Timestamp {
-        Timestamp(self.0.load(std::sync::atomic::Ordering::Relaxed))
+        Timestamp::from_nanos(self.0.load(std::sync::atomic::Ordering::Relaxed))
     }
 
     /// How long before `now` it was; zero if it was later.
@@ -92,7 +94,9 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Self::Monotonic(origin) => Timestamp(monotonic_nanos().saturating_sub(*origin)),
+            Self::Monotonic(origin) => {
+                Timestamp::from_nanos(monotonic_nanos().saturating_sub(*origin))
+            }
             Self::Virtual(clock) => clock.now(),
         }
     }
@@ -152,7 +156,7 @@ impl VirtualClock {
 
     /// The time that has passed on this clock.
     pub fn elapsed(&self) -> Duration {
-        Duration::from_nanos(self.now().0)
+        Duration::from_nanos(self.now.load(Ordering::Acquire))
     }
 
     /// How many threads are asleep on this clock: followers, the leader, and whoever waits in a shutdown. A
@@ -178,7 +182,7 @@ impl VirtualClock {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::Acquire))
+        Timestamp::from_nanos(self.now.load(Ordering::Acquire))
     }
 
     fn sleep(&self, parker: &Arc<Parker>, deadline: Option<Timestamp>) {

@@ -63,7 +63,7 @@ pub(super) fn serve(place: Place<'_>) -> Follower<'_> {
         .and_then(|tray| shared.registry.take_handed(tray))
     {
         Some(claim) => begin(place, claim).run(),
-        None => Follower { held: None, place },
+        None => Follower { place },
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Claimed, Follower, Leader, Led, Place, Processing, Seated, Waited};
 use crate::{
-    dispatch::{Dispatched, Duty, Found},
+    dispatch::{Claim, Dispatched, Duty, Found},
     observe::Role,
     sync::Timestamp,
 };
@@ -20,7 +20,7 @@ pub(super) fn lead(place: Place<'_>) -> Led<'_> {
     }
     match is_over(&place) {
         true => Led::Closing,
-        false => Led::Leader(Leader { front: None, place }),
+        false => Led::Leader(Leader { place }),
     }
 }
 
@@ -28,16 +28,12 @@ pub(super) fn lead(place: Place<'_>) -> Led<'_> {
 /// told to one thread only.
 #[cold]
 pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
-    let Leader { front, place } = leader;
+    let Leader { place } = leader;
     let shared = place.shared;
     while !is_over(&place) {
         match shared.registry.next_for_anyone(until)? {
             Found::Handle(claim) => {
-                return Ok(Waited::Claimed(Claimed {
-                    front,
-                    claim,
-                    place,
-                }));
+                return Ok(Waited::Claimed(Claimed { claim, place }));
             }
             Found::Nothing if shared.clock.has_passed(until) => break,
             Found::Nothing | Found::LookAgain => {}
@@ -48,10 +44,7 @@ pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<W
 
 /// There is nobody to promote: others wait already.
 #[cold]
-pub(super) fn promote(claimed: Claimed<'_>) -> Processing<'_> {
-    let Claimed {
-        mut claim, place, ..
-    } = claimed;
+pub(super) fn promote<'p>(mut claim: Claim<'p>, place: Place<'p>) -> Processing<'p> {
     let (shared, start) = (place.shared, place.shared.clock.now());
     if shared.lead.is_observed() {
         shared.tell_event(&place.seat, &mut claim, start);
@@ -93,7 +86,7 @@ pub(super) fn run(processing: Processing<'_>) -> Follower<'_> {
 }
 
 fn follower(place: Place<'_>) -> Follower<'_> {
-    Follower { held: None, place }
+    Follower { place }
 }
 
 /// Whether nobody shall wait any more. Whoever finds out wakes the next.

@@ -99,10 +99,9 @@ impl OnDuty<'_, '_> {
             Rejoined::Follows | Rejoined::Surprised => None,
         };
         let was_bound = place.seat.set_bound(errand.serve != Serve::Any);
-        let follower = Follower {
-            held,
-            place: place.again(until),
-        };
+        let mut again = place.again(until);
+        again.held = held;
+        let follower = Follower { place: again };
         let returned = abort_on_unwind(|| stay_until_over(follower, errand, until));
         place.seat.set_bound(was_bound);
         running.come_back();
@@ -165,16 +164,11 @@ fn is_for_others(claimed: &Claimed<'_>, errand: &Errand<'_>) -> bool {
 
 /// Puts the event back and gives the lead to a free follower.
 fn pass_on(claimed: Claimed<'_>) -> Follower<'_> {
-    let Claimed {
-        front,
-        claim,
-        place,
-    } = claimed;
-    if let Some(mut front) = front {
-        let remains = front.held.with_owned(|line| claim.release_into(line));
-        drop(front);
-        drop(remains);
-    }
+    let Claimed { claim, mut place } = claimed;
+    let held = place.held.as_mut();
+    let remains = held.and_then(|held| held.with_owned(|line| claim.release_into(line)));
+    place.give_lead_up();
+    drop(remains);
     place.shared.counters.passed_on.one_more();
-    Follower { held: None, place }
+    Follower { place }
 }

@@ -74,3 +74,28 @@ fn loom_bound_forgotten_against_writing() {
         world.assert_empty();
     });
 }
+
+/// Two replies come at once, and one of their callers sends again at once, while the leader may have the pen: all that is
+/// sent is written.
+#[test]
+fn loom_bound_pen_of_the_leader() {
+    explore(|| {
+        let world = World::new();
+        let (own, others) = (world.sent(), world.sent());
+        let replies = [world.reply(others), world.reply(own)].concat();
+        world.wire.bring(&replies);
+        let other = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                assert_eq!(world.join(others), Ended::Replied);
+                world.sent()
+            })
+        };
+        assert_eq!(world.join(own), Ended::Replied);
+        let again = other.join().unwrap();
+        assert_eq!(lock(&world.wire.state).written.len(), 6);
+        world.wire.bring(&world.reply(again));
+        assert_eq!(world.join(again), Ended::Replied);
+        world.assert_empty();
+    });
+}

@@ -1,0 +1,28 @@
+//! How far it is, and how long it will take.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar with the time left, which is known well: every measurement takes the same time.
+pub(crate) fn bar(count: u64, seconds: f64, overhead: Duration) -> ProgressBar {
+    let bar = ProgressBar::new(count);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    let each = Duration::from_secs_f64(seconds) + overhead;
+    let minutes = each.as_secs_f64() * count as f64 / 60.0;
+    let line = format!("{count} measurements of {seconds} s: about {minutes:.1} minutes");
+    say(&bar, &line);
+    bar
+}
+
+/// A line above the bar; where there is none, because nobody looks at a terminal, a line alone.
+pub(crate) fn say(bar: &ProgressBar, line: &str) {
+    match bar.is_hidden() {
+        true => eprintln!("{line}"),
+        false => bar.println(line),
+    }
+}
