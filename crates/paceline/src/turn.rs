@@ -125,25 +125,34 @@ impl<'p> Follower<'p> {
     /// If a handle belongs to this thread ([`Handle::pin_to`](crate::Handle::pin_to)), and another one finds its event, its
     /// handler is called meanwhile.
     pub fn lead(self) -> Led<'p> {
-        let Self { mut place } = self;
-        loop {
-            if place.held.is_some() && !place.is_late() {
+        let Self { place } = self;
+        match place.held.is_some() && !place.is_late() {
+            true => Led::Leader(Leader { place }),
+            false => follow(place),
+        }
+    }
+}
+
+/// Gives back a lead that this thread may not use, and follows until it leads. (Apart from the short way, which has less
+/// to save and restore then.)
+#[inline(never)]
+fn follow(mut place: Place<'_>) -> Led<'_> {
+    loop {
+        place.held = None;
+        if place.shared.registry.is_open() {
+            return open::lead(place);
+        }
+        match place.arrive() {
+            Arrival::Leads(held) => {
+                place.held = Some(held);
+                place.tell_arrival();
                 return Led::Leader(Leader { place });
             }
-            place.held = None;
-            if place.shared.registry.is_open() {
-                return open::lead(place);
-            }
-            match place.arrive() {
-                Arrival::Leads(held) => place.held = Some(held),
-                Arrival::Handed => {
-                    place = handed::serve(place).place;
-                    continue;
-                }
-                Arrival::TimedOut => return Led::TimedOut,
-                Arrival::Closed => return Led::Closing,
-            }
-            place.tell_arrival();
+            Arrival::Handed => place = handed::serve(place).place,
+            Arrival::TimedOut => return Led::TimedOut,
+            Arrival::Closed => return Led::Closing,
+        }
+        if place.held.is_some() && !place.is_late() {
             return Led::Leader(Leader { place });
         }
     }
