@@ -59,6 +59,9 @@ impl Tray {
     }
 }
 
+/// For so many slots a tray has room from when its thread is first named.
+const ROOM: usize = 16;
+
 /// The trays of all threads that are in the pool.
 #[derive(Default)]
 pub(super) struct Trays {
@@ -192,8 +195,11 @@ impl Trays {
         let mut list = lock(&self.list);
         for thread in threads {
             let filled = list.of(std::slice::from_ref(thread)).next();
-            filled.ok_or(*thread)?.tray.reach.keep();
+            let filled = filled.ok_or(*thread)?;
+            filled.slots.reserve(ROOM);
+            filled.tray.reach.keep();
         }
+        list.shared.reserve(ROOM);
         Ok(())
     }
 

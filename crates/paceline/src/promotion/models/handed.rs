@@ -1,4 +1,4 @@
-//! Something is handed to a thread, by the one that leads (P2): against every place that it can be in.
+//! Something is handed to a thread, by the one that leads (H2, I4): against every place that it can be in.
 
 use super::*;
 
