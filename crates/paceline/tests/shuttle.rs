@@ -16,6 +16,8 @@ mod concurrent_set;
 mod elastic;
 #[path = "shuttle/one_shot.rs"]
 mod one_shot;
+#[path = "shuttle/pins.rs"]
+mod pins;
 
 use std::{
     env, io,

@@ -95,7 +95,8 @@ impl Handle {
     /// go with the handle to another level, whose threads are others.
     ///
     /// **Hazards.** An event waits for its thread, whoever else is free: behind a handler that takes long, and for as long
-    /// as that thread waits with [`Serve::Nothing`]. (With the others it is served meanwhile.) Who waits on such a thread
+    /// as that thread waits with [`Serve::Nothing`]. (With the others it is served meanwhile.) So does the end of the handle
+    /// while an event of it waits, and the drain of a pool. Time that it waits there counts for no age limit. Who waits on such a thread
     /// for something that a handle pinned to it has to do waits for ever.
     ///
     /// ```
