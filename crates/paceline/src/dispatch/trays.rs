@@ -193,9 +193,11 @@ impl Trays {
     /// Keeps these threads in the pool; or tells the first that is not there.
     pub(super) fn keep(&self, threads: &[ThreadId]) -> Result<(), ThreadId> {
         let mut list = lock(&self.list);
-        for thread in threads {
-            let filled = list.of(std::slice::from_ref(thread)).next();
-            let filled = filled.ok_or(*thread)?;
+        let is_here = |thread: &ThreadId| list.trays.iter().any(|it| it.tray.is_of(&[*thread]));
+        if let Some(unknown) = threads.iter().find(|thread| !is_here(thread)) {
+            return Err(*unknown);
+        }
+        for filled in list.of(threads) {
             filled.slots.reserve(ROOM);
             filled.tray.reach.keep();
         }
