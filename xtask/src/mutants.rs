@@ -85,8 +85,11 @@ fn listed(document: &str) -> BTreeSet<Place> {
     listed
 }
 
+/// What is in no function.
+const CONSTANT: &str = "const";
+
 /// Where a survivor is. `FILE:LINE:COLUMN: CHANGE in FUNCTION`, or of a whole function `... replace FUNCTION -> TYPE with
-/// VALUE`.
+/// VALUE`. Of a constant it is not told which.
 fn place(survivor: &str) -> Place {
     let (place, change) = survivor.split_once(": ").unwrap_or((survivor, ""));
     let file = place.split(':').next().unwrap_or_default();
@@ -98,7 +101,11 @@ fn place(survivor: &str) -> Place {
             &whole[..ends[0].min(ends[1])]
         }
     };
-    (file.to_owned(), plain(function))
+    let name = match function.contains(char::is_alphanumeric) {
+        true => plain(function),
+        false => CONSTANT.to_owned(),
+    };
+    (file.to_owned(), name)
 }
 
 /// `<impl Trait for Type<T>>::function` and `Type<T>::function` as `Type::function`.
@@ -128,6 +135,7 @@ mod tests {
 | `Lead::arrive`, `Seat::fmt` | `|` to `^` | equivalent |
 | `src/b.rs` | | |
 | `stay_awake` | `()` | likewise |
+| `const` | `MASK`: `|` to `^` | equivalent |
 ";
 
     /// Each form in which it is told what survived.
@@ -137,9 +145,10 @@ mod tests {
 src/a.rs:219:17: delete match arm Attempt::TimedOut in Lead<T>::arrive
 src/a.rs:62:9: replace <impl fmt::Debug for Seat<'_, T>>::fmt -> fmt::Result with Ok(Default::default())
 src/b.rs:272:5: replace stay_awake with ()
+src/b.rs:12:5: replace | with ^
 ";
         let verdict = judge(survivors, DOCUMENT);
-        assert_eq!(verdict.summary, "3 survived, 0 not in docs/mutants.md");
+        assert_eq!(verdict.summary, "4 survived, 0 not in docs/mutants.md");
         assert_eq!(verdict.outcome, Outcome::Passed);
     }
 

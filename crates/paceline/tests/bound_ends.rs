@@ -6,10 +6,11 @@ mod bound;
 mod support;
 
 use std::{
-    io::{self, Read, Write},
-    net::TcpListener,
+    io::{self, IoSlice, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
     sync::{
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Barrier,
     },
     thread,
@@ -17,7 +18,7 @@ use std::{
 };
 
 use bound::{call, frame, mux, mux_of, wait_asleep, Framed, Peer};
-use paceline::bound::{Builder, Callers, Mux};
+use paceline::bound::{Builder, Callers, Mux, Stream};
 use support::{bounded, tcp_pair, wait_until, LONG};
 
 const MEGABYTE: usize = 1024 * 1024;
@@ -228,7 +229,11 @@ fn close_tells_everyone() {
             assert_eq!(told.kind(), io::ErrorKind::NotConnected);
             assert!(told.to_string().contains("closed"), "{told}");
         }
-        assert_eq!(peer.0.read(&mut [0]).unwrap(), 0, "the peer sees the end");
+        assert_eq!(
+            peer.0.read_to_end(&mut Vec::new()).unwrap(),
+            0,
+            "the peer sees the end"
+        );
         let (near, _far) = tcp_pair();
         let refused = mux.reconnect(near).unwrap_err();
         assert_eq!(refused.error.kind(), io::ErrorKind::NotConnected);
@@ -392,5 +397,61 @@ fn kept_output_is_lost_with_its_connection() {
         assert_eq!(call(&mux, &request).unwrap(), request);
         answering.join().unwrap();
         assert_eq!(mux.callers(), Callers::default());
+    });
+}
+
+/// A stream of the user's own, with a mistake.
+struct Fragile {
+    stream: TcpStream,
+    panics: Arc<AtomicBool>,
+}
+
+impl AsFd for Fragile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Stream for Fragile {
+    fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
+        (&self.stream).read(into)
+    }
+
+    fn write_some(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        assert!(!self.panics.load(Ordering::Acquire), "a mistake");
+        (&self.stream).write_vectored(bytes)
+    }
+}
+
+/// L5, B2: a stream of the user's own panics in the middle of a write. Whoever wrote was writing for all: it must not keep
+/// the pen. Everyone is told that the connection is lost, and the next one is as good as new.
+#[test]
+fn a_stream_that_panics_does_not_keep_the_pen() {
+    bounded(|| {
+        let panics = Arc::new(AtomicBool::new(false));
+        let connect = || {
+            let (stream, far) = tcp_pair();
+            let panics = Arc::clone(&panics);
+            (Fragile { stream, panics }, Peer(far))
+        };
+        let (stream, mut peer) = connect();
+        let mux = Mux::new(stream, Framed::default()).unwrap();
+        let waits = {
+            let mux = mux.clone();
+            thread::spawn(move || call(&mux, b"waits"))
+        };
+        peer.request();
+        wait_asleep(&mux, 0);
+        panics.store(true, Ordering::Release);
+        let error = call(&mux, b"writes").unwrap_err();
+        assert!(error.to_string().contains("a mistake"), "{error}");
+        waits.join().unwrap().unwrap_err();
+        panics.store(false, Ordering::Release);
+        let (stream, mut peer) = connect();
+        mux.reconnect(stream).unwrap();
+        let asks = thread::spawn(move || call(&mux, b"again"));
+        let (id, _) = peer.request();
+        peer.reply(id, b"new");
+        assert_eq!(asks.join().unwrap().unwrap(), b"new");
     });
 }

@@ -3,21 +3,25 @@
 
 #[path = "support/bound.rs"]
 mod bound;
+#[path = "support/gate.rs"]
+mod gate;
 mod support;
 
 use std::{
     env,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{mpsc::Receiver, Arc, Mutex, OnceLock},
     thread,
     time::Duration,
 };
 
 use bound::{frame, mux, Framed};
+use gate::Gate;
 use paceline::{
     bound::{Builder, Mux},
-    Context, EventHandler, Handle, Leaders, Next, Pool, Serve, Sets, TaskContext, Wake,
+    simulated::Simulation,
+    Context, EventHandler, Handle, Leaders, Next, Pool, Serve, SetKind, Sets, TaskContext, Wake,
 };
 use support::{bounded_by, wait_until, LONG};
 
@@ -321,6 +325,68 @@ fn a_loss_reaches_who_waits_in_a_handler() {
     });
 }
 
+/// B2: whoever finds the loss tells it to a handler that waits, also where the pool that reads the connection has no thread
+/// for it: that handler is another pool's.
+#[test]
+fn a_loss_is_told_while_the_reader_is_busy() {
+    bounded_by(LONG, || {
+        let (reads, calls, world) = reader_and_caller();
+        let (mux, mut peer) = mux();
+        reads.attach(&mux).unwrap();
+        let told = ask_in(&calls, &mux);
+        peer.request();
+        wait_until(|| world.clock().asleep() == 1);
+        let gate = Gate::shut();
+        let inside = Arc::clone(&gate);
+        reads.post(move |_| inside.pass()).unwrap();
+        gate.wait_for(1);
+        mux.close();
+        assert!(told.recv_timeout(LONG).unwrap().is_err());
+        assert_eq!(gate.inside(), 1);
+        gate.let_through(1);
+    });
+}
+
+/// B2: the pool that reads a connection ends, and the connection does not. A handler of another pool, which relied on it,
+/// reads for itself from then on.
+#[test]
+fn who_waits_reads_when_the_reader_has_ended() {
+    bounded_by(LONG, || {
+        let (reads, calls, world) = reader_and_caller();
+        let (mux, mut peer) = mux();
+        reads.attach(&mux).unwrap();
+        let told = ask_in(&calls, &mux);
+        let (id, _) = peer.request();
+        wait_until(|| world.clock().asleep() == 1);
+        drop(reads);
+        wait_until(|| mux.callers().waits);
+        peer.reply(id, b"answer");
+        assert_eq!(told.recv_timeout(LONG).unwrap().unwrap(), b"answer");
+    });
+}
+
+/// A pool that reads, and one of a single thread that calls: of that one can be seen when it sleeps.
+fn reader_and_caller() -> (Pool, Pool, Simulation) {
+    let world = Simulation::new(1);
+    let reads = Pool::builder().threads(1).build().unwrap();
+    let calls = Pool::builder()
+        .threads(1)
+        .handle_set(SetKind::Simulated(world.clone()));
+    (reads, calls.build().unwrap(), world)
+}
+
+/// A handler of this pool asks, and tells what came of it.
+fn ask_in(pool: &Pool, mux: &Mux<Framed>) -> Receiver<io::Result<Vec<u8>>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let caller = mux.clone();
+    pool.post(move |cx| {
+        let reply = caller.call_in(cx, b"ask", LONG);
+        tell.send(reply.map(|reply| reply.to_vec())).unwrap();
+    })
+    .unwrap();
+    told
+}
+
 /// A connection has one pool that reads it.
 #[test]
 fn attached_once() {
@@ -412,9 +478,10 @@ fn kept_output_waits_for_room() {
     });
 }
 
-/// A handler in one of several sets whose threads roam waits as long as it likes: it is no guest that must go on.
+/// A handler in one of several sets whose threads roam calls, and its thread serves that set meanwhile. (That it does not
+/// go on to another one: see `roaming_by_hand.rs`.)
 #[test]
-fn who_waits_in_a_set_does_not_roam() {
+fn called_in_a_set_whose_threads_roam() {
     bounded_by(LONG, || {
         let sets = Sets::builder().sets(2).threads(4).leaders(Leaders::Roaming);
         let sets = sets.build().unwrap();
@@ -428,8 +495,7 @@ fn who_waits_in_a_set_does_not_roam() {
         };
         sets.pool(0).post(post).unwrap();
         let (id, _) = peer.request();
-        thread::sleep(Duration::from_millis(100));
-        peer.reply(id, b"late");
-        assert_eq!(told.recv_timeout(LONG).unwrap().unwrap(), b"late");
+        peer.reply(id, b"answer");
+        assert_eq!(told.recv_timeout(LONG).unwrap().unwrap(), b"answer");
     });
 }

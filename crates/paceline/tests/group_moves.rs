@@ -253,7 +253,7 @@ fn who_waits_at_the_end_is_sent_on() {
             // When the other thread has answered this, it has found the members' input, and their group busy.
             (0..3).for_each(|byte| asks(&mut witness, byte));
             open.send(()).unwrap();
-            let mut read = peers.map(|mut peer| matches!(peer.read(&mut [0]), Ok(1)));
+            let mut read = peers.map(|mut peer| peer.read_exact(&mut [0]).is_ok());
             read.sort_unstable();
             assert_eq!(read, [false, true], "one is closed, the other one answered");
         }

@@ -39,7 +39,7 @@ fn from_outside() {
         let handle = pool.register(near, Interest::READ, handler).unwrap();
         drop(pool);
         assert!(matches!(end.recv_timeout(LONG), Ok(Closed::Shutdown)));
-        assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        assert_eq!(far.read_to_end(&mut Vec::new()).unwrap(), 0);
         witness.wait_for(Role::Gone, 4);
         let stale = handle.close().unwrap_err();
         assert_eq!(stale.kind(), io::ErrorKind::NotFound);

@@ -8,16 +8,24 @@
 
 #![cfg(shuttle)]
 
+#[path = "shuttle/bound.rs"]
+mod bound;
 #[path = "shuttle/by_steps.rs"]
 mod by_steps;
 #[path = "shuttle/concurrent_set.rs"]
 mod concurrent_set;
 #[path = "shuttle/elastic.rs"]
 mod elastic;
+#[path = "shuttle/levels.rs"]
+mod levels;
 #[path = "shuttle/one_shot.rs"]
 mod one_shot;
 #[path = "shuttle/pins.rs"]
 mod pins;
+#[path = "shuttle/sets.rs"]
+mod sets;
+#[path = "shuttle/stays.rs"]
+mod stays;
 
 use std::{
     env, io,

@@ -1,6 +1,8 @@
 //! A handler waits for something of its own, and its thread serves the pool meanwhile (N1): hybrid associations, a thread
 //! that is unbound at first and bound while it waits.
 
+#[path = "support/bell.rs"]
+mod bell;
 #[path = "support/gate.rs"]
 mod gate;
 mod support;
@@ -8,107 +10,17 @@ mod support;
 use std::{
     io,
     sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc, Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc, Arc,
     },
     thread::{self, ThreadId},
     time::Duration,
 };
 
+use bell::{on_byte, pool, pool_of, waiter, Bell, ANY};
 use gate::Gate;
-use paceline::{
-    observe::Role,
-    simulated::{SimPeer, SimStream, Simulation},
-    Builder, Context, Errand, Handle, InHandler, Interest, Next, Order, Pool, Recall, Returned,
-    Serve, SetKind,
-};
-use support::{bounded, wait_until, Witness, LONG};
-
-/// What a handler waits for.
-#[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
-    recall: Mutex<Option<Recall>>,
-}
-
-impl Bell {
-    fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    fn is_rung(&self) -> bool {
-        self.rung.load(Ordering::Acquire)
-    }
-
-    fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
-        let recall = self.recall.lock().unwrap().clone();
-        recall.iter().for_each(Recall::now);
-    }
-
-    /// Waits for the bell inside a handler.
-    fn wait(&self, cx: &mut impl InHandler, errand: Errand<'_>) -> io::Result<Returned> {
-        *self.recall.lock().unwrap() = Some(cx.recall()?);
-        cx.serve_until(errand, || self.is_rung())
-    }
-
-    fn has_waiter(&self) -> bool {
-        self.recall.lock().unwrap().is_some()
-    }
-}
-
-/// A pool of so many threads on a simulated set.
-fn pool(threads: usize) -> (Pool, Simulation, Witness) {
-    pool_of(Pool::builder().threads(threads))
-}
-
-fn pool_of(builder: Builder) -> (Pool, Simulation, Witness) {
-    let (world, witness) = (Simulation::new(1), Witness::default());
-    let set = SetKind::Simulated(world.clone());
-    let pool = builder.handle_set(set).observer(witness.clone());
-    (pool.build().unwrap(), world, witness)
-}
-
-/// A handle that calls `ready` for every byte.
-fn on_byte(
-    pool: &Pool,
-    world: &Simulation,
-    mut ready: impl FnMut(&mut Context<'_, SimStream>) + Send + 'static,
-) -> (Handle, SimPeer) {
-    let (stream, peer) = world.stream();
-    let ready = move |cx: &mut Context<'_, SimStream>| {
-        if cx.read(&mut [0; 1])? == 0 {
-            return Ok(Next::Close);
-        }
-        ready(cx);
-        Ok(Next::Continue)
-    };
-    let handle = pool.register(stream, Interest::READ, ready).unwrap();
-    (handle, peer)
-}
-
-/// A handle whose handler waits for `bell`, and tells how that ended, and on which thread.
-fn waiter(
-    pool: &Pool,
-    world: &Simulation,
-    bell: &Arc<Bell>,
-    errand: Errand<'static>,
-) -> (SimPeer, mpsc::Receiver<(Returned, ThreadId)>) {
-    let (tell, told) = mpsc::channel();
-    let bell = Arc::clone(bell);
-    let (_, peer) = on_byte(pool, world, move |cx| {
-        let returned = bell.wait(cx, errand).unwrap();
-        tell.send((returned, thread::current().id())).unwrap();
-    });
-    peer.send(b"x");
-    (peer, told)
-}
-
-const ANY: Errand<'static> = Errand {
-    within: None,
-    serve: Serve::Any,
-    own: None,
-};
+use paceline::{observe::Role, Errand, InHandler, Order, Pool, Returned, Serve, SetKind, Wake};
+use support::{bounded, wait_until, LONG};
 
 /// N1: the only thread waits, inside a handler, for what an event of the same pool will bring.
 #[test]
@@ -208,10 +120,66 @@ fn errands_end_in_the_order_of_the_stack() {
     });
 }
 
-/// TAO corrupted a flag that nested loops shared: it must be counted. Here each frame has its own lead, so after many
-/// waits, one inside the other, there is one leader, and everything is served.
+/// TAO corrupted a flag that nested loops shared: the end of the inner one cleared it for the outer one. Here the same
+/// thread waits inside a wait; when the inner one is over it is bound on, as the outer one says. So it is not taken for
+/// free: who waits beside it, and finds a stranger's event, serves that and passes nothing on.
 #[test]
 fn nested_leadership_is_counted() {
+    bounded(|| {
+        let (pool, world, witness) = pool(2);
+        let chain = Errand {
+            serve: Serve::Chain,
+            ..ANY
+        };
+        let [outer, inner, beside] = [Bell::new(), Bell::new(), Bell::new()];
+        let rest = || wait_until(|| world.clock().asleep() == 2);
+        let (tell, told) = mpsc::channel();
+        let (here, done) = (Arc::clone(&inner), tell.clone());
+        let (own, peer) = on_byte(&pool, &world, move |cx| {
+            assert_eq!(here.wait(cx, chain).unwrap(), Returned::Done);
+            done.send(thread::current().id()).unwrap();
+        });
+        let here = Arc::clone(&outer);
+        let (_, rope) = on_byte(&pool, &world, move |cx| {
+            let own = Some(&own);
+            assert_eq!(
+                here.wait(cx, Errand { own, ..chain }).unwrap(),
+                Returned::Done
+            );
+            tell.send(thread::current().id()).unwrap();
+        });
+        rest();
+        rope.send(b"x");
+        wait_until(|| outer.has_waiter());
+        rest();
+        // Its own: it is back at the front, and serves it inside.
+        peer.send(b"x");
+        wait_until(|| inner.has_waiter());
+        rest();
+        inner.ring();
+        let nested = told.recv_timeout(LONG).unwrap();
+        rest();
+        // Now the other one waits too, and nobody is free.
+        let (_peer, other) = waiter(&pool, &world, &beside, chain);
+        wait_until(|| beside.has_waiter());
+        rest();
+        let before = pool.snapshot().passed_on;
+        let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"y").unwrap());
+        echoed.send(b"x");
+        assert_eq!(echoed.wait_for(1), b"y");
+        rest();
+        assert_eq!(pool.snapshot().passed_on, before, "nobody was free");
+        beside.ring();
+        assert_ne!(other.recv_timeout(LONG).unwrap().1, nested);
+        outer.ring();
+        assert_eq!(told.recv_timeout(LONG), Ok(nested));
+        assert_eq!(witness.most_leaders(), 1);
+    });
+}
+
+/// Each frame has its own lead, so after many waits, one inside the other, there is one leader, and everything is served.
+#[test]
+fn waits_inside_waits_leave_one_leader() {
     bounded(|| {
         let (pool, world, witness) = pool(2);
         let bells: Vec<_> = (0..10).map(|_| Bell::new()).collect();
@@ -236,25 +204,37 @@ fn nested_leadership_is_counted() {
 }
 
 /// A thread of TAO's that waited for its reply, and served a long request meanwhile, kept the lead. Here it gives it away
-/// as anyone does: others are served.
+/// as anyone does: the next thread that is free leads, and others are served.
 #[test]
 fn long_upcall_releases_leadership() {
     bounded(|| {
-        let (pool, world, _) = pool_of(Pool::builder().threads(2).wake(paceline::Wake::Eager));
-        let (bell, gate) = (Bell::new(), Gate::shut());
-        let (_peer, told) = waiter(&pool, &world, &bell, ANY);
-        wait_until(|| bell.has_waiter());
-        // Both threads are free to serve: one long request each way leaves the other for the rest.
-        let inside = Arc::clone(&gate);
-        let (_, long) = on_byte(&pool, &world, move |_| inside.pass());
-        long.send(b"x");
-        gate.wait_for(1);
-        let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"y").unwrap());
-        echoed.send(b"x");
-        assert_eq!(echoed.wait_for(1), b"y");
-        gate.let_through(1);
-        bell.ring();
-        assert_eq!(told.recv_timeout(LONG).unwrap().0, Returned::Done);
+        for wake in [Wake::Eager, Wake::Adaptive] {
+            let (pool, world, _) = pool_of(Pool::builder().threads(2).wake(wake));
+            let (bell, busy, long) = (Bell::new(), Gate::shut(), Gate::shut());
+            // The other thread is away, so that the one that waits serves the long request.
+            let inside = Arc::clone(&busy);
+            let (_, away) = on_byte(&pool, &world, move |cx| cx.blocking(|| inside.pass()));
+            away.send(b"x");
+            busy.wait_for(1);
+            let (_peer, told) = waiter(&pool, &world, &bell, ANY);
+            wait_until(|| bell.has_waiter());
+            let (inside, (tell, by)) = (Arc::clone(&long), mpsc::channel());
+            let (_, request) = on_byte(&pool, &world, move |_| {
+                tell.send(thread::current().id()).unwrap();
+                inside.pass();
+            });
+            request.send(b"x");
+            long.wait_for(1);
+            // It is still inside when the other one comes back.
+            busy.let_through(1);
+            let (_, echoed) = on_byte(&pool, &world, |cx| cx.write_all(b"y").unwrap());
+            echoed.send(b"x");
+            assert_eq!(echoed.wait_for(1), b"y");
+            long.let_through(1);
+            bell.ring();
+            let ended = (Returned::Done, by.recv_timeout(LONG).unwrap());
+            assert_eq!(told.recv_timeout(LONG), Ok(ended), "it was the one");
+        }
     });
 }
 
@@ -405,7 +385,7 @@ fn helper_yields_to_pool_threads() {
     bounded(|| {
         for order in [Order::Newest, Order::Oldest, Order::Priority] {
             let builder = Pool::builder().threads(3).order(order);
-            let (pool, world, _) = pool_of(builder.wake(paceline::Wake::Eager));
+            let (pool, world, _) = pool_of(builder.wake(Wake::Eager));
             let bell = Bell::new();
             let (_peer, told) = waiter(
                 &pool,

@@ -11,7 +11,7 @@ use super::{
     slot::{Slot, Slots, MOST_SLOTS, NONE},
     word::{Begun, Left, Loss, Phase, Told},
 };
-use crate::sync::{atomic::Ordering, lock};
+use crate::sync::lock;
 
 /// Which call: a slot, and which of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Calls {
 
     /// Registers a call; `None` if there is no room.
     pub(crate) fn register(&self) -> Option<Key> {
-        let Some(index) = self.slots.take() else {
+        let Some(index) = self.slots.take(self.generation_mask) else {
             return self.reclaim();
         };
         let generation = self.slots.at(index).word.register(self.generation_mask);
@@ -121,11 +121,11 @@ impl Calls {
             let slot = self.slots.get(index)?;
             // Replies that may still come have ids of their own; when these are used up, the place is lost until the
             // next connection.
-            if slot.reclaims.load(Ordering::Acquire) >= self.generation_mask {
+            if !slot.ids.may_be_owed(self.generation_mask) {
                 return None;
             }
             let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
-            slot.reclaims.fetch_add(1, Ordering::AcqRel);
+            slot.ids.note_owed();
             // A reply that came too late, or was read and put back.
             slot.clear();
             Some(Key { index, generation })
@@ -134,8 +134,7 @@ impl Calls {
 
     /// There is another connection: what was owed on the old one never comes.
     pub(super) fn begin_anew(&self) {
-        let used = self.slots.used().filter_map(|index| self.slots.get(index));
-        used.for_each(|slot| slot.reclaims.store(0, Ordering::Release));
+        self.slots.begin_anew();
     }
 
     /// Its id on the wire.

@@ -29,6 +29,9 @@ use crate::{
 /// If so many others got a reply at once, as many are likely to get one the next time. (In models always.)
 const MANY: u64 = if cfg!(loom) { 0 } else { 5 };
 
+/// So often a leader looks before it sleeps, if much comes; in between it lets others run.
+const LOOKS: u32 = if cfg!(loom) { 0 } else { 2 };
+
 /// What a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
@@ -354,22 +357,28 @@ impl<'m, P: Protocol> Leading<'m, P> {
         Ok(())
     }
 
-    /// Looks again and again for a while, if that is wanted. Whether something was read.
+    /// Looks some times before it sleeps, if that is wanted, or if much comes. Whether something was read.
     fn spins_for_input(&mut self, deadline: Option<Timestamp>) -> io::Result<bool> {
-        let link = self.link;
-        if link.leader_spin.is_zero() {
+        let (link, spin) = (self.link, self.link.leader_spin);
+        let much_comes = self
+            .reading
+            .as_ref()
+            .is_some_and(|it| it.last_batch >= MANY);
+        let mut looks = if much_comes { LOOKS } else { 0 };
+        if looks == 0 && spin.is_zero() {
             return Ok(false);
         }
         let begin = link.clock.now();
         let is_time = || {
             let now = link.clock.now();
-            now.since(begin) < link.leader_spin && deadline.is_none_or(|it| now < it)
+            now.since(begin) < spin && deadline.is_none_or(|it| now < it)
         };
-        while is_time() && !link.lead.is_broken() && !link.outbound.is_kept() {
+        while (looks > 0 || is_time()) && !link.lead.is_broken() && !link.outbound.is_kept() {
             if self.read_now()? > 0 {
                 return Ok(true);
             }
             thread::yield_now();
+            looks = looks.saturating_sub(1);
         }
         Ok(false)
     }

@@ -11,7 +11,7 @@ use std::{
 use super::outbound::Sink;
 use crate::{
     handle_set::{poll_two, set_nonblocking, Ready},
-    sync::{Clock, Timestamp},
+    sync::{patience, Clock, Timestamp},
 };
 
 /// A byte stream with a descriptor that can be read and written through a shared reference: TCP and Unix sockets, and
@@ -111,7 +111,7 @@ impl<S: Stream> Line for Socket<S> {
             true => Ready::READABLE | Ready::WRITABLE,
             false => Ready::READABLE,
         };
-        let timeout = until.map(|until| until.since(clock.now()));
+        let timeout = patience(until.map(|until| until.since(clock.now())));
         let stream = self.stream.as_fd().as_raw_fd();
         let (ready, woken) = poll_two((stream, awaited), self.woken.as_raw_fd(), timeout)?;
         if woken {

@@ -11,7 +11,7 @@
 //!
 //! The connection keeps its own lead, so both kinds of callers can share it. A reader that finds somebody leading says
 //! that it was *turned away*, and asks once more; whoever opens the lead looks for that afterwards, and has the reader
-//! called. Of the two the second sees the first, so nothing is left unread.
+//! called. Of the two the second sees the first, so nothing is left unread (`models/pooled.rs`).
 
 use std::{
     io,

@@ -33,8 +33,8 @@ pub(super) struct Slot {
     pub(super) request: Mutex<Vec<u8>>,
     /// The reply: of whoever reads while it is owed, then its caller's. Nobody ever waits for this lock.
     pub(super) reply: Mutex<Vec<u8>>,
-    /// How often it was taken from a call whose reply may still come, on this connection.
-    pub(super) reclaims: AtomicU32,
+    /// What is known of its ids.
+    pub(super) ids: Ids,
     /// How its caller is recalled, if that is a handler of a pool.
     pub(super) recall: Mutex<Option<Recall>>,
     /// The next one in the stack of vacant slots.
@@ -58,7 +58,7 @@ impl Slot {
             parker: Arc::new(Parker::new()),
             request: Mutex::new(Vec::new()),
             reply: Mutex::new(Vec::new()),
-            reclaims: AtomicU32::new(0),
+            ids: Ids::default(),
             recall: Mutex::new(None),
             vacant: AtomicU32::new(NONE),
             queued: AtomicU32::new(NONE),
@@ -67,6 +67,44 @@ impl Slot {
                 behind: AtomicU32::new(NONE),
             },
         }
+    }
+}
+
+/// How many ids of a slot were used, on this connection, since it was taken from a call whose reply may still come. When all
+/// are, the next would be the one that is owed: the slot is lost until another connection begins.
+#[derive(Default)]
+pub(super) struct Ids(AtomicU32);
+
+/// All were used, and the slot is in no list.
+const LOST: u32 = u32::MAX;
+
+impl Ids {
+    /// One more is used, of at most `most` that are not owed. `false`: none was left, and the slot is lost.
+    fn use_one(&self, most: u32) -> bool {
+        let step = |used| match used {
+            0 => None,
+            used if used >= most => Some(LOST),
+            used => Some(used + 1),
+        };
+        let before = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
+        !before.is_ok_and(|used| used >= most)
+    }
+
+    /// Whether the slot may be taken from a call whose reply may still come.
+    pub(super) fn may_be_owed(&self, most: u32) -> bool {
+        self.0.load(Ordering::Acquire) < most
+    }
+
+    /// It was.
+    pub(super) fn note_owed(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// There is another connection, on which nothing is owed. Whether the slot was lost.
+    fn begin_anew(&self) -> bool {
+        self.0.swap(0, Ordering::AcqRel) == LOST
     }
 }
 
@@ -131,9 +169,23 @@ impl Slots {
         self.get(index).expect("it was taken")
     }
 
-    /// Takes a vacant slot; `None` if all are taken.
-    pub(super) fn take(&self) -> Option<u32> {
-        self.pop().or_else(|| self.take_fresh())
+    /// Takes a vacant slot, of which at most `ids` others are used while one is owed; `None` if all are taken.
+    pub(super) fn take(&self, ids: u32) -> Option<u32> {
+        while let Some(index) = self.pop() {
+            if self.at(index).ids.use_one(ids) {
+                return Some(index);
+            }
+        }
+        self.take_fresh()
+    }
+
+    /// There is another connection, on which nothing is owed: what was lost is there again.
+    pub(super) fn begin_anew(&self) {
+        for index in self.used() {
+            if self.get(index).is_some_and(|slot| slot.ids.begin_anew()) {
+                self.push(index);
+            }
+        }
     }
 
     /// Gives slot `index` back, if that is due.

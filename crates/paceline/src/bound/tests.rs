@@ -242,6 +242,49 @@ fn forgotten_calls_give_way() {
     assert_ne!(desk.calls.id(one), desk.calls.id(other));
 }
 
+/// B1: a server that never answers is asked again and again. Each call takes the place of the one before, with an id of its
+/// own, as long as there are some: then the place is lost. Else a reply that is still owed would be taken for the last
+/// one's. On another connection nothing is owed.
+#[test]
+fn ids_do_not_wrap_onto_replies_still_owed() {
+    // So many that one bit is left to tell the calls of one place apart.
+    let mut desk = Desk::new(128);
+    let mut forgotten = Vec::new();
+    let first = desk.sent(b"1");
+    let others: Vec<_> = (1..128).map(|_| desk.calls.register()).collect();
+    assert!(others.iter().all(Option::is_some));
+    forgotten.push(desk.reply(first, b"owed"));
+    desk.calls.forget(first);
+    let second = desk.sent(b"2");
+    assert_eq!(second.index, first.index);
+    forgotten.push(desk.reply(second, b"owed"));
+    desk.calls.forget(second);
+    assert_ne!(forgotten[0], forgotten[1]);
+    assert_eq!(desk.calls.register(), None, "both of its ids are owed");
+    desk.calls.begin_anew();
+    assert!(desk.calls.register().is_some());
+}
+
+/// Nor do they when the place was answered since, and is used as ever.
+#[test]
+fn ids_do_not_wrap_onto_a_reply_owed_for_long() {
+    let mut desk = Desk::new(128);
+    let first = desk.sent(b"1");
+    let others: Vec<_> = (1..128).map(|_| desk.calls.register()).collect();
+    assert!(others.iter().all(Option::is_some));
+    desk.calls.forget(first);
+    let second = desk.sent(b"2");
+    assert_eq!(second.index, first.index);
+    let reply = desk.reply(second, b"its own");
+    assert_eq!(desk.feed(&reply), [(second, Told::Awake)]);
+    desk.calls.forget(second);
+    assert_eq!(desk.calls.register(), None, "its other id is owed");
+    desk.calls.begin_anew();
+    let third = desk.calls.register().expect("it is there again");
+    assert_eq!(third.index, first.index);
+    assert_eq!(desk.calls.register(), None, "it is there once");
+}
+
 /// Found by stress: a call was forgotten in the line of sleepers, its reply came, and the next call that took its place found
 /// that reply in front of its own. Now a place is empty when it is taken, however it was left.
 #[test]

@@ -467,4 +467,44 @@ mod tests {
             assert!(!state.is_suspended() && !state.is_closing());
         }
     }
+
+    /// What nobody waits for is no news, but for a hang-up beside what somebody waits for.
+    #[test]
+    fn news_is_what_is_awaited() {
+        let (word, generation) = word();
+        let state = word.set_interest(generation, Interest::READ).unwrap();
+        let all = Ready::READABLE | Ready::WRITABLE | Ready::HANG_UP;
+        assert_eq!(state.of_news(Ready::READABLE), Ready::READABLE);
+        assert_eq!(state.of_news(Ready::WRITABLE), Ready::NONE);
+        assert_eq!(state.of_news(all), Ready::READABLE | Ready::HANG_UP);
+    }
+
+    /// A registration goes on in another word: with what is ready and awaited, and how its handler is to be called; not
+    /// with what its set was asked for, nor with what its pool is about to do.
+    #[test]
+    fn what_goes_along() {
+        let carried = |from: Readiness| {
+            let (to, left) = (Readiness::new(), from.depart());
+            to.occupy(Interest::NONE, Reports::Once);
+            to.carry_on(left.expect("nobody closes it"));
+            to.look().0 as u32
+        };
+        let (from, generation) = word();
+        from.restore(Ready::from_bits(0xF));
+        from.set_suspended(generation, true).unwrap();
+        from.set_sending(true, true);
+        from.notify_self();
+        from.greet();
+        from.end_input();
+        from.end_input();
+        let all = from.look().0 as u32;
+        assert_eq!(carried(from), all);
+
+        let (from, _) = word();
+        let interest = from.look().0 as u32;
+        let _ = from.arm(Ready::READABLE | Ready::WRITABLE);
+        from.drain();
+        from.expire();
+        assert_eq!(carried(from), interest);
+    }
 }

@@ -43,3 +43,20 @@ impl<T> error::Error for Rejected<T> {
         self.error.source()
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{error::Error, ffi::CString};
+
+    use super::*;
+
+    /// Whoever asks for the cause is told that of the error.
+    #[test]
+    fn its_source_is_that_of_its_error() {
+        let no_text = CString::new([0xFF]).unwrap().into_string().unwrap_err();
+        let rejected = Rejected::new((), io::Error::other(no_text));
+        assert!(rejected.source().is_some());
+        let rejected = Rejected::new((), io::Error::other("no cause"));
+        assert!(rejected.source().is_none());
+    }
+}

@@ -362,3 +362,29 @@ where
         [caught(|| drop(handler)), store.discard()]
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sources::Count;
+
+    fn ignore((): (), _: &mut TaskContext<'_>) {}
+
+    fn holds_up_a_drain(entry: impl FnOnce(Arc<Count>) -> Box<dyn Entry>) {
+        let store = Arc::new(Count::new(1));
+        let mut entry = entry(Arc::clone(&store));
+        assert_eq!(entry.sending(), (false, false), "nobody has asked");
+        assert!(!entry.may_end());
+        assert_eq!(entry.sending(), (true, true));
+        assert!(store.claim().is_some());
+        assert_eq!(entry.sending(), (false, false), "it is taken");
+        assert!(entry.may_end() && store.is_over());
+    }
+
+    /// What waits in a store holds up a drain, from when that asks until it is taken. Then the store is shut.
+    #[test]
+    fn what_waits_holds_up_a_drain() {
+        holds_up_a_drain(|store| Box::new(Stocked::new(store, ignore, Arc::default())));
+        holds_up_a_drain(|store| Box::new(StockedConcurrent::new(store, ignore, Arc::default())));
+    }
+}

@@ -431,6 +431,11 @@ impl Followers {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_seat_prints_its_index() {
+        assert_eq!(format!("{:?}", Seat::new(7, 0)), "Seat { index: 7, .. }");
+    }
+
     /// A busy pool has a million arrivals per second. Years later the one that has waited longest is still
     /// elected before the others.
     #[test]

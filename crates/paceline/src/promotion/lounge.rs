@@ -397,3 +397,6 @@ impl<T> Lead<T> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

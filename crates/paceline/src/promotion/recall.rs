@@ -188,6 +188,8 @@ impl Seat {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use std::time::Duration;
+
     use super::{super::followers::Message, *};
 
     /// Two recall a thread that is about to sleep: it does not, as if one had.
@@ -216,6 +218,16 @@ mod tests {
         seat.post(Message::Lead);
         seat.waits_no_more();
         assert_eq!(seat.take_message(), Some(Message::Lead));
+    }
+
+    /// Who sleeps on no list does so until its time is over, whatever it is told meanwhile.
+    #[test]
+    fn it_sleeps_until_its_time_is_over() {
+        let (seat, clock) = (Seat::new(0, 0), Clock::monotonic());
+        let deadline = Some(clock.now().after(Duration::from_millis(20)));
+        assert_eq!(seat.call().recall(), Recalled::Told);
+        seat.sleep(&clock, Until::at(deadline));
+        assert!(clock.has_passed(deadline));
     }
 
     /// It does not wait for what is there.

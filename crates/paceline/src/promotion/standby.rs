@@ -316,3 +316,26 @@ impl<T> Lead<T> {
             .since(now)
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::promotion::{Order, Policy, Wake};
+
+    /// A lead that stays open in a strict order is for the best follower; if a wake is on its way to one, there is nothing
+    /// to do but to look again.
+    #[test]
+    fn an_offer_is_left_to_its_taker() {
+        let policy = Policy {
+            wake: Wake::Adaptive,
+            order: Order::Oldest,
+            cores: 1,
+            tick: Duration::from_secs(1),
+        };
+        let lead = Lead::vacant((), policy, Arc::default());
+        let (word, now) = (lead.word.look(), Clock::monotonic().now());
+        let looks = |word| lead.judge_look(word, now, &Memory::of(word)).1;
+        assert!(matches!(looks(word), Look::Elected));
+        assert!(matches!(looks(word.with_elect(true)), Look::Unchanged));
+    }
+}

@@ -366,6 +366,7 @@ mod tests {
             let mut sight = Sight::default();
             stage.lead.look_again(watcher, &mut sight);
             assert!(sight.blind && watcher.hint.load(Ordering::Acquire) == NO_HINT);
+            assert_eq!(sight.looks, 1, "who has rung begins anew");
             stage.lead.look_again(watcher, &mut sight);
             while stage.counters.snapshot().rings == 0 {
                 thread::yield_now();

@@ -28,6 +28,8 @@ mod system;
 )]
 mod bed;
 
+use std::time::Duration;
+
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
 pub(crate) use parker::Parker;
@@ -72,6 +74,17 @@ pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
         let _ = thread;
         true
     }
+}
+
+/// For how long a wait in the kernel may last that would last for so long. Under shuttle all threads are one of the
+/// system's, which must not sleep: there it is a look, and the others run before it.
+#[inline]
+pub(crate) fn patience(timeout: Option<Duration>) -> Option<Duration> {
+    if cfg!(shuttle) {
+        thread::yield_now();
+        return Some(Duration::ZERO);
+    }
+    timeout
 }
 
 /// Explores every interleaving of `model`, within loom's bounds, and says how many there were.

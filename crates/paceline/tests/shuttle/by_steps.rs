@@ -10,7 +10,7 @@ use super::*;
 
 /// Handlers wait here until they are let through, one by one.
 #[derive(Default)]
-struct Gate {
+pub(super) struct Gate {
     state: Mutex<GateState>,
     moved: Condvar,
 }
@@ -23,7 +23,7 @@ struct GateState {
 }
 
 impl Gate {
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         while state.permits == 0 {
@@ -32,14 +32,14 @@ impl Gate {
         state.permits -= 1;
     }
 
-    fn let_through(&self, count: usize) {
+    pub(super) fn let_through(&self, count: usize) {
         let mut state = self.state.lock().unwrap();
         state.waiting -= count;
         state.permits += count;
         self.moved.notify_all();
     }
 
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.state.lock().unwrap().waiting
     }
 }

@@ -210,7 +210,11 @@ fn send(house: &House, address: SocketAddr, seed: u64, messages: u64) {
             }
             _ => {
                 stream.shutdown(Shutdown::Write).unwrap();
-                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "more than was sent");
+                assert_eq!(
+                    stream.read_to_end(&mut Vec::new()).unwrap(),
+                    0,
+                    "more than was sent"
+                );
             }
         }
     }

@@ -13,8 +13,12 @@ use super::{
 };
 
 fn lead(order: Order) -> Lead<()> {
+    woken(Wake::Adaptive, order)
+}
+
+fn woken(wake: Wake, order: Order) -> Lead<()> {
     let policy = Policy {
-        wake: Wake::Adaptive,
+        wake,
         order,
         cores: 2,
         tick: Duration::from_secs(1),
@@ -104,4 +108,69 @@ fn one_stands_by() {
     assert_eq!(lead.appoint_standby(), Promotion::LeftOpen);
     assert_eq!(lead.counters.snapshot().wakes, 0);
     drop(held);
+}
+
+/// The textbook: whoever is best is elected for every event. Otherwise it only watches.
+#[test]
+fn eager_is_who_elects_every_time() {
+    for (wake, told) in [
+        (Wake::Eager, Promotion::Elected(Some(2))),
+        (Wake::Adaptive, Promotion::LeftOpen),
+    ] {
+        let (lead, seats) = (
+            woken(wake, Order::Newest),
+            [0, 1, 2].map(|at| Seat::new(at, 0)),
+        );
+        let held = take(&lead, &seats[0]);
+        let _ = (lead.enlist(&seats[1]), lead.enlist(&seats[2]));
+        let (running, promotion) = promoted(held, Marks::default(), Clock::monotonic().now());
+        assert_eq!(promotion, told, "{wake:?}");
+        drop(running);
+    }
+}
+
+/// Who gives away a lead that is closed is told so: nobody is to be called, or sent for.
+#[test]
+fn nobody_comes_for_a_closed_lead() {
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        let lead = woken(wake, Order::Newest);
+        let held = take(&lead, &Seat::new(0, 0));
+        lead.close();
+        let (running, promotion) = promoted(held, Marks::default(), Clock::monotonic().now());
+        assert_eq!(promotion, Promotion::Closing, "{wake:?}");
+        drop(running);
+    }
+}
+
+/// Two were idle for long. The second one would leave nobody behind, and a promotion may rely on it.
+#[test]
+fn the_last_one_is_needed() {
+    let lead = woken(Wake::Eager, Order::Newest);
+    let (clock, seats) = (Clock::monotonic(), [0, 1, 2].map(|at| Seat::new(at, 0)));
+    let held = take(&lead, &seats[0]);
+    let follows = |seat| lead.follow(seat, &clock, Until::at(None), Some(Timestamp::PAST));
+    assert!(matches!(lead.enlist(&seats[1]), Attempt::Parked));
+    assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+    assert!(matches!(follows(&seats[1]), Attempt::Idle));
+    assert!(matches!(follows(&seats[2]), Attempt::Needed));
+    drop(held);
+}
+
+/// An election offers a lead that is open and not offered yet, and no other.
+#[test]
+fn one_offer_of_an_open_lead() {
+    let lead = woken(Wake::Eager, Order::Newest);
+    let seats = [0, 1, 2].map(|at| Seat::new(at, 0));
+    let held = take(&lead, &seats[0]);
+    assert!(matches!(lead.enlist(&seats[1]), Attempt::Parked));
+    assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+    let elect = || lead.elect(|_| true, |word| word);
+    assert_eq!(elect(), Promotion::LeftOpen, "held");
+    // TAO's bug 173: somebody else was faster.
+    lead.word.update(|word| (word.with_elect(true), ()));
+    assert!(matches!(lead.take_offer(), Attempt::Overtaken));
+    drop(held);
+    assert_eq!(seats[2].take_message(), Some(Message::Lead));
+    assert_eq!(elect(), Promotion::LeftOpen, "offered");
+    assert!(matches!(lead.take_offer(), Attempt::Took));
 }

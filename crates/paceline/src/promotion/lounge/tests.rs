@@ -1,0 +1,224 @@
+//! The lounge on one thread: beds are sat on and told something without a thread that sleeps.
+
+use super::{
+    super::{
+        followers::{Message, Seat},
+        held::promoted,
+        policy::{Order, Policy, Wake},
+        word::Marks,
+    },
+    *,
+};
+use crate::sync::VirtualClock;
+
+const TICK: Duration = Duration::from_secs(1);
+
+/// Some sets, and their lounge.
+struct Sets {
+    leads: Vec<Arc<Lead<()>>>,
+    time: Arc<VirtualClock>,
+    lounge: Arc<Lounge<()>>,
+}
+
+impl Sets {
+    fn new(count: usize, wake: Wake) -> Self {
+        let policy = Policy {
+            wake,
+            order: Order::Newest,
+            cores: 1,
+            tick: TICK,
+        };
+        let time = Arc::new(VirtualClock::new());
+        let lead = |_| Arc::new(Lead::vacant((), policy, Arc::default()).roaming(true));
+        let leads: Vec<_> = (0..count).map(lead).collect();
+        let clock = |lead: &Arc<_>| (Arc::clone(lead), Clock::Virtual(Arc::clone(&time)));
+        let lounge = Lounge::new(leads.iter().map(clock).collect(), leads[0].tick());
+        Self {
+            leads,
+            time,
+            lounge,
+        }
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Virtual(Arc::clone(&self.time))
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    fn take(&self, set: usize) -> Option<HeldLead<'_, ()>> {
+        self.leads[set].take_open(&self.clock())
+    }
+
+    /// A bed in the lounge. The first is that of the watch.
+    fn bed(&self) -> Arc<Parker> {
+        let bed = Arc::new(Parker::new());
+        assert!(self.lounge.sit_down(&bed).is_some(), "it is open");
+        bed
+    }
+
+    /// What so many looks at the first set see, none of which takes any time.
+    fn glances<const N: usize>(&self) -> [Glance; N] {
+        let mut seen = Seen::default();
+        [(); N].map(|()| self.leads[0].glance(&mut seen, self.now()))
+    }
+
+    /// Somebody sleeps in the first set.
+    fn park(&self, seat: &Arc<Seat>) {
+        let lead = &self.leads[0];
+        lock(&lead.followers).push(seat);
+        lead.word.update(|word| (word.with_parked(true), ()));
+    }
+}
+
+/// One is sent at a time, the watch last; and to the set that needs it.
+#[test]
+fn one_is_on_its_way() {
+    let sets = Sets::new(2, Wake::Adaptive);
+    let (watch, idle) = (sets.bed(), sets.bed());
+    let lead = &sets.leads[1];
+    assert_eq!(lead.send_for_somebody(false), Promotion::LeftOpen);
+    assert_eq!(sets.lounge.len(), 2);
+    assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
+    assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
+    assert_eq!(sets.lounge.len(), 1);
+    assert_eq!(sets.lounge.set_off(idle.take()), 1);
+    assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
+    assert_eq!(sets.lounge.set_off(watch.take()), 1);
+    assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
+    assert_eq!(lead.counters.snapshot().roamed, 2);
+    assert_eq!(sets.leads[0].counters.snapshot().roamed, 0);
+}
+
+/// Everybody is told to go, and nobody sits down any more.
+#[test]
+fn who_is_in_a_closed_lounge_goes() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let beds = [sets.bed(), sets.bed()];
+    sets.lounge.close();
+    assert_eq!(beds.map(|bed| bed.take()), [CLOSE; 2]);
+    assert!(sets.lounge.sit_down(&Arc::new(Parker::new())).is_none());
+    assert_eq!(sets.lounge.len(), 0);
+}
+
+/// Who was sent takes a lead that is open, and for anybody.
+#[test]
+fn who_is_sent_takes_what_is_vacant() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let held = sets.take(0).expect("it is vacant");
+    assert!(sets.take(0).is_none(), "held");
+    drop(held);
+    let word = &sets.leads[0].word;
+    word.update(|word| (word.with_elect(true), ()));
+    assert!(sets.take(0).is_none(), "offered");
+    word.update(|word| (word.with_elect(false), ()));
+    sets.leads[0].close();
+    assert!(sets.take(0).is_none(), "closed");
+}
+
+/// A lead that is held and the same gets the mark at the third look, and its promotion rouses the watch, which looks again.
+/// An eager promotion would not see it.
+#[test]
+fn the_watch_rests_beside_a_lead_that_is_held() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let (watch, idle) = (sets.bed(), sets.bed());
+    let held = sets.take(0).expect("it is vacant");
+    assert_eq!(
+        sets.glances(),
+        [Glance::Moves, Glance::Moves, Glance::Rests]
+    );
+    assert_eq!(sets.leads[0].word.look().standby(), Standby::Deep);
+    let (running, promotion) = promoted(held, Marks::default(), sets.now());
+    assert_eq!(promotion, Promotion::Watched);
+    assert_eq!([watch.take(), idle.take()], [LOOK, 0]);
+    assert_eq!(sets.leads[0].word.look().standby(), Standby::None);
+    drop(running);
+
+    let eager = Sets::new(1, Wake::Eager);
+    let held = eager.take(0).expect("it is vacant");
+    assert_eq!(eager.glances(), [Glance::Moves; 4]);
+    drop(held);
+}
+
+/// There is no mark where somebody sleeps, who may be the one that leads next; nor where somebody stands by.
+#[test]
+fn there_is_no_mark_beside_a_follower() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let (lead, seat) = (&sets.leads[0], Seat::new(0, 0));
+    let held = sets.take(0).expect("it is vacant");
+    sets.park(&seat);
+    assert_eq!(lead.mark(lead.word.look()), Glance::Moves);
+    let _ = lock(&lead.followers).withdraw(&seat);
+    lead.word.update(|word| (word.with_parked(false), ()));
+    lock(&lead.followers).set_standby(&seat);
+    assert_eq!(lead.mark(lead.word.look()), Glance::Moves);
+    assert_eq!(lead.word.look().standby(), Standby::None);
+    drop(held);
+}
+
+/// A lead that is open and the same at two looks, or open for a quarter of a tick, is blind; unless it is closed.
+#[test]
+fn the_watch_sees_a_blind_set() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    assert_eq!(sets.glances(), [Glance::Moves, Glance::Blind]);
+    sets.time.advance(TICK / 4);
+    assert_eq!(sets.glances(), [Glance::Blind; 2]);
+    sets.leads[0].close();
+    assert_eq!(sets.glances(), [Glance::Rests; 2]);
+}
+
+/// Who is in the set sees to it: one that was elected, one that stands by, or one that sleeps and is elected now.
+#[test]
+fn the_watch_leaves_it_to_who_is_there() {
+    let sets = Sets::new(1, Wake::Eager);
+    let word = &sets.leads[0].word;
+    word.update(|word| (word.with_elect(true), ()));
+    assert_eq!(sets.glances(), [Glance::Moves; 2]);
+    word.update(|word| (word.with_elect(false).with_standby(Standby::Ticking), ()));
+    assert_eq!(sets.glances(), [Glance::Moves; 2]);
+    word.update(|word| (word.with_standby(Standby::None), ()));
+    let seat = Seat::new(0, 0);
+    sets.park(&seat);
+    assert_eq!(sets.glances(), [Glance::Moves; 2]);
+    assert_eq!(seat.take_message(), Some(Message::Lead));
+}
+
+/// An election that finds nobody sends for somebody: if the lead is vacant, and if it is the opening that was meant. One
+/// that finds somebody does not.
+#[test]
+fn an_election_sends_for_somebody() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let (lead, watch) = (&sets.leads[0], sets.bed());
+    let held = sets.take(0).expect("it is vacant");
+    assert_eq!(lead.elect(|_| true, |word| word), Promotion::LeftOpen);
+    sets.park(&Seat::new(7, 0));
+    let (running, _) = promoted(held, Marks::default(), sets.now());
+    let elected = lead.elect(|_| true, |word| word);
+    assert_eq!(elected, Promotion::Elected(Some(7)));
+    lead.word.update(|word| (word.with_elect(false), ()));
+    assert_eq!(lead.elect(|_| false, |word| word), Promotion::LeftOpen);
+    assert_eq!(watch.take(), 0);
+    assert_eq!(lead.elect(|_| true, |word| word), Promotion::Watched);
+    assert_eq!(watch.take(), GO);
+    drop(running);
+}
+
+/// It looks when it is time, not when it wakes early, and not while it rests; and where nothing is to be done, seldom.
+#[test]
+fn looks_have_their_time() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let (clock, mut outlook) = (sets.clock(), sets.lounge.outlook(sets.now()));
+    assert!(outlook.is_due(&clock));
+    outlook.due = Some(sets.now().after(TICK));
+    assert!(!outlook.is_due(&clock), "too early");
+    sets.time.advance(TICK);
+    assert!(outlook.is_due(&clock));
+    outlook.due = None;
+    assert!(!outlook.is_due(&clock), "it rests");
+    outlook.calm = LOOKS_UNTIL_CALM - 1;
+    assert_eq!(outlook.pause(sets.lounge.tick), TICK);
+    outlook.calm += 1;
+    assert_eq!(outlook.pause(sets.lounge.tick), TICK * CALM);
+}

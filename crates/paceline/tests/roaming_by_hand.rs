@@ -1,0 +1,157 @@
+//! Threads that roam between sets, on a clock that stands still: what the watch of the lounge does, look by look.
+
+#[path = "support/bell.rs"]
+mod bell;
+#[path = "support/gate.rs"]
+mod gate;
+mod support;
+
+use std::{
+    sync::{mpsc, Arc},
+    time::Duration,
+};
+
+use bell::{on_byte, Bell, ANY};
+use gate::Gate;
+use paceline::{
+    simulated::{SimPeer, Simulation},
+    Leaders, Returned, SetKind, Sets, Wake,
+};
+use support::{bounded, wait_until, LONG};
+
+const TICK: Duration = Duration::from_millis(10);
+
+/// Sets whose threads are all accounted for: asleep, or at the gate.
+struct Scene {
+    sets: Sets,
+    world: Simulation,
+    gate: Arc<Gate>,
+    threads: usize,
+}
+
+impl Scene {
+    fn new(sets: usize, threads: usize, wake: Wake) -> Self {
+        let world = Simulation::new(1);
+        let worlds: Vec<_> = (0..sets)
+            .map(|set| match set {
+                0 => world.clone(),
+                _ => world.beside(),
+            })
+            .collect();
+        let sets = Sets::builder()
+            .sets(sets)
+            .threads(threads)
+            .leaders(Leaders::Roaming)
+            .each(move |set, pool| {
+                let set = SetKind::Simulated(worlds[set].clone());
+                pool.handle_set(set).wake(wake).tick(TICK).parallelism(2)
+            });
+        let scene = Self {
+            sets: sets.build().unwrap(),
+            world,
+            gate: Gate::shut(),
+            threads,
+        };
+        scene.rest();
+        scene
+    }
+
+    /// Waits until nothing more happens by itself.
+    fn rest(&self) {
+        wait_until(|| self.gate.inside() + self.world.clock().asleep() == self.threads);
+    }
+
+    fn advance(&self, span: Duration) {
+        self.world.clock().advance(span);
+        self.rest();
+    }
+
+    /// Somebody in this set handles something, by surprise for as long as the gate is shut.
+    fn occupy(&self, set: usize) -> SimPeer {
+        let gate = Arc::clone(&self.gate);
+        let (_, peer) = on_byte(self.sets.pool(set), &self.world, move |_| gate.pass());
+        peer.send(b"x");
+        self.rest();
+        peer
+    }
+
+    fn echo(&self, set: usize) -> SimPeer {
+        let echo = on_byte(self.sets.pool(set), &self.world, |cx| {
+            cx.write_all(b"y").unwrap();
+        });
+        echo.1
+    }
+}
+
+/// A handler in one of several sets waits, and another thread leads there, so that its own one only follows. It is no
+/// guest that goes on to other sets when it is not needed for a while: its wait would end before its time.
+#[test]
+fn who_waits_in_a_set_does_not_roam() {
+    bounded(|| {
+        for wake in [Wake::Adaptive, Wake::Eager] {
+            let scene = Scene::new(2, 4, wake);
+            let (bell, gate) = (Bell::new(), Arc::clone(&scene.gate));
+            let (here, (tell, told)) = (Arc::clone(&bell), mpsc::channel());
+            let (_, peer) = on_byte(scene.sets.pool(0), &scene.world, move |cx| {
+                // Somebody comes and leads meanwhile.
+                cx.blocking(|| gate.pass());
+                tell.send(here.wait(cx, ANY).unwrap()).unwrap();
+            });
+            peer.send(b"x");
+            scene.gate.wait_for(1);
+            scene.rest();
+            scene.gate.let_through(1);
+            wait_until(|| bell.has_waiter());
+            scene.rest();
+            for _ in 0..10 {
+                scene.advance(TICK);
+                let early = told.try_recv();
+                assert_eq!(early, Err(mpsc::TryRecvError::Empty), "{wake:?}");
+            }
+            bell.ring();
+            assert_eq!(told.recv_timeout(LONG), Ok(Returned::Done));
+        }
+    });
+}
+
+/// Who opens the lead eagerly looks for no mark. So where the wake is eager the watch leaves none, however long a lead is
+/// held: with one in its word, the last thread of a set would leave the lead to somebody who is not there.
+#[test]
+fn the_last_one_of_an_eager_set_leads_on() {
+    bounded(|| {
+        let scene = Scene::new(2, 3, Wake::Eager);
+        (0..8).for_each(|_| scene.advance(TICK));
+        let _others = [scene.occupy(1), scene.occupy(1)];
+        assert_eq!((scene.gate.inside(), scene.sets.idle()), (2, 0));
+        let peer = scene.echo(0);
+        for _ in 0..3 {
+            peer.send(b"x");
+            assert_eq!(peer.wait_for(1), b"y");
+        }
+        scene.gate.let_through(2);
+    });
+}
+
+/// A set is left without a leader, and the watch will look after a tick. Others rouse it meanwhile: that makes it look no
+/// later.
+#[test]
+fn rousing_the_watch_puts_no_look_off() {
+    bounded(|| {
+        let scene = Scene::new(3, 4, Wake::Adaptive);
+        // All leads are held and the same: it sleeps deeply.
+        (0..8).for_each(|_| scene.advance(TICK));
+        let _busy = scene.occupy(0);
+        let (blind, others) = (scene.echo(0), [scene.echo(1), scene.echo(2)]);
+        blind.send(b"x");
+        for other in &others {
+            scene.advance(TICK * 2 / 5);
+            other.send(b"x");
+            assert_eq!(other.wait_for(1), b"y");
+            scene.rest();
+        }
+        assert_eq!(blind.received(), b"", "it has not looked");
+        scene.advance(TICK / 5);
+        assert_eq!(blind.received(), b"y", "a tick has passed");
+        scene.gate.let_through(1);
+    });
+}
