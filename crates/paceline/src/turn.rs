@@ -19,6 +19,7 @@
 //! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
 //! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
+mod handed;
 mod open;
 mod stay;
 
@@ -30,10 +31,11 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use handed::open_tray;
 use stay::OnDuty;
 
 use crate::{
-    dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, Pace},
+    dispatch::{abort_on_unwind, Afterwards, Claim, Dispatched, Duty, Line, Look, OwnTray, Pace},
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat, Until},
@@ -92,9 +94,11 @@ impl<'p> Follower<'p> {
         shared: &'p Shared,
         seat: Arc<Seat>,
         deadline: Option<Timestamp>,
+        tray: Option<Arc<OwnTray>>,
         membership: Option<Membership<'p>>,
     ) -> Self {
-        let place = Place::new(shared, seat, Until::at(deadline), membership);
+        let until = Until::at(deadline);
+        let place = Place::new(shared, seat, until, tray, membership);
         place.tell(Role::Follower);
         Self { place }
     }
@@ -117,22 +121,40 @@ impl<'p> Follower<'p> {
     }
 
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
+    ///
+    /// If a handle belongs to this thread ([`Handle::pin_to`](crate::Handle::pin_to)), and another one finds its event, its
+    /// handler is called meanwhile.
     pub fn lead(self) -> Led<'p> {
-        let Self { mut place } = self;
-        if place.held.is_some() && !place.is_late() {
-            return Led::Leader(Leader { place });
+        let Self { place } = self;
+        match place.held.is_some() && !place.is_late() {
+            true => Led::Leader(Leader { place }),
+            false => follow(place),
         }
+    }
+}
+
+/// Gives back a lead that this thread may not use, and follows until it leads. (Apart from the short way, which has less
+/// to save and restore then.)
+#[inline(never)]
+fn follow(mut place: Place<'_>) -> Led<'_> {
+    loop {
         place.held = None;
         if place.shared.registry.is_open() {
             return open::lead(place);
         }
         match place.arrive() {
-            Arrival::Leads(held) => place.held = Some(held),
+            Arrival::Leads(held) => {
+                place.held = Some(held);
+                place.tell_arrival();
+                return Led::Leader(Leader { place });
+            }
+            Arrival::Handed => place = handed::serve(place).place,
             Arrival::TimedOut => return Led::TimedOut,
             Arrival::Closed => return Led::Closing,
         }
-        place.tell_arrival();
-        Led::Leader(Leader { place })
+        if place.held.is_some() && !place.is_late() {
+            return Led::Leader(Leader { place });
+        }
     }
 }
 
@@ -164,6 +186,10 @@ impl<'p> Leader<'p> {
         let Some(held) = &mut place.held else {
             return open::wait(self, until);
         };
+        // Before it led; while it leads, only it hands anything to others.
+        if place.seat.is_handed() {
+            return Ok(Waited::Nothing(self.step_down()));
+        }
         let mut spin = Spin::new(shared);
         if shared.wants_attention() {
             if shared.lead.is_closed() {
@@ -416,6 +442,8 @@ struct Seated<'p> {
     seat: Arc<Seat>,
     /// When its time in the pool is over.
     until: Until<'p>,
+    /// What is handed to this thread waits there, if anything can be. A guest gives it up with its place.
+    tray: Option<Arc<OwnTray>>,
     /// Of a guest. The pool's own threads keep theirs for life.
     membership: Option<Membership<'p>>,
     /// A role belongs to its thread.
@@ -427,6 +455,7 @@ impl<'p> Place<'p> {
         shared: &'p Shared,
         seat: Arc<Seat>,
         until: Until<'p>,
+        tray: Option<Arc<OwnTray>>,
         membership: Option<Membership<'p>>,
     ) -> Self {
         Self(Box::new(Seated {
@@ -434,6 +463,7 @@ impl<'p> Place<'p> {
             shared,
             seat,
             until,
+            tray,
             membership,
             not_send: PhantomData,
         }))
@@ -441,7 +471,8 @@ impl<'p> Place<'p> {
 
     /// The same place, for a stay.
     fn again<'s>(&'s self, until: Until<'s>) -> Place<'s> {
-        Place::new(self.shared, Arc::clone(&self.seat), until, None)
+        let (seat, tray) = (Arc::clone(&self.seat), self.tray.clone());
+        Place::new(self.shared, seat, until, tray, None)
     }
 
     fn on_duty<'t>(&'t self, running: &'t Running<'p, Line>) -> OnDuty<'t, 'p> {
@@ -457,7 +488,7 @@ impl<'p> Seated<'p> {
     }
 
     fn is_late(&self) -> bool {
-        self.until.is_over(&self.shared.clock)
+        self.until.is_late(&self.shared.clock)
     }
 
     /// The earlier of this thread's deadline and `timeout` from now.

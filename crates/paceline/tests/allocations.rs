@@ -23,7 +23,7 @@ use std::{
 
 use paceline::{
     observe::{Observer, Role},
-    Context, EventHandler, Interest, Next, Pool, TaskContext, Wake,
+    Context, EventHandler, Handle, Interest, Next, Pool, TaskContext, Wake,
 };
 use support::{bounded, tcp_pair, wait_until, LONG};
 
@@ -114,6 +114,19 @@ fn calls_of<H>(threads: usize, wake: Wake, handler: fn() -> H) -> usize
 where
     H: EventHandler<TcpStream>,
 {
+    calls_at(threads, wake, handler, |_, _, _| {})
+}
+
+/// The same, after each handle was put `at_home`: of this pool, by its number.
+fn calls_at<H>(
+    threads: usize,
+    wake: Wake,
+    handler: fn() -> H,
+    at_home: fn(&Pool, &Handle, usize),
+) -> usize
+where
+    H: EventHandler<TcpStream>,
+{
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     bounded(move || {
         let marks = Marks::default();
@@ -126,10 +139,11 @@ where
         wait_until(|| marks.0.load(Ordering::SeqCst) == threads);
         let _doors = call_each_thread(&pool, threads);
         let clients: Vec<_> = (0..CONNECTIONS)
-            .map(|_| {
+            .map(|number| {
                 let (near, far) = tcp_pair();
                 near.set_nodelay(true).unwrap();
-                pool.register(near, Interest::READ, handler()).unwrap();
+                let handle = pool.register(near, Interest::READ, handler()).unwrap();
+                at_home(&pool, &handle, number);
                 far
             })
             .collect();
@@ -208,6 +222,24 @@ fn none_with_one_thread() {
     for wake in [Wake::Eager, Wake::Adaptive] {
         assert_eq!(calls_of(1, wake, || frugal), 0, "{wake:?}");
         assert_eq!(calls_of(1, wake, || thorough), 0, "{wake:?}");
+    }
+}
+
+/// Nor when each event is handed to the thread, or one of the two, that it belongs to.
+#[test]
+fn none_when_handed() {
+    for wake in [Wake::Eager, Wake::Adaptive] {
+        let calls = calls_at(
+            4,
+            wake,
+            || frugal,
+            |pool, handle, number| {
+                let threads = pool.thread_ids();
+                let home = &threads[number % 4..][..1 + usize::from(number % 4 < 2)];
+                handle.pin_to(home).unwrap();
+            },
+        );
+        assert_eq!(calls, 0, "{wake:?}");
     }
 }
 

@@ -20,6 +20,8 @@ mod elastic;
 mod levels;
 #[path = "shuttle/one_shot.rs"]
 mod one_shot;
+#[path = "shuttle/pins.rs"]
+mod pins;
 #[path = "shuttle/sets.rs"]
 mod sets;
 #[path = "shuttle/stays.rs"]

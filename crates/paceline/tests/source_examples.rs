@@ -1,4 +1,4 @@
-//! The examples `sources`, `ring` and `per_source` do what their help says.
+//! The examples `sources`, `ring`, `per_source` and `pinned` do what their help says.
 
 #[path = "support/example.rs"]
 mod example;
@@ -67,4 +67,28 @@ fn per_source_serves_everyone() {
         assert!(text.contains("30 customers"), "{text}");
         assert!(text.contains("all in order: true"), "{text}");
     });
+}
+
+/// Each account is served by one clerk, its own, and the letters by two; nobody is lost.
+#[test]
+fn pinned_accounts_have_their_clerks() {
+    let program = build("pinned");
+    bounded(move || {
+        let (text, output) = told(&program, &[]);
+        assert!(output.status.success(), "{output:?}");
+        for account in 0..8 {
+            let mut counts = ["0"; 4];
+            counts[account % 4] = "100";
+            let line = format!("account {account}");
+            assert_eq!(counts_of(&text, &line), counts, "{text}");
+        }
+        assert_eq!(counts_of(&text, "letters")[2..], ["0", "0"], "{text}");
+        assert!(text.contains("everything was finished"), "{text}");
+    });
+}
+
+fn counts_of<'t>(text: &'t str, what: &str) -> Vec<&'t str> {
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.trim_start().strip_prefix(what));
+    line.unwrap().split_whitespace().collect()
 }

@@ -16,8 +16,8 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Serve {
-    /// What belongs to the errand: the handle that its end comes from. Other events only if no other thread of the pool
-    /// is free. So a handler does not wait for somebody else's request where it need not, and no pool is stuck because
+    /// What belongs to the errand: the handle that its end comes from; and what belongs to this thread
+    /// ([`Handle::pin_to`]). Other events only if no other thread of the pool is free. So a handler does not wait for somebody else's request where it need not, and no pool is stuck because
     /// all its threads wait.
     #[default]
     Chain,

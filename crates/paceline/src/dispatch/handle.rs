@@ -13,6 +13,7 @@ use super::{
     readiness::Stale,
     registry::{NotWaited, Registry},
 };
+use crate::sync::thread::ThreadId;
 
 /// A key to one registration, to ask things of it from anywhere. Cheap to clone; it may outlive the registration, and the pool.
 ///
@@ -77,6 +78,78 @@ impl Handle {
         self.ask("set_priority", |registry| {
             registry.set_priority(self.key, priority)
         })
+    }
+
+    /// Lets the handler be called by one of these threads, and by no other: for a state that stays on its thread, or a
+    /// session that shall. Unpinned, as it is at first, a handle belongs to any thread.
+    ///
+    /// Whoever leads when an event comes hands it to one of them, unless it is one itself: to one that sleeps, else to the
+    /// first of them that is done with what it does. That one serves it before it leads again. So it costs a wake where another
+    /// handle's event costs none; a pool without such handles pays next to nothing. An elastic pool keeps these threads.
+    ///
+    /// When none of them is in the pool any more, any thread may have it ([`Snapshot::strayed`]); when one comes back, it
+    /// is that one's again. So is it while such a thread waits in [`Pool::shutdown`], which it called from a handler.
+    ///
+    /// It holds from the next event on: a call that was begun is made where it is. To be sure of the first, register it
+    /// without interest, pin it, and then [set its interest](Self::set_interest). Any thread may tell `closed`. It does not
+    /// go with the handle to another level, whose threads are others.
+    ///
+    /// **Hazards.** An event waits for its thread, whoever else is free: behind a handler that takes long, and for as long
+    /// as that thread waits with [`Serve::Nothing`]. (With the others it is served meanwhile.) So does the end of the handle
+    /// while an event of it waits, and the drain of a pool. Time that it waits there counts for no age limit. Who waits on such a thread
+    /// for something that a handle pinned to it has to do waits for ever.
+    ///
+    /// ```
+    /// # use std::{io::Write, os::unix::net::UnixStream, sync::mpsc, thread};
+    /// # use paceline::{Context, Interest, Next, Pool};
+    /// let pool = Pool::builder().threads(4).build()?;
+    /// let (source, mut peer) = UnixStream::pair()?;
+    /// let (tell, told) = mpsc::channel();
+    /// let handler = move |cx: &mut Context<'_, UnixStream>| {
+    ///     let mut buffer = [0; 16];
+    ///     while cx.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    ///     tell.send(thread::current().id()).ok();
+    ///     Ok(Next::Continue)
+    /// };
+    /// let handle = pool.register(source, Interest::NONE, handler)?;
+    /// let third = pool.thread_ids()[2];
+    /// handle.pin_to(&[third])?;
+    /// handle.set_interest(Interest::READ)?;
+    /// peer.write_all(b"hello")?;
+    /// assert_eq!(told.recv()?, third);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Snapshot::strayed`]: crate::observe::Snapshot::strayed
+    /// [`Pool::shutdown`]: crate::Pool::shutdown
+    /// [`Serve::Nothing`]: super::Serve::Nothing
+    ///
+    /// # Errors
+    /// `NotFound` if the registration is over. `InvalidInput` if no thread is named, or one that is not in this pool
+    /// ([`Pool::thread_ids`](crate::Pool::thread_ids)). `Unsupported` for a member of a group, for a handle that several
+    /// threads use at once, and in a pool that can't name a thread: with a concurrent set, in the system's order, or with
+    /// leaders that roam. Nothing is changed then.
+    pub fn pin_to(&self, threads: &[ThreadId]) -> io::Result<()> {
+        self.settle("pin_to", |registry| registry.pin_to(self.key, threads))
+    }
+
+    /// Lets the handler be called by the thread that called it last, for `span` after that call began, if that thread is
+    /// free: if it sleeps when the event comes, or leads. Otherwise whoever leads calls it, and is its thread from then on.
+    /// So what that thread has in its caches may still be there, and nothing waits for it. It takes the place of
+    /// [`pin_to`](Self::pin_to), and holds from the next call on.
+    ///
+    /// # Errors
+    /// As [`pin_to`](Self::pin_to).
+    pub fn sticky(&self, span: Duration) -> io::Result<()> {
+        self.settle("sticky", |registry| registry.stick(self.key, span))
+    }
+
+    /// Lets any thread have it, as at first.
+    ///
+    /// # Errors
+    /// As [`pin_to`](Self::pin_to).
+    pub fn unpin(&self) -> io::Result<()> {
+        self.settle("unpin", |registry| registry.unpin(self.key))
     }
 
     /// Closes the handle ([`Closed::TimedOut`](super::Closed::TimedOut)) when its handler was not called for `idle`, nor
@@ -164,6 +237,21 @@ impl Handle {
             Some(Ok(())) => Ok(()),
             _ => Err(self.stale(attempted)),
         }
+    }
+
+    /// Says whom the registration belongs to.
+    fn settle(
+        &self,
+        attempted: &str,
+        request: impl FnOnce(&Registry) -> Result<(), (io::ErrorKind, String)>,
+    ) -> io::Result<()> {
+        let Some(registry) = self.registry.upgrade() else {
+            return Err(self.stale(attempted));
+        };
+        request(&registry).map_err(|(kind, reason)| {
+            let text = format!("{attempted}: handle {}: {reason}", self.id());
+            io::Error::new(kind, text)
+        })
     }
 
     fn stale(&self, attempted: &str) -> io::Error {

@@ -5,6 +5,7 @@
 
 mod concurrent;
 mod groups;
+mod homes;
 mod moves;
 mod once;
 mod open;

@@ -1,6 +1,7 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
 mod close;
+mod homes;
 mod line_up;
 mod members;
 mod moves;
@@ -18,6 +19,7 @@ use std::{
 
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, Remains};
+pub(crate) use self::homes::OwnTray;
 pub use self::moves::Move;
 pub(crate) use self::open::Found;
 use self::open::Open;
@@ -38,6 +40,7 @@ use super::{
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     task::Posts,
+    trays::{Home, Trays},
     unwind::caught,
     Rejected,
 };
@@ -46,7 +49,7 @@ use crate::{
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
-        Clock, Mutex, Timestamp,
+        lock, Clock, Mutex, Timestamp,
     },
     timer::{Purpose, Timers},
 };
@@ -82,6 +85,8 @@ pub(crate) struct Registry {
     open: Option<Open>,
     timers: Timers,
     posts: Arc<Posts>,
+    /// What waits for certain threads.
+    trays: Trays,
     limits: Limits,
     kinds: Kinds,
     hooks: Hooks,
@@ -115,6 +120,7 @@ impl Registry {
             timers: Timers::new(clock),
             posts: Posts::new(limits.post_limit),
             limits,
+            trays: Trays::default(),
             kinds: Kinds::default(),
             hooks,
             endings: Endings::default(),
@@ -187,6 +193,7 @@ impl Registry {
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
+                *lock(&owned.slot().home) = Home::Everyone;
                 let entry = Concurrent::new(source, descriptor, handler, self.kinds.of::<H>());
                 Ok(self.put_in_place(owned, Box::new(entry)))
             }
@@ -292,9 +299,14 @@ impl Registry {
 
     // What the holder of the lead uses.
 
-    /// Owns the slot at `index`, taken off the line; of a member, its group.
+    /// Owns the slot at `index`, taken off the line; of a member, its group. `None`: it was handed to a thread that it
+    /// belongs to, or need not be visited.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
-        self.claimed(self.slots.claim(index)?)
+        let slot = self.slots.get(index)?;
+        if slot.has_home() && !self.is_for_leader(index, slot) {
+            return None;
+        }
+        self.claimed(slot.claim(index)?)
     }
 
     /// What is owned, to be visited; of a member, its group.

@@ -11,6 +11,7 @@ use super::{
     owner::{Attempt, Owner, Rest, Signal},
     readiness::Readiness,
     return_list::{Link, ReturnList},
+    trays::Home,
 };
 use crate::{
     sync::{
@@ -40,6 +41,10 @@ pub(super) struct Slot {
     pub(super) age: std::sync::atomic::AtomicU64,
     /// Its rank in a line that is ordered by that. It orders no memory.
     pub(super) priority: std::sync::atomic::AtomicU8,
+    /// Whom it belongs to.
+    pub(super) home: Mutex<Home>,
+    /// Whether it belongs to certain threads: then who leads looks there. It orders nothing.
+    pub(super) has_home: std::sync::atomic::AtomicBool,
     /// Source and handler; `None` while vacant. Only the owner touches it.
     entry: UnsafeCell<Option<Box<dyn Entry>>>,
 }
@@ -62,8 +67,23 @@ impl Slot {
             used: Moment::default(),
             age: Default::default(),
             priority: Default::default(),
+            home: Mutex::default(),
+            has_home: Default::default(),
             entry: UnsafeCell::new(None),
         }
+    }
+
+    /// Whether it belongs to certain threads.
+    pub(super) fn has_home(&self) -> bool {
+        self.has_home.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// It belongs to nobody in particular any more; its key is stale.
+    pub(super) fn leave_home(&self) {
+        let mut home = lock(&self.home);
+        *home = Home::Anyone;
+        self.has_home
+            .store(false, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// There is a reason to visit: see [`Owner::signal`].
@@ -102,6 +122,12 @@ impl Slot {
     /// Whether it is with nobody, and waits for nobody.
     pub(super) fn is_idle(&self) -> bool {
         self.owner.is_idle()
+    }
+
+    /// Owns it, which has this index and was taken off a list; `None` if a sweep was there first.
+    pub(super) fn claim(&self, index: u32) -> Option<Owned<'_>> {
+        let slot = self;
+        slot.owner.claim().then_some(Owned { slot, index })
     }
 
     /// Since when nothing has happened there; `None` while something does, or may not.
@@ -278,8 +304,7 @@ impl SlotTable {
 
     /// Owns the slot at `index`, which was taken off a list; `None` if a sweep was there first.
     pub(super) fn claim(&self, index: u32) -> Option<Owned<'_>> {
-        let slot = self.get(index)?;
-        slot.owner.claim().then_some(Owned { slot, index })
+        self.get(index)?.claim(index)
     }
 
     /// Owns the slot at `index` if it is idle; else its owner will look again.

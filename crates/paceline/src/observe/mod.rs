@@ -148,6 +148,11 @@ pub struct Snapshot {
     pub rings: u64,
     /// Events that a thread which waits for a reply left to others: see [`Serve::Chain`](crate::Serve::Chain).
     pub passed_on: u64,
+    /// Events that were handed to another thread than the one that found them, because their handles belong to it: see
+    /// [`Handle::pin_to`](crate::Handle::pin_to).
+    pub handed: u64,
+    /// Events of handles whose threads have all left the pool, and that anyone had.
+    pub strayed: u64,
     /// Times a thread took the lead right after an event, without sleeping.
     pub leads_taken_back: u64,
     /// How long nobody led, in all: the lead was given away and not yet taken.
@@ -205,6 +210,8 @@ pub(crate) struct Counters {
     pub(crate) ticks: Count,
     pub(crate) rings: Count,
     pub(crate) passed_on: Count,
+    pub(crate) handed: Count,
+    pub(crate) strayed: Count,
     pub(crate) vacancy: Spans,
     pub(crate) blindness: Spans,
     pub(crate) leads_taken_back: OwnCount,
@@ -237,6 +244,8 @@ impl Counters {
             ticks: self.ticks.get(),
             rings: self.rings.get(),
             passed_on: self.passed_on.get(),
+            handed: self.handed.get(),
+            strayed: self.strayed.get(),
             without_leader: self.vacancy.total(),
             longest_without_leader: self.vacancy.longest(),
             longest_blind: self.blindness.longest(),

@@ -53,7 +53,7 @@ enum Value {
 use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 28] = [
+const FAMILIES: [Family; 30] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -75,6 +75,16 @@ const FAMILIES: [Family; 28] = [
         "passed_on",
         "Events left to others by threads that wait for a reply",
         Counter(|it| it.passed_on),
+    ),
+    family(
+        "handed",
+        "Events handed to a thread that their handles belong to",
+        Counter(|it| it.handed),
+    ),
+    family(
+        "strayed",
+        "Events of handles whose threads have all left",
+        Counter(|it| it.strayed),
     ),
     family(
         "leads_taken_back",

@@ -403,16 +403,20 @@ impl Builder {
             observers: Arc::clone(&observers),
             ..self.hooks
         };
+        let registry = Registry::new(
+            set,
+            clock.clone(),
+            self.limits,
+            hooks,
+            Arc::clone(&counters),
+        );
+        if let Some(why) = lead.hands_nothing() {
+            registry.refuse_homes(why);
+        }
         Ok(Shared {
             watch: Watch::new(&lead, &clock, &self.outfit.name),
             lead,
-            registry: Registry::new(
-                set,
-                clock.clone(),
-                self.limits,
-                hooks,
-                Arc::clone(&counters),
-            ),
+            registry,
             clock,
             counters,
             crew: Crew::new(board),

@@ -34,7 +34,7 @@ struct List {
 #[derive(Debug)]
 struct Member {
     index: usize,
-    /// `None` until a spawned thread runs.
+    /// `None` until a thread was spawned.
     thread: Option<ThreadId>,
     name: String,
     /// It waits for the others itself, so nobody need wait for it.
@@ -109,6 +109,21 @@ impl Crew {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         lock(&self.list).members.len()
+    }
+
+    /// The threads that run, and those that are about to.
+    pub(super) fn thread_ids(&self) -> Vec<ThreadId> {
+        let list = lock(&self.list);
+        list.members.iter().filter_map(|it| it.thread).collect()
+    }
+
+    /// The place with this index is this thread's, which was spawned.
+    pub(super) fn name(&self, index: usize, thread: ThreadId) {
+        for member in &mut lock(&self.list).members {
+            if member.index == index {
+                member.thread = Some(thread);
+            }
+        }
     }
 
     /// Whether the thread with this index is in the pool.

@@ -262,6 +262,13 @@ impl Pool {
         shared.enter(Some(shared.clock.now().after(time)), 0)
     }
 
+    /// The threads that are in the pool now, its own and those that joined, in the order of entering: for
+    /// [`Handle::pin_to`], which has an example.
+    #[must_use]
+    pub fn thread_ids(&self) -> Vec<thread::ThreadId> {
+        self.shared().crew.thread_ids()
+    }
+
     /// Ends the pool, from anywhere, also from a handler, and says what was left undone.
     ///
     /// Listeners and idle handles close at once, the others as soon as what is ready was handled and
@@ -394,7 +401,10 @@ impl Shared {
         }
         let seat = self.crew.enlist(priority)?;
         let membership = self.crew.arrived(seat.index());
-        Ok(Follower::new(self, seat, deadline, Some(membership)))
+        let tray = turn::open_tray(self, &seat);
+        let me = thread::current().id();
+        tray.iter().for_each(|tray| tray.name(me));
+        Ok(Follower::new(self, seat, deadline, tray, Some(membership)))
     }
 }
 

@@ -128,6 +128,7 @@ impl Shared {
         //    is not waited for, and since its thread blocks now, somebody else is called to lead.
         self.crew.stop_hiring();
         self.registry.excuse_own_frames();
+        self.registry.leave_own_tray();
         self.registry.drain();
         self.lead.elect_anyone();
         ending

@@ -13,7 +13,7 @@ use std::{
 
 use super::Shared;
 use crate::{
-    dispatch::caught,
+    dispatch::{caught, OwnTray},
     promotion::{Seat, Staff},
     sync::{confine, is_finished, lock, set_nice, thread, Parker, Timestamp},
     turn::{self, Follower, Left},
@@ -218,6 +218,7 @@ fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHand
     } = &shared.outfit;
     let seat = Seat::of_pool(index, shared.outfit.priority_of(index)?);
     seat.show_on(shared.crew.row(index));
+    let tray = turn::open_tray(shared, &seat);
     if let Some(staff) = shared.lead.staff() {
         staff.called(index);
     }
@@ -225,17 +226,25 @@ fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHand
     if let Some(bytes) = *stack_size {
         builder = builder.stack_size(bytes);
     }
-    let of_thread = Arc::clone(shared);
-    builder.spawn(move || work(&of_thread, seat))
+    let (of_thread, its_tray) = (Arc::clone(shared), tray.clone());
+    let spawned = builder.spawn(move || work(&of_thread, seat, its_tray))?;
+    // It need not run yet to be known.
+    let id = spawned.thread().id();
+    shared.crew.name(index, id);
+    tray.iter().for_each(|tray| tray.name(id));
+    Ok(spawned)
 }
 
 /// The life of a thread of the pool's own: it joins until the pool is shut down or lets it go, and again after an
 /// error of the wait.
-fn work(shared: &Shared, seat: Arc<Seat>) {
+fn work(shared: &Shared, seat: Arc<Seat>, tray: Option<Arc<OwnTray>>) {
     let _for_life = shared.crew.arrived(seat.index());
     let tell = |error| shared.tell_error(error);
     shared.outfit.put_on(seat.index(), tell);
-    let follower = || Follower::new(shared, Arc::clone(&seat), None, None);
+    // Given back before the place is.
+    let (tray, me) = (tray, thread::current().id());
+    tray.iter().for_each(|tray| tray.name(me));
+    let follower = || Follower::new(shared, Arc::clone(&seat), None, tray.clone(), None);
     loop {
         match turn::join(follower()) {
             Err(error) => shared.report(error),

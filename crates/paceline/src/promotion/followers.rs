@@ -51,6 +51,10 @@ pub(crate) struct Seat {
     /// It waits for something of its own, and leads only if nobody else can. Changed by this thread alone; others ask
     /// under the followers' lock.
     is_bound: AtomicBool,
+    /// Something waits for this thread that nobody else is to do: see `recall.rs`.
+    pub(super) handed: AtomicBool,
+    /// An elastic pool does not let it go: something belongs to it.
+    pub(super) is_kept: AtomicBool,
     /// How others recall this thread; made when it first may be.
     recall: OnceLock<Recall>,
     /// What this thread shows of itself, if the pool has a board.
@@ -86,6 +90,8 @@ impl Seat {
             is_own,
             parker: Arc::new(Parker::new()),
             is_bound: AtomicBool::new(false),
+            handed: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
             recall: OnceLock::new(),
             row: OnceLock::new(),
         })
@@ -247,6 +253,12 @@ impl Followers {
     /// Everyone who waits for the lead, the standby included.
     pub(super) fn asleep(&self) -> usize {
         self.waiting.len() + usize::from(self.standby.is_some())
+    }
+
+    /// Whether this one sleeps, in the list or as standby.
+    pub(super) fn has(&self, seat: &Seat) -> bool {
+        let mut waiting = self.waiting.iter().chain(&self.standby);
+        waiting.any(|waiting| std::ptr::eq(&*waiting.seat, seat))
     }
 
     /// Whether somebody sleeps who waits for nothing but the lead.

@@ -301,6 +301,28 @@ pub(crate) struct Running<'a, T> {
     counted: Cell<bool>,
 }
 
+impl<T> Lead<T> {
+    /// A thread begins to process what was handed to it: it runs, and has opened nothing.
+    pub(crate) fn run_handed(&self, now: Timestamp) -> Running<'_, T> {
+        let word = self.word.update(|word| {
+            let word = word.one_more_running();
+            (word, word)
+        });
+        // Of a lead that is held: so no opening is taken for its own.
+        let opening = match word.is_open() {
+            true => word.taken(),
+            false => word,
+        };
+        Running {
+            lead: self,
+            opening,
+            since: now,
+            expected: Cell::new(true),
+            counted: Cell::new(true),
+        }
+    }
+}
+
 impl<'a, T> Running<'a, T> {
     /// The word without this thread.
     fn left(&self, word: Snapshot) -> Snapshot {

@@ -84,6 +84,8 @@ pub(crate) enum Arrival<'a, T> {
     Leads(HeldLead<'a, T>),
     /// The deadline passed first, or the pool lets it go; the thread is on no list and was elected by nobody.
     TimedOut,
+    /// Something was handed to it, that is to be done first; it is on no list and was elected by nobody.
+    Handed,
     /// The pool is closed.
     Closed,
 }
@@ -200,6 +202,26 @@ impl<T> Lead<T> {
         self.bench.is_none()
     }
 
+    /// Why no thread can be handed anything here, if that is so.
+    pub(crate) fn hands_nothing(&self) -> Option<&'static str> {
+        match self {
+            _ if !self.can_recall() => Some("the system's order names no thread"),
+            _ if self.roams => Some("its threads come and go between several sets"),
+            _ => None,
+        }
+    }
+
+    /// Does `act` if this thread sleeps, in the list or as standby. It asks whether something was handed to it before it
+    /// does anything else then.
+    pub(crate) fn if_asleep(&self, seat: &Seat, act: impl FnOnce()) -> bool {
+        let followers = lock(&self.followers);
+        let is_asleep = followers.has(seat);
+        if is_asleep {
+            act();
+        }
+        is_asleep
+    }
+
     /// Whether fewer threads run than there are cores, once the leader runs too.
     pub(super) fn has_idle_core(&self, word: Snapshot) -> bool {
         word.running() + 1 < self.policy.cores
@@ -219,6 +241,7 @@ impl<T> Lead<T> {
             true => until,
             false => until.or_at(self.end_of_stay(clock)),
         };
+        let until = until.or_handed(seat);
         while !until.is_over(clock) {
             let attempt = self.take_or_enlist(seat);
             // After the attempt: a thread that was called is on its way until it leads or is on the list. (Who will be
@@ -233,14 +256,19 @@ impl<T> Lead<T> {
             match attempt {
                 Attempt::Took => return self.leads(clock),
                 Attempt::Closed => return Arrival::Closed,
-                Attempt::TimedOut => return Arrival::TimedOut,
-                Attempt::Idle if self.lets_go() => return Arrival::TimedOut,
+                Attempt::TimedOut => break,
+                Attempt::Idle if self.lets_go(seat) => return Arrival::TimedOut,
                 Attempt::Elect if self.elect_or_take(seat) => return self.leads(clock),
                 // Somebody was elected, or was faster: again. Or this one must stay.
                 _ => {}
             }
         }
-        Arrival::TimedOut
+        match until.is_handed_in_time(clock) {
+            false => Arrival::TimedOut,
+            // Nobody begins with anything then.
+            true if self.is_closed() => Arrival::Closed,
+            true => Arrival::Handed,
+        }
     }
 
     fn leads(&self, clock: &Clock) -> Arrival<'_, T> {

@@ -13,11 +13,16 @@
 //! Both are bits of the one word that it sleeps on. Who is about to wait in the set sets LEADS, and then asks; who
 //! recalls has changed the answer, and then sets RECALLED. Of the two steps the second sees the first: so it asks in
 //! time, or the set is woken. All that a thread does whose time is over, it does then too (I3, I4).
+//!
+//! A thread can also be **handed** something that nobody else is to do, an event of a handle that belongs to it: its seat
+//! says so, and then it is recalled. Only who leads hands something to others. So a thread that leads is handed nothing:
+//! it asks once when it has taken the lead, and the set need not be woken. (Who handed it something before gave the lead
+//! away after that: so it sees it.)
 
 use std::sync::Arc;
 
 use super::{followers::Seat, lead::doze};
-use crate::sync::{Clock, Parker, Timestamp};
+use crate::sync::{atomic::Ordering, Clock, Parker, Timestamp};
 
 /// It was recalled, and has not asked since.
 const RECALLED: u32 = 1 << 8;
@@ -36,24 +41,52 @@ pub(crate) struct Wanted<'s> {
 pub(crate) struct Until<'s> {
     deadline: Option<Timestamp>,
     wanted: Option<&'s Wanted<'s>>,
+    /// Whose tray may be filled.
+    of: Option<&'s Seat>,
 }
 
 impl<'s> Until<'s> {
     /// At `deadline`, or with the pool.
     pub(crate) fn at(deadline: Option<Timestamp>) -> Self {
-        let wanted = None;
-        Self { deadline, wanted }
+        Self {
+            deadline,
+            wanted: None,
+            of: None,
+        }
     }
 
     /// At `deadline`, or as soon as it has what is wanted.
     pub(crate) fn recalled(deadline: Option<Timestamp>, wanted: &'s Wanted<'s>) -> Self {
         let wanted = Some(wanted);
-        Self { deadline, wanted }
+        Self {
+            wanted,
+            ..Self::at(deadline)
+        }
     }
 
-    /// Reads no clock where there is no deadline.
+    /// The same, or as soon as something was handed to this thread.
+    pub(super) fn or_handed(self, seat: &'s Seat) -> Self {
+        let of = Some(seat);
+        Self { of, ..self }
+    }
+
+    /// Whether it is to leave its place: its time is over, or something was handed to it.
     pub(crate) fn is_over(&self, clock: &Clock) -> bool {
+        self.is_late(clock) || self.is_handed()
+    }
+
+    /// Whether its time is over. Reads no clock where there is no deadline.
+    pub(crate) fn is_late(&self, clock: &Clock) -> bool {
         clock.has_passed(self.deadline) || self.is_recalled()
+    }
+
+    /// Whether it has something to do that was handed to it, and time for it.
+    pub(super) fn is_handed_in_time(&self, clock: &Clock) -> bool {
+        self.is_handed() && !self.is_late(clock)
+    }
+
+    fn is_handed(&self) -> bool {
+        self.of.is_some_and(Seat::is_handed)
     }
 
     /// Whether it has what it waits for.
@@ -109,6 +142,25 @@ impl Call {
 }
 
 impl Seat {
+    /// Whether something waits that this thread is to do, and nobody else.
+    pub(crate) fn is_handed(&self) -> bool {
+        self.handed.load(Ordering::Acquire)
+    }
+
+    /// Something does, or nothing any more. Who says that something does recalls the thread afterwards.
+    pub(crate) fn set_handed(&self, handed: bool) {
+        self.handed.store(handed, Ordering::Release);
+    }
+
+    /// Something belongs to this thread: an elastic pool does not let it go any more.
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Acquire)
+    }
+
     pub(crate) fn call(&self) -> Call {
         Call(Arc::clone(self.parker()))
     }

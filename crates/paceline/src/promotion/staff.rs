@@ -112,7 +112,7 @@ impl Staff {
         if count.call == Call::Thread(seat.index()) {
             count.call = Call::Nobody;
         }
-        let may_go = seat.is_own() && count.own > self.stay;
+        let may_go = seat.is_own() && !seat.is_kept() && count.own > self.stay;
         drop(count);
         may_go.then(|| clock.now().after(self.keep_alive))
     }
@@ -153,8 +153,8 @@ impl<T> Lead<T> {
     }
 
     /// For a thread that was parked for long, is off the list, and leaves somebody behind: whether it may go.
-    pub(super) fn lets_go(&self) -> bool {
-        let may = self.staff.as_ref().is_some_and(Staff::dismiss);
+    pub(super) fn lets_go(&self, seat: &Seat) -> bool {
+        let may = !seat.is_kept() && self.staff.as_ref().is_some_and(Staff::dismiss);
         if may {
             self.counters.retired.one_more();
         }

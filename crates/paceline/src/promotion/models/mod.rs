@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod closing;
+mod handed;
 mod lounge;
 mod recall;
 mod staff;
@@ -84,7 +85,7 @@ impl Pool {
     /// Leads once, counts it, and gives the lead back.
     fn turn(&self, seat: &Arc<Seat>, until: Option<u32>) -> Turn {
         match self.arrive(seat, until) {
-            Arrival::TimedOut => Turn::TimedOut,
+            Arrival::TimedOut | Arrival::Handed => Turn::TimedOut,
             Arrival::Closed => Turn::Closed,
             Arrival::Leads(held) => {
                 drop(count(held));

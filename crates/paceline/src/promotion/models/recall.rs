@@ -20,7 +20,7 @@ impl Pool {
         let wanted = Wanted { is_there };
         let until = Until::recalled(None, &wanted);
         match self.lead.arrive(seat, &self.clock(), until) {
-            Arrival::TimedOut => Turn::TimedOut,
+            Arrival::TimedOut | Arrival::Handed => Turn::TimedOut,
             Arrival::Closed => Turn::Closed,
             Arrival::Leads(held) => {
                 drop(count(held));

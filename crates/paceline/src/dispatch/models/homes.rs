@@ -1,0 +1,194 @@
+//! A handle that belongs to another thread than the one that leads: its event gets there, or to anyone when that one is
+//! gone (H2); once, and to one thread at a time (H1).
+
+use super::*;
+use crate::dispatch::{OwnTray, Reach, Tray};
+
+/// Where a thread sleeps until something was handed to it.
+#[derive(Clone)]
+struct Bell(Arc<(AtomicBool, Parker)>);
+
+impl Bell {
+    fn new() -> Self {
+        Self(Arc::new((AtomicBool::new(false), Parker::new())))
+    }
+
+    fn is_handed(&self) -> bool {
+        self.0 .0.load(Ordering::Acquire)
+    }
+
+    /// As a thread that asks before it sleeps.
+    fn sleep_until_handed(&self) {
+        loop {
+            self.0 .1.take();
+            if self.is_handed() {
+                return;
+            }
+            self.0 .1.sleep(None);
+        }
+    }
+}
+
+impl Reach for Bell {
+    fn set_handed(&self, handed: bool) {
+        self.0 .0.store(handed, Ordering::Release);
+    }
+
+    fn recall(&self) {
+        self.0 .1.post(1);
+        self.0 .1.wake();
+    }
+
+    /// It is always awake.
+    fn if_asleep(&self, _: &mut dyn FnMut()) -> bool {
+        false
+    }
+
+    fn keep(&self) {}
+}
+
+/// A thread that has a tray: whose bell that is.
+fn tray(registry: &Arc<Registry>) -> (Bell, OwnTray) {
+    let bell = Bell::new();
+    let tray = registry.open_tray(Tray::new(Box::new(bell.clone())));
+    (bell, tray)
+}
+
+/// Takes what was handed to this thread, and puts it back when that is done.
+fn serve(registry: &Registry, tray: &OwnTray) {
+    while let Some(claim) = registry.take_handed(tray) {
+        release(dispatch(claim), &lead(), false);
+    }
+}
+
+/// The handle is for another thread, which sleeps or is about to: it is woken, and reads everything.
+#[test]
+fn loom_hand_to_its_thread() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::NONE);
+        let (bell, tray) = tray(&registry);
+        let home = {
+            let (registry, world) = (Arc::clone(&registry), world.clone());
+            let tray = Arc::new(tray);
+            let its = Arc::clone(&tray);
+            let home = thread::spawn(move || {
+                for read in 1..=2 {
+                    while world.read() < read {
+                        bell.sleep_until_handed();
+                        serve(&registry, &its);
+                    }
+                    if read == 1 {
+                        world.send();
+                    }
+                }
+                registry.wake_set();
+            });
+            tray.name(home.thread().id());
+            home
+        };
+        handle.pin_to(&[home.thread().id()]).unwrap();
+        handle.set_interest(Interest::READ).unwrap();
+        let lead = lead();
+        world.send();
+        while world.read() < 2 {
+            let claim = lock(&lead).next(&registry, None).unwrap();
+            assert!(claim.is_none(), "it is not for this thread");
+        }
+        home.join().unwrap();
+        assert_eq!(world.read(), 2);
+    });
+}
+
+/// The thread leaves while the event is handed to it: it reads that, or whoever leads does.
+#[test]
+fn loom_hand_against_leaving() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::NONE);
+        let (_, tray) = tray(&registry);
+        let tray = Arc::new(tray);
+        let home = {
+            let (registry, its) = (Arc::clone(&registry), Arc::clone(&tray));
+            thread::spawn(move || {
+                serve(&registry, &its);
+                drop(its);
+            })
+        };
+        tray.name(home.thread().id());
+        handle.pin_to(&[home.thread().id()]).unwrap();
+        handle.set_interest(Interest::READ).unwrap();
+        drop(tray);
+        let lead = lead();
+        world.send();
+        work(&registry, &lead, true);
+        home.join().unwrap();
+        work(&registry, &lead, true);
+        assert_eq!(world.read(), 1);
+    });
+}
+
+/// It is for one of two threads, both awake. One leaves, the other looks: it is read once.
+#[test]
+fn loom_hand_to_one_of_two() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::NONE);
+        let ((_, leaves), (_, looks)) = (tray(&registry), tray(&registry));
+        let (leaves, looks) = (Arc::new(leaves), Arc::new(looks));
+        let leaver = {
+            let its = Arc::clone(&leaves);
+            thread::spawn(move || drop(its))
+        };
+        let other = {
+            let (registry, its) = (Arc::clone(&registry), Arc::clone(&looks));
+            thread::spawn(move || serve(&registry, &its))
+        };
+        let ids = [leaver.thread().id(), other.thread().id()];
+        leaves.name(ids[0]);
+        looks.name(ids[1]);
+        handle.pin_to(&ids).unwrap();
+        handle.set_interest(Interest::READ).unwrap();
+        drop(leaves);
+        let lead = lead();
+        world.send();
+        work(&registry, &lead, true);
+        leaver.join().unwrap();
+        other.join().unwrap();
+        drop(looks);
+        work(&registry, &lead, true);
+        assert_eq!(world.read(), 1);
+    });
+}
+
+/// S1: the pool ends while the event is on its way to its thread. It ends once, and nothing is left.
+#[test]
+fn loom_hand_against_the_end() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let handle = world.register(&registry, Interest::NONE);
+        let (_, tray) = tray(&registry);
+        let tray = Arc::new(tray);
+        let home = {
+            let (registry, its) = (Arc::clone(&registry), Arc::clone(&tray));
+            thread::spawn(move || serve(&registry, &its))
+        };
+        tray.name(home.thread().id());
+        handle.pin_to(&[home.thread().id()]).unwrap();
+        handle.set_interest(Interest::READ).unwrap();
+        world.send();
+        let ender = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || registry.shut())
+        };
+        work(&registry, &lead(), false);
+        ender.join().unwrap();
+        home.join().unwrap();
+        drop(tray);
+        assert_eq!((world.closed(), registry.live()), (1, 0));
+    });
+}

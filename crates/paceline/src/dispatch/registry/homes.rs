@@ -1,0 +1,220 @@
+//! Handles that belong to certain threads: how that is said, and how their events get there. See `trays.rs`.
+
+use std::{
+    io,
+    sync::{atomic::Ordering::Relaxed, Arc},
+    time::Duration,
+};
+
+use super::{
+    super::{
+        claim::Claim,
+        handle::Key,
+        slot::Slot,
+        trays::{Handed, Home, Tray},
+    },
+    Registry, SHUT,
+};
+use crate::sync::{
+    lock,
+    thread::{self, ThreadId},
+};
+
+/// Why a handle can't belong to certain threads, in words.
+type Refusal = (io::ErrorKind, String);
+
+fn refusal(kind: io::ErrorKind, reason: impl Into<String>) -> Refusal {
+    (kind, reason.into())
+}
+
+/// The tray of a thread that is in the pool. When the last of these is dropped, the thread has left.
+pub(crate) struct OwnTray {
+    registry: Arc<Registry>,
+    tray: Arc<Tray>,
+}
+
+impl OwnTray {
+    /// It is this thread's.
+    pub(crate) fn name(&self, thread: ThreadId) {
+        self.tray.name(thread);
+    }
+}
+
+impl Drop for OwnTray {
+    fn drop(&mut self) {
+        self.registry.close_tray(&self.tray);
+    }
+}
+
+impl Registry {
+    /// In this pool no handle can belong to certain threads.
+    pub(crate) fn refuse_homes(&self, why: &'static str) {
+        self.trays.refuse(why);
+    }
+
+    /// A thread comes into the pool; none is handed anything where that can't be.
+    pub(crate) fn open_tray(self: &Arc<Self>, tray: Arc<Tray>) -> OwnTray {
+        self.trays.add(Arc::clone(&tray));
+        let registry = Arc::clone(self);
+        OwnTray { registry, tray }
+    }
+
+    /// It leaves. What waits for it goes back, for whoever leads to hand it on.
+    fn close_tray(&self, tray: &Arc<Tray>) {
+        let left = self.trays.remove(tray);
+        left.into_iter().for_each(|index| self.give_back(index));
+    }
+
+    /// The calling thread, if it is in the pool, waits for the others: what belongs to it is theirs.
+    pub(crate) fn leave_own_tray(&self) {
+        let own = self.trays.of(thread::current().id());
+        own.iter().for_each(|tray| self.close_tray(tray));
+    }
+
+    /// The handler of this registration is to be called by one of these threads.
+    pub(in crate::dispatch) fn pin_to(
+        &self,
+        key: Key,
+        threads: &[ThreadId],
+    ) -> Result<(), Refusal> {
+        use io::ErrorKind::InvalidInput;
+        if threads.is_empty() {
+            let reason = "no thread is named; `unpin` gives it to anyone";
+            return Err(refusal(InvalidInput, reason));
+        }
+        self.settle(key, || {
+            self.trays.keep(threads).map_err(|unknown| {
+                refusal(InvalidInput, format!("{unknown:?} is not in this pool"))
+            })?;
+            Ok(Home::Pinned(threads.into()))
+        })
+    }
+
+    /// By the thread that called it last, for so long after that, if it is free.
+    pub(in crate::dispatch) fn stick(&self, key: Key, span: Duration) -> Result<(), Refusal> {
+        self.settle(key, || Ok(Home::Sticky(span, None)))
+    }
+
+    /// By anyone.
+    pub(in crate::dispatch) fn unpin(&self, key: Key) -> Result<(), Refusal> {
+        self.settle(key, || Ok(Home::Anyone))
+    }
+
+    /// Changes whom a registration belongs to. Its generation is compared under the lock that its end takes too, after its
+    /// key went stale: so the slot's next one never belongs to these.
+    fn settle(
+        &self,
+        key: Key,
+        home: impl FnOnce() -> Result<Home, Refusal>,
+    ) -> Result<(), Refusal> {
+        use io::ErrorKind::{NotFound, Unsupported};
+        let over = || refusal(NotFound, "it is closed already");
+        if let Some(why) = self.why_no_homes() {
+            return Err(refusal(Unsupported, why));
+        }
+        let slot = self.slots.get(key.index).ok_or_else(over)?;
+        let mut place = lock(&slot.home);
+        match &*place {
+            _ if slot.readiness.look().generation() != key.generation => return Err(over()),
+            Home::Everyone => {
+                let reason = "several threads use it at once";
+                return Err(refusal(Unsupported, reason));
+            }
+            _ if slot.group().is_some() => {
+                let reason = "it is a member of a group, whose handler is called by anyone";
+                return Err(refusal(Unsupported, reason));
+            }
+            _ => {}
+        }
+        *place = home()?;
+        let belongs = !matches!(*place, Home::Anyone);
+        slot.has_home.store(belongs, Relaxed);
+        Ok(())
+    }
+
+    fn why_no_homes(&self) -> Option<&'static str> {
+        match self.is_open() {
+            true => Some("nobody leads in a concurrent set, who could hand it to a thread"),
+            false => self.trays.refusal(),
+        }
+    }
+
+    /// A handle that belongs to certain threads was taken off the line. Whether it is for this one, which leads; else it
+    /// was handed to one of them. Its end is for anyone.
+    #[cold]
+    pub(super) fn is_for_leader(&self, index: u32, slot: &Slot) -> bool {
+        if slot.readiness.look().is_closing() {
+            return true;
+        }
+        let me = thread::current().id();
+        let mut home = lock(&slot.home);
+        let handed = match &mut *home {
+            Home::Anyone | Home::Everyone => return true,
+            Home::Pinned(threads) if threads.contains(&me) => return true,
+            Home::Pinned(threads) => {
+                let handed = self.trays.hand(index, threads);
+                if handed == Handed::ToNobody {
+                    self.counters.strayed.one_more();
+                }
+                handed
+            }
+            Home::Sticky(span, last) => {
+                let now = self.now();
+                let handed = match *last {
+                    Some((thread, until)) if thread != me && now < until => {
+                        self.trays.hand_to_sleeper(index, thread)
+                    }
+                    _ => Handed::ToNobody,
+                };
+                if handed == Handed::ToNobody {
+                    *last = Some((me, now.after(*span)));
+                }
+                handed
+            }
+        };
+        if handed == Handed::There {
+            self.counters.handed.one_more();
+        }
+        handed == Handed::ToNobody
+    }
+
+    /// Takes out of the calling thread's own tray what is still for it. `None`: nothing is.
+    pub(crate) fn take_handed(&self, own: &OwnTray) -> Option<Claim<'_>> {
+        let me = thread::current().id();
+        while let Some(index) = self.trays.take(&own.tray) {
+            let Some(slot) = self.slots.get(index) else {
+                continue;
+            };
+            if !self.is_for(slot, me) {
+                self.give_back(index);
+                continue;
+            }
+            let owned = slot.claim(index);
+            if let Some(claim) = owned.and_then(|owned| self.claimed(owned)) {
+                return Some(claim);
+            }
+        }
+        None
+    }
+
+    /// Whether this thread may have what was handed to it. Somebody may have changed that meanwhile.
+    fn is_for(&self, slot: &Slot, thread: ThreadId) -> bool {
+        match &mut *lock(&slot.home) {
+            Home::Pinned(threads) => threads.contains(&thread),
+            Home::Sticky(span, last) => {
+                *last = Some((thread, self.now().after(*span)));
+                true
+            }
+            Home::Anyone | Home::Everyone => true,
+        }
+    }
+
+    /// Puts a QUEUED slot, which is in no list, where the leader finds it.
+    fn give_back(&self, index: u32) {
+        self.put_back(index);
+        // As in `let_go`: after the end nobody takes the list any more.
+        if self.phase() == SHUT {
+            self.sweep(index);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Handles that belong to certain threads, and the trays in which their events wait for these.
+//!
+//! ```text
+//!  line --> claimed      [Registry::claim]        this thread leads, and may have it
+//!  line --> tray         [Trays::hand]            it is for another thread: put into that one's tray, which is recalled;
+//!                                                 or, if it is for several that are all awake, where these look too
+//!  tray --> claimed      [Registry::take_handed]  that thread takes it out, before it would lead
+//!  tray --> return list  [Registry::take_handed]  it is not for that thread any more
+//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool
+//! ```
+//!
+//! A tray is a list like the line: what is in it is QUEUED, and in no other list. So it is claimed, closed, drained and
+//! swept as ever, and a signal that comes meanwhile finds it waiting. Only who leads puts something in, under the lock of
+//! the list of trays; a thread that leaves takes its tray off that list first, and then empties it. So nothing is put into
+//! a tray that nobody looks into (H2).
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use crate::sync::{lock, thread::ThreadId, Mutex, Timestamp};
+
+/// How a thread of the pool is reached. The pool knows.
+pub(crate) trait Reach: Send + Sync {
+    /// Something is in its tray, or nothing any more. Under the tray's lock.
+    fn set_handed(&self, handed: bool);
+    /// Makes it look.
+    fn recall(&self);
+    /// Does `act` if it sleeps as a follower, which looks before it does anything else then.
+    fn if_asleep(&self, act: &mut dyn FnMut()) -> bool;
+    /// A handle belongs to it: it shall not be let go for want of work.
+    fn keep(&self);
+}
+
+/// Where something can be put for one thread.
+pub(crate) struct Tray {
+    /// Whose it is; a thread that was spawned is known a moment later.
+    thread: OnceLock<ThreadId>,
+    reach: Box<dyn Reach>,
+}
+
+impl Tray {
+    /// Of a thread that is named now, or soon.
+    pub(crate) fn new(reach: Box<dyn Reach>) -> Arc<Self> {
+        let thread = OnceLock::new();
+        Arc::new(Self { thread, reach })
+    }
+
+    /// It is this thread's.
+    pub(crate) fn name(&self, thread: ThreadId) {
+        let _ = self.thread.set(thread);
+    }
+
+    fn is_of(&self, threads: &[ThreadId]) -> bool {
+        let thread = self.thread.get();
+        thread.is_some_and(|thread| threads.contains(thread))
+    }
+}
+
+/// For so many slots a tray has room from when its thread is first named.
+const ROOM: usize = 16;
+
+/// The trays of all threads that are in the pool.
+#[derive(Default)]
+pub(super) struct Trays {
+    list: Mutex<List>,
+    /// Why there are none, if there can't be.
+    refusal: OnceLock<&'static str>,
+}
+
+/// What the lock protects. A thread is told that it was handed something if and only if something is here for it.
+#[derive(Default)]
+struct List {
+    trays: Vec<Filled>,
+    /// Slots for one of several threads, none of which slept: for the first that looks.
+    shared: VecDeque<Shared>,
+}
+
+/// A slot, and whom it is for.
+type Shared = (u32, Arc<[ThreadId]>);
+
+/// A tray, and the slots in it.
+struct Filled {
+    tray: Arc<Tray>,
+    slots: VecDeque<u32>,
+}
+
+impl Filled {
+    fn put(&mut self, index: u32) -> Arc<Tray> {
+        self.slots.push_back(index);
+        self.tray.reach.set_handed(true);
+        Arc::clone(&self.tray)
+    }
+
+    /// Puts it in if this thread sleeps, and nothing is there that it would do before.
+    fn put_if_free(&mut self, index: u32) -> Option<Arc<Tray>> {
+        if !self.slots.is_empty() {
+            return None;
+        }
+        let tray = Arc::clone(&self.tray);
+        let is_put = tray.reach.if_asleep(&mut || drop(self.put(index)));
+        is_put.then_some(tray)
+    }
+}
+
+impl List {
+    /// The trays of those of these threads that are here.
+    fn of<'s>(&'s mut self, threads: &'s [ThreadId]) -> impl Iterator<Item = &'s mut Filled> {
+        self.trays
+            .iter_mut()
+            .filter(|filled| filled.tray.is_of(threads))
+    }
+
+    /// The first of what was put in for one thread, whose tray this is.
+    fn take(&mut self, tray: &Arc<Tray>) -> Option<u32> {
+        let mut trays = self.trays.iter_mut();
+        let own = trays.find(|filled| Arc::ptr_eq(&filled.tray, tray))?;
+        let first = own.slots.pop_front();
+        let shared = &mut self.shared;
+        let place = |shared: &VecDeque<Shared>| shared.iter().position(|it| tray.is_of(&it.1));
+        let first = first.or_else(|| {
+            let (index, _) = shared.remove(place(shared)?)?;
+            Some(index)
+        });
+        let more = !own.slots.is_empty() || place(shared).is_some();
+        tray.reach.set_handed(more);
+        first
+    }
+
+    /// Takes a tray off the list. What was in it, and what is for nobody else any more.
+    fn remove(&mut self, tray: &Arc<Tray>) -> Vec<u32> {
+        let Some(place) = self
+            .trays
+            .iter()
+            .position(|filled| Arc::ptr_eq(&filled.tray, tray))
+        else {
+            return Vec::new();
+        };
+        tray.reach.set_handed(false);
+        let mut left = Vec::from(self.trays.remove(place).slots);
+        let trays = &self.trays;
+        self.shared.retain(|(index, threads)| {
+            let has_one = trays.iter().any(|filled| filled.tray.is_of(threads));
+            if !has_one {
+                left.push(*index);
+            }
+            has_one
+        });
+        left
+    }
+}
+
+/// What became of a handle that belongs to certain threads.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handed {
+    /// One of them will have it, and was told.
+    There,
+    /// Nobody whom it belongs to is in the pool, or free, as it may be.
+    ToNobody,
+}
+
+impl Trays {
+    pub(super) fn refuse(&self, why: &'static str) {
+        let _ = self.refusal.set(why);
+    }
+
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        self.refusal.get().copied()
+    }
+
+    /// A thread is in the pool.
+    pub(super) fn add(&self, tray: Arc<Tray>) {
+        let slots = VecDeque::new();
+        lock(&self.list).trays.push(Filled { tray, slots });
+    }
+
+    /// It leaves: nothing more is put in for it. What was, and is for nobody else.
+    pub(super) fn remove(&self, tray: &Arc<Tray>) -> Vec<u32> {
+        lock(&self.list).remove(tray)
+    }
+
+    /// The tray of this thread.
+    pub(super) fn of(&self, thread: ThreadId) -> Option<Arc<Tray>> {
+        let mut list = lock(&self.list);
+        let threads = [thread];
+        let filled = list.of(&threads).next();
+        filled.map(|filled| Arc::clone(&filled.tray))
+    }
+
+    /// Keeps these threads in the pool; or tells the first that is not there.
+    pub(super) fn keep(&self, threads: &[ThreadId]) -> Result<(), ThreadId> {
+        let mut list = lock(&self.list);
+        let is_here = |thread: &ThreadId| list.trays.iter().any(|it| it.tray.is_of(&[*thread]));
+        if let Some(unknown) = threads.iter().find(|thread| !is_here(thread)) {
+            return Err(*unknown);
+        }
+        for filled in list.of(threads) {
+            filled.slots.reserve(ROOM);
+            filled.tray.reach.keep();
+        }
+        list.shared.reserve(ROOM);
+        Ok(())
+    }
+
+    /// Hands a handle to one of these threads: to one that sleeps, else to the first of them that looks. This thread
+    /// holds the lead, and has taken it off the line.
+    pub(super) fn hand(&self, index: u32, threads: &Arc<[ThreadId]>) -> Handed {
+        let mut list = lock(&self.list);
+        let free = list
+            .of(threads)
+            .find_map(|filled| filled.put_if_free(index));
+        if free.is_some() {
+            drop(list);
+            return told(free);
+        }
+        match list.of(threads).count() {
+            0 => Handed::ToNobody,
+            1 => {
+                let only = list.of(threads).next().map(|filled| filled.put(index));
+                drop(list);
+                told(only)
+            }
+            _ => {
+                list.shared.push_back((index, Arc::clone(threads)));
+                for filled in list.of(threads) {
+                    filled.tray.reach.set_handed(true);
+                    filled.tray.reach.recall();
+                }
+                Handed::There
+            }
+        }
+    }
+
+    /// Hands it to this thread if that sleeps.
+    pub(super) fn hand_to_sleeper(&self, index: u32, thread: ThreadId) -> Handed {
+        let mut list = lock(&self.list);
+        let free = list
+            .of(&[thread])
+            .find_map(|filled| filled.put_if_free(index));
+        drop(list);
+        told(free)
+    }
+
+    /// Takes out what was put in first for the thread whose tray this is.
+    pub(super) fn take(&self, tray: &Arc<Tray>) -> Option<u32> {
+        lock(&self.list).take(tray)
+    }
+}
+
+/// After the lock: whose tray was filled is made to look.
+fn told(chosen: Option<Arc<Tray>>) -> Handed {
+    match chosen {
+        Some(tray) => {
+            tray.reach.recall();
+            Handed::There
+        }
+        None => Handed::ToNobody,
+    }
+}
+
+/// Whom a handle belongs to.
+#[derive(Debug, Default)]
+pub(super) enum Home {
+    /// Whoever leads when it is its turn.
+    #[default]
+    Anyone,
+    /// Several at once, and nobody in particular.
+    Everyone,
+    /// One of these, and nobody else as long as one of them is in the pool.
+    Pinned(Arc<[ThreadId]>),
+    /// The last one that had it, for so long after it began.
+    Sticky(Duration, Option<(ThreadId, Timestamp)>),
+}

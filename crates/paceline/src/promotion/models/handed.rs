@@ -1,0 +1,172 @@
+//! Something is handed to a thread, by the one that leads (H2, I4): against every place that it can be in.
+
+use super::*;
+
+impl Pool {
+    /// The holder of the lead hands something to the thread of this seat.
+    fn hand(&self, _: &HeldLead<'_, usize>, seat: &Seat) {
+        seat.set_handed(true);
+        let _ = seat.call().recall();
+    }
+
+    /// Arrives until it was handed something; leads meanwhile, if it is its turn. Tells how often it led.
+    fn until_handed(&self, seat: &Arc<Seat>) -> usize {
+        let mut led = 0;
+        for _ in 0..3 {
+            match self.arrive(seat, None) {
+                Arrival::Handed => return led,
+                // Who leads asks before it waits.
+                Arrival::Leads(held) if seat.is_handed() => drop(held),
+                Arrival::Leads(held) => {
+                    drop(count(held));
+                    led += 1;
+                }
+                Arrival::TimedOut | Arrival::Closed => panic!("nobody closes, nor is it late"),
+            }
+        }
+        panic!("it leads, and is handed nothing")
+    }
+}
+
+/// A thread that arrives, and is handed something.
+fn receiver(pool: &Arc<Pool>, seat: &Arc<Seat>) -> thread::JoinHandle<usize> {
+    let (pool, seat) = (Arc::clone(pool), Arc::clone(seat));
+    thread::spawn(move || pool.until_handed(&seat))
+}
+
+/// Who leads goes on leading: the other one gets out, asleep or about to be.
+fn hand_to_a_follower(policy: (Wake, Order)) {
+    explore(move || {
+        let (pool, seat) = (Pool::new(policy), seat(1));
+        let held = pool.first();
+        let receiver = receiver(&pool, &seat);
+        pool.hand(&held, &seat);
+        assert_eq!(receiver.join().unwrap(), 0);
+        drop(held);
+        assert_eq!(pool.turns(), 0);
+    });
+}
+
+#[test]
+fn loom_hand_to_a_follower_eager() {
+    hand_to_a_follower(EAGER);
+}
+
+#[test]
+fn loom_hand_to_a_follower_newest() {
+    hand_to_a_follower(NEWEST);
+}
+
+/// I4: it is elected at the same time. It passes that on, or leads and finds out: another follower always leads.
+fn hand_against_election(policy: (Wake, Order)) {
+    explore(move || {
+        let (pool, seat) = (Pool::new(policy), seat(1));
+        let held = pool.first();
+        let receiver = receiver(&pool, &seat);
+        let patient = guest(&pool, 2, None);
+        pool.hand(&held, &seat);
+        drop(held);
+        assert_eq!(receiver.join().unwrap(), 0, "it was handed before");
+        assert_eq!(patient.join().unwrap(), Turn::Led);
+        assert_eq!(pool.turns(), 1);
+    });
+}
+
+#[test]
+fn loom_hand_against_election_eager() {
+    hand_against_election(EAGER);
+}
+
+#[test]
+fn loom_hand_against_election_newest() {
+    hand_against_election(NEWEST);
+}
+
+#[test]
+fn loom_hand_against_election_oldest() {
+    hand_against_election(OLDEST);
+}
+
+/// It is put there only if it sleeps: then it does that before anything else, and nobody is left behind with the lead open.
+#[test]
+fn loom_hand_to_a_sleeper() {
+    explore(|| {
+        let (pool, seat) = (Pool::new(NEWEST), seat(1));
+        let held = pool.first();
+        let sleeper = {
+            let (pool, seat) = (Arc::clone(&pool), Arc::clone(&seat));
+            thread::spawn(move || match pool.arrive(&seat, None) {
+                Arrival::Handed => true,
+                Arrival::Leads(held) => {
+                    let handed = seat.is_handed();
+                    drop(held);
+                    handed
+                }
+                Arrival::TimedOut | Arrival::Closed => panic!("nobody closes, nor is it late"),
+            })
+        };
+        let handed = pool.lead.if_asleep(&seat, || seat.set_handed(true));
+        if handed {
+            let _ = seat.call().recall();
+        }
+        drop(held);
+        assert_eq!(sleeper.join().unwrap(), handed);
+        assert_eq!(pool.turns(), 0);
+    });
+}
+
+/// S1: the pool closes. It goes, or does what it was handed; it does not sleep on.
+#[test]
+fn loom_hand_against_close() {
+    explore(|| {
+        let (pool, seat) = (Pool::new(NEWEST), seat(1));
+        let held = pool.first();
+        let receiver = {
+            let (pool, seat) = (Arc::clone(&pool), Arc::clone(&seat));
+            thread::spawn(move || match pool.arrive(&seat, None) {
+                Arrival::Handed | Arrival::Closed => {}
+                Arrival::Leads(_) | Arrival::TimedOut => panic!("the lead is held, then closed"),
+            })
+        };
+        let closer = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.close())
+        };
+        pool.hand(&held, &seat);
+        closer.join().unwrap();
+        drop(held);
+        receiver.join().unwrap();
+    });
+}
+
+/// It processes what it was handed beside one that promotes. Its rejoining takes no opening for its own that is not, and
+/// nobody is left asleep with the lead open.
+fn handed_against_promotion(policy: (Wake, Order)) {
+    explore(move || {
+        let (pool, own) = (Pool::new(policy), seat(0));
+        let held = pool.first();
+        let other = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let now = pool.clock().now();
+                let running = pool.lead.run_handed(now);
+                drop(running.rejoin(&seat(1), now));
+            })
+        };
+        let (running, _) = pool.promote(count(held), Marks::default());
+        drop(running.rejoin(&own, pool.clock().now()));
+        other.join().unwrap();
+        assert_eq!(pool.turns(), 1);
+        assert_eq!(pool.lead.word.look().running(), 0);
+    });
+}
+
+#[test]
+fn loom_handed_against_promotion_eager() {
+    handed_against_promotion(EAGER);
+}
+
+#[test]
+fn loom_handed_against_promotion_newest() {
+    handed_against_promotion(NEWEST);
+}

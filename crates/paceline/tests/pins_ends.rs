@@ -1,0 +1,368 @@
+//! What becomes of events that wait for their thread when that one leaves, or the pool ends; and what can't belong to a
+//! thread.
+
+#[path = "support/by_hand.rs"]
+mod by_hand;
+#[path = "support/gate.rs"]
+mod gate;
+#[path = "support/pinned.rs"]
+mod pinned;
+mod support;
+
+use std::{
+    io::ErrorKind,
+    net::TcpStream,
+    sync::{mpsc, Arc, Mutex},
+    thread::{self, ThreadId},
+    time::{Duration, Instant},
+};
+
+use by_hand::{asleep, claim, find_nothing, take_lead};
+use gate::Gate;
+use paceline::{
+    simulated::{SimStream, Simulation},
+    turn::Waited,
+    Closed, ConcurrentContext, Context, Group, GroupHandler, Handle, Interest, Leaders, Members,
+    Next, Order, Pool, SetKind, Sets, Wake,
+};
+use pinned::{keep_busy, Guest};
+use support::{bounded, tcp_pair, wait_until, LONG};
+
+/// A pool without threads of its own.
+fn empty() -> (Pool, Simulation) {
+    let world = Simulation::new(1);
+    (asleep(&world, 0), world)
+}
+
+/// A thread that enters a pool, tells its name, and does nothing until it is told to leave.
+struct Idler {
+    id: ThreadId,
+    leave: mpsc::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Idler {
+    fn new(pool: &Pool) -> Self {
+        let (tell, told) = mpsc::channel();
+        let (leave, leaves) = mpsc::channel();
+        let pool = pool.clone();
+        let thread = thread::spawn(move || {
+            let follower = pool.enter().unwrap();
+            tell.send(()).unwrap();
+            let _ = leaves.recv_timeout(LONG);
+            drop(follower);
+        });
+        told.recv_timeout(LONG).unwrap();
+        let id = thread.thread().id();
+        Self { id, leave, thread }
+    }
+
+    fn leave(self) {
+        self.leave.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// An event waits for a thread, which leaves: whoever leads has it.
+#[test]
+fn leaver_gives_back() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let idler = Idler::new(&pool);
+        let guests = [0, 1, 2].map(|_| Guest::new(&pool, &world, &[idler.id]));
+        guests.iter().for_each(|guest| guest.peer.send(b"x"));
+        let mut follower = find_nothing(by_hand::lead(&pool));
+        assert_eq!(pool.snapshot().handed, 3);
+        idler.leave();
+        let me = thread::current().id();
+        for guest in &guests {
+            follower = claim(take_lead(follower)).promote().run();
+            assert_eq!(guest.called(), me, "in the order in which they came");
+        }
+        assert_eq!(pool.snapshot().strayed, 3);
+    });
+}
+
+/// It waits for two threads, both busy. One leaves: the other has it. That one leaves too: anyone.
+#[test]
+fn last_of_a_subset_gives_back() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let (one, other) = (Idler::new(&pool), Idler::new(&pool));
+        let guest = Guest::new(&pool, &world, &[one.id, other.id]);
+        guest.send();
+        let follower = find_nothing(by_hand::lead(&pool));
+        one.leave();
+        let follower = find_nothing(take_lead(follower));
+        assert_eq!(pool.snapshot().handed, 1, "it is where it was");
+        other.leave();
+        drop(claim(take_lead(follower)).promote().run());
+        assert_eq!(guest.called(), thread::current().id());
+        assert_eq!(pool.snapshot().strayed, 1);
+    });
+}
+
+/// The roles by hand: who was handed an event handles it before it leads, wherever it was meanwhile.
+#[test]
+fn handed_before_it_leads() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let me = thread::current().id();
+        let hand = || {
+            let other = pool.clone();
+            let hands = move || drop(find_nothing(by_hand::lead(&other)));
+            thread::spawn(hands).join().unwrap();
+        };
+        let follower = pool.enter().unwrap();
+        let guest = Guest::new(&pool, &world, &[me]);
+        // It has not asked for the lead yet.
+        guest.send();
+        hand();
+        let follower = find_nothing(take_lead(follower));
+        assert_eq!(guest.called(), me);
+        // It handles an event, and takes the lead back after it: it does not wait then.
+        let free = Guest::new(&pool, &world, &[]);
+        free.send();
+        let processing = claim(take_lead(follower)).promote();
+        guest.send();
+        hand();
+        let follower = processing.run();
+        assert_eq!(free.called(), me);
+        let follower = match take_lead(follower).wait(None).unwrap() {
+            Waited::Nothing(follower) => follower,
+            Waited::Claimed(_) => panic!("nothing else came"),
+        };
+        drop(find_nothing(take_lead(follower)));
+        assert_eq!(guest.called(), me);
+        assert_eq!(pool.snapshot().handed, 2);
+    });
+}
+
+/// Nothing is left of it in the slot that it had.
+#[test]
+fn next_one_belongs_to_anyone() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let idler = Idler::new(&pool);
+        let first = Guest::new(&pool, &world, &[idler.id]);
+        first.handle.close_and_wait().unwrap();
+        let second = Guest::new(&pool, &world, &[]);
+        second.send();
+        assert_eq!(by_hand::serve_all(&pool), 1);
+        assert_eq!(second.called(), thread::current().id());
+        for refused in [
+            first.handle.pin_to(&[idler.id]),
+            first.handle.sticky(LONG),
+            first.handle.unpin(),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+        }
+        idler.leave();
+    });
+}
+
+/// A drain waits for what waits for a busy thread, and for nothing else.
+#[test]
+fn drain_finishes_what_waits() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = asleep(&world, 3);
+        let (ids, gate) = (pool.thread_ids(), Gate::shut());
+        let _busy = keep_busy(&pool, &world, ids[0], &gate);
+        let waiting = Guest::new(&pool, &world, &[ids[0]]);
+        let idle = ids.iter().map(|id| Guest::new(&pool, &world, &[*id]));
+        let idle: Vec<_> = idle.collect();
+        let handed = pool.snapshot().handed;
+        waiting.send();
+        wait_until(|| pool.snapshot().handed > handed);
+        let ending = pool.clone();
+        let ending = thread::spawn(move || ending.shutdown(Duration::from_secs(3600)));
+        for guest in &idle[1..] {
+            assert!(matches!(guest.end(), Closed::Shutdown));
+        }
+        gate.let_through(1);
+        assert_eq!(waiting.called(), ids[0], "what had come is handled");
+        assert!(matches!(waiting.end(), Closed::Shutdown));
+        assert!(matches!(idle[0].end(), Closed::Shutdown));
+        let report = ending.join().unwrap();
+        assert!(report.is_clean(), "{report}");
+    });
+}
+
+/// S1: the thread never comes back. What waits for it is closed and listed.
+#[test]
+fn end_takes_what_waits() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = asleep(&world, 2);
+        let (first, gate) = (pool.thread_ids()[0], Gate::shut());
+        let _busy = keep_busy(&pool, &world, first, &gate);
+        let waiting = Guest::new(&pool, &world, &[first]);
+        let handed = pool.snapshot().handed;
+        waiting.send();
+        wait_until(|| pool.snapshot().handed > handed);
+        let report = pool.shutdown(Duration::ZERO);
+        assert!(matches!(waiting.end(), Closed::Shutdown));
+        let listed = report.unfinished.iter().map(|it| it.handle);
+        assert!(listed.eq([waiting.handle.id()]), "{report}");
+        assert_eq!(report.busy_handles, 1);
+        gate.let_through(1);
+        assert!(waiting.is_not_called());
+    });
+}
+
+/// A thread shuts the pool down from its handler: what is pinned to it is drained by the others.
+#[test]
+fn shutdown_by_their_own_thread() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = asleep(&world, 2);
+        let first = pool.thread_ids()[0];
+        let idle = Guest::new(&pool, &world, &[first]);
+        let (stream, peer) = world.stream();
+        let (tell, told) = mpsc::channel();
+        let weak = pool.downgrade();
+        let handler = move |_: &mut Context<'_, SimStream>| {
+            let pool = weak.upgrade().unwrap();
+            tell.send(pool.shutdown(Duration::from_secs(3600))).unwrap();
+            Ok(Next::Close)
+        };
+        let handle = pool.register(stream, Interest::NONE, handler).unwrap();
+        handle.pin_to(&[first]).unwrap();
+        handle.set_interest(Interest::READ).unwrap();
+        peer.send(b"x");
+        let report = told.recv_timeout(LONG).unwrap();
+        assert!(report.is_clean(), "{report}");
+        assert!(matches!(idle.end(), Closed::Shutdown));
+    });
+}
+
+/// An elastic pool lets idle threads go, but not one that a handle is pinned to.
+#[test]
+fn pinned_threads_do_not_retire() {
+    bounded(|| {
+        let (world, keep_alive) = (Simulation::new(1), Duration::from_secs(10));
+        let set = SetKind::Simulated(world.clone());
+        let pool = Pool::builder().threads(4..=8).keep_alive(keep_alive);
+        let pool = pool.handle_set(set).build().unwrap();
+        let gate = Gate::shut();
+        // All are busy, so that more are called.
+        let mut busy = Vec::new();
+        while pool.thread_ids().len() < 6 {
+            let threads = pool.thread_ids();
+            busy.push(keep_busy(&pool, &world, threads[busy.len()], &gate));
+            wait_until(|| pool.thread_ids().len() > threads.len() || gate.inside() < threads.len());
+        }
+        let last = *pool.thread_ids().last().unwrap();
+        let guest = Guest::new(&pool, &world, &[last]);
+        gate.let_through(busy.len());
+        gate.wait_for(0);
+        for _ in 0..3 {
+            wait_until(|| world.clock().asleep() == pool.snapshot().threads);
+            world.clock().advance(2 * keep_alive);
+        }
+        assert_eq!(guest.send().called(), last);
+        assert_eq!(pool.snapshot().strayed, 0);
+    });
+}
+
+/// A listener has a handle too: its connections are made by one thread, and belong to anyone.
+#[test]
+fn pinned_listener_accepts_on_its_thread() {
+    bounded(|| {
+        let pool = Pool::builder().threads(3).build().unwrap();
+        let makers = Arc::new(Mutex::new(Vec::new()));
+        let makes = Arc::clone(&makers);
+        let make = move |_: &TcpStream, _| {
+            makes.lock().unwrap().push(thread::current().id());
+            Some(|_: &mut Context<'_, TcpStream>| Ok(Next::Close))
+        };
+        let listener = pool.listen("127.0.0.1:0", make).unwrap();
+        let second = pool.thread_ids()[1];
+        listener.handle().pin_to(&[second]).unwrap();
+        for number in 1..=10 {
+            let _peer = TcpStream::connect(listener.local_addr()).unwrap();
+            wait_until(|| makers.lock().unwrap().len() == number);
+        }
+        assert!(makers.lock().unwrap().iter().all(|it| *it == second));
+    });
+}
+
+struct Silent;
+
+impl GroupHandler<TcpStream> for Silent {
+    fn ready(
+        &mut self,
+        _: &mut Context<'_, TcpStream>,
+        _: &mut Members<'_, TcpStream>,
+    ) -> std::io::Result<Next> {
+        Ok(Next::Continue)
+    }
+}
+
+/// What can't belong to a thread says why, and stays as it is.
+#[test]
+fn refusals() {
+    bounded(|| {
+        let ready = |_: &mut Context<'_, TcpStream>| Ok(Next::Continue);
+        let register = |pool: &Pool| {
+            let source = tcp_pair().0;
+            pool.register(source, Interest::NONE, ready).unwrap()
+        };
+        let refused = |handle: &Handle, threads: &[ThreadId], kind: ErrorKind, why: &str| {
+            let error = handle.pin_to(threads).unwrap_err();
+            assert_eq!(error.kind(), kind);
+            let (text, id) = (error.to_string(), handle.id());
+            assert!(
+                text.starts_with(&format!("pin_to: handle {id}: ")) && text.contains(why),
+                "{text}"
+            );
+        };
+        let me = thread::current().id();
+        let pool = Pool::builder().threads(2).build().unwrap();
+        let (handle, ids) = (register(&pool), pool.thread_ids());
+        refused(&handle, &[], ErrorKind::InvalidInput, "no thread is named");
+        let stranger = format!("{me:?} is not in this pool");
+        refused(&handle, &[ids[0], me], ErrorKind::InvalidInput, &stranger);
+        let group: Group<TcpStream> = pool.group(Silent).unwrap();
+        let member = group.register(tcp_pair().0, Interest::READ).unwrap();
+        refused(&member, &ids, ErrorKind::Unsupported, "a member of a group");
+        let (source, _) = tcp_pair();
+        let receive = |_: &mut ConcurrentContext<'_, TcpStream>| Ok(Next::Continue);
+        let many = pool.register_concurrent(source, Interest::NONE, receive);
+        refused(
+            &many.unwrap(),
+            &ids,
+            ErrorKind::Unsupported,
+            "several threads use it",
+        );
+        for builder in [
+            Pool::builder().handle_set(SetKind::Concurrent),
+            Pool::builder().order(Order::System).wake(Wake::Eager),
+        ] {
+            let pool = builder.threads(2).build().unwrap();
+            let (handle, ids) = (register(&pool), pool.thread_ids());
+            refused(&handle, &ids, ErrorKind::Unsupported, "");
+            assert_eq!(
+                handle.sticky(LONG).unwrap_err().kind(),
+                ErrorKind::Unsupported
+            );
+        }
+        let sets = Sets::builder().sets(1).threads(3).leaders(Leaders::Roaming);
+        let sets = sets.build().unwrap();
+        let handle = sets.register(tcp_pair().0, Interest::NONE, ready).unwrap();
+        refused(&handle, &[me], ErrorKind::Unsupported, "come and go");
+        drop(pool);
+        let gone = handle_of_a_gone_pool();
+        assert_eq!(gone.pin_to(&[me]).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+fn handle_of_a_gone_pool() -> Handle {
+    let pool = Pool::builder().threads(1).build().unwrap();
+    let start = Instant::now();
+    let ready = |_: &mut Context<'_, TcpStream>| Ok(Next::Continue);
+    let handle = pool.register(tcp_pair().0, Interest::NONE, ready).unwrap();
+    assert!(pool.shutdown(LONG).is_clean() && start.elapsed() < LONG);
+    handle
+}
