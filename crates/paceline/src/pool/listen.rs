@@ -293,14 +293,16 @@ impl<F, S, H> Acceptor<F, S, H> {
         let accepted = {
             let _nobody_else_opens = GIVEN_UP.write().unwrap_or_else(PoisonError::into_inner);
             self.spare.release();
-            let accepted = cx.try_read(L::accept_one);
-            let refused = |_: (L::Stream, L::Peer)| self.counters.refused.one_more();
-            let accepted = accepted.map(refused);
+            let accepted = cx.try_read(L::accept_one).map(drop);
             self.spare = Spare::new();
             accepted
         };
         match accepted {
-            Ok(()) => Ok(()),
+            // Counted when the spare one is back: who waits for the count may open what it likes.
+            Ok(()) => {
+                self.counters.refused.one_more();
+                Ok(())
+            }
             // Somebody took the descriptor first. The connection waits; so do we, for a moment.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 pause(cx);
