@@ -38,7 +38,7 @@ mod uring;
 pub(crate) use completion::CompletionSet;
 #[cfg(target_os = "linux")]
 pub(crate) use epoll::Epoll;
-pub(crate) use poll::{poll_two, PollSet};
+pub(crate) use poll::{is_readable, poll_two, PollSet};
 pub(crate) use system::set_nonblocking;
 
 /// The contract: see the module's first page.

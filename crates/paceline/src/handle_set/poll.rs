@@ -284,6 +284,14 @@ pub(crate) fn poll_two(
     }
 }
 
+/// Whether a descriptor can be read now. If that can't be known, whoever reads it learns more.
+pub(crate) fn is_readable(fd: RawFd) -> bool {
+    // A number that is none is passed over.
+    let none = -1;
+    let polled = poll_two((fd, Ready::READABLE), none, Some(Duration::ZERO));
+    polled.map_or(true, |(ready, _)| ready.has(Ready::READABLE))
+}
+
 fn awaited(directions: Ready) -> i16 {
     let table = [
         (Ready::READABLE, libc::POLLIN | PEER_STOPPED),

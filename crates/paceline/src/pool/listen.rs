@@ -17,6 +17,7 @@ use crate::{
     dispatch::{
         caught, Context, EventHandler, GroupHandler, Handle, Interest, Next, Registry, Rejected,
     },
+    handle_set::is_readable,
     observe::Counters,
 };
 
@@ -288,8 +289,13 @@ impl<F, S, H> Acceptor<F, S, H> {
     /// connection and close it, so that its peer is told and the line moves.
     ///
     /// # Errors
-    /// "Would block" if nobody waits: a full table is told before an empty queue.
+    /// "Would block" if nobody waits: a full table is told before an empty queue. The spare one stays where it is then: the
+    /// less often it is given up, the less often somebody takes it.
     fn refuse_one<L: Listening>(&mut self, cx: &mut Context<'_, L>) -> io::Result<()> {
+        cx.try_read(|listener| match is_readable(listener.as_raw_fd()) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        })?;
         let accepted = {
             let _nobody_else_opens = GIVEN_UP.write().unwrap_or_else(PoisonError::into_inner);
             self.spare.release();
