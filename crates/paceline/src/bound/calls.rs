@@ -9,7 +9,7 @@ use super::{
     counters::Counters,
     protocol::Protocol,
     slot::{Slot, Slots, MOST_SLOTS, NONE},
-    word::{Begun, Left, Loss, Phase, Told},
+    word::{Begun, Left, Loss, Phase, Snapshot, Told},
 };
 use crate::sync::lock;
 
@@ -120,11 +120,12 @@ impl Calls {
         self.slots.used().find_map(|index| {
             let slot = self.slots.get(index)?;
             // Replies that may still come have ids of their own; when these are used up, the place is lost until the
-            // next connection.
-            if !slot.ids.may_be_reclaimed(self.generation_mask) {
-                return None;
-            }
-            let generation = slot.word.reclaim(self.generation_mask, self.in_order)?;
+            // next connection. They are counted before a call is forgotten: so who asks after it has seen that in the word
+            // knows all that were used until that call.
+            let may_go = |word: Snapshot| {
+                word.is_forgotten(self.in_order) && slot.ids.may_be_reclaimed(self.generation_mask)
+            };
+            let generation = slot.word.reclaim(self.generation_mask, may_go)?;
             slot.ids.note_reclaimed();
             // A reply that came too late, or was read and put back.
             slot.clear();

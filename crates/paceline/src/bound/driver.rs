@@ -296,11 +296,12 @@ impl<'m, P: Protocol> Leading<'m, P> {
             order: &link.order,
             protocol: &link.protocol,
         };
-        let mut others = 0;
+        let (mut told_any, mut others) = (false, 0);
         self.feeding = true;
         let fed = inbound.feed(&table, reader, &mut |key, told| {
             // Out of the line before it is woken: it may be gone then.
             sleepers.remove(calls, key.index);
+            told_any = true;
             others += u64::from(key != own);
             if *last_batch >= MANY && !*has_pen {
                 *has_pen = link.outbound.hold();
@@ -313,8 +314,10 @@ impl<'m, P: Protocol> Leading<'m, P> {
             }
         });
         self.feeding = false;
-        if others > 0 {
+        if told_any {
             *last_batch = others;
+        }
+        if others > 0 {
             calls.counters.data_handed_over.add(others);
             self.has_served = true;
         }
@@ -371,7 +374,11 @@ impl<'m, P: Protocol> Leading<'m, P> {
     fn look_before_sleep(&mut self, deadline: Option<Timestamp>) -> io::Result<Looked> {
         let link = self.link;
         let last_batch = self.reading.as_ref().map_or(0, |it| it.last_batch);
-        for _ in 0..if last_batch >= MANY { LOOKS } else { 0 } {
+        let looks = match last_batch >= MANY && !link.outbound.is_kept() {
+            true => LOOKS,
+            false => 0,
+        };
+        for _ in 0..looks {
             if let Looked::Read = self.look()? {
                 return Ok(Looked::Read);
             }

@@ -20,7 +20,7 @@ use std::{
 use loom::thread;
 
 use super::{
-    calls::Key,
+    calls::{Calls, Key},
     driver::{Joined, Leading, Wants},
     lead::{Arrival, End},
     line::Line,

@@ -103,6 +103,7 @@ enum Used {
 impl Ids {
     /// One more is used, of at most `most` that are not owed.
     fn use_one(&self, most: u32) -> Used {
+        let most = most.min(LOST - 1);
         let step = |used| match used {
             0 => None,
             used if used >= most => Some(LOST),
@@ -119,7 +120,7 @@ impl Ids {
 
     /// Whether the slot may be taken from a call whose reply may still come.
     pub(super) fn may_be_reclaimed(&self, most: u32) -> bool {
-        self.0.load(Ordering::Acquire) < most
+        self.0.load(Ordering::Acquire) < most.min(LOST - 1)
     }
 
     /// It was taken from such a call.

@@ -141,17 +141,13 @@ impl CallWord {
         })
     }
 
-    /// A call that was forgotten gives way to a new one: its reply may never come, unless `if_answered`. It may be in the
-    /// line of sleepers still; then the new one is where it was. `None` if somebody else has a claim.
-    pub(super) fn reclaim(&self, mask: u32, if_answered: bool) -> Option<u32> {
-        let others = match if_answered {
-            true => CLAIMS & !LISTED,
-            false => CLAIMS & !(LISTED | OWED),
-        };
+    /// A call that was forgotten, and which `may_go` allows to, gives way to a new one. It may be in the line of sleepers
+    /// still; then the new one is where it was.
+    pub(super) fn reclaim(&self, mask: u32, may_go: impl Fn(Snapshot) -> bool) -> Option<u32> {
         self.try_update(|seen| {
             let generation = seen.generation().wrapping_add(1) & mask;
             let next = Snapshot(Snapshot::fresh(generation).0 | seen.0 & LISTED);
-            (seen.is_claimed() && !seen.has(others)).then_some((next, generation))
+            may_go(seen).then_some((next, generation))
         })
     }
 
@@ -365,6 +361,15 @@ impl Snapshot {
     /// Whether nothing of this call is on the wire yet.
     pub(super) fn is_unsent(self) -> bool {
         self.has(OWNER) && !self.has(OWED | BEGUN) && self.phase() == Phase::Expected
+    }
+
+    /// Whether the call was forgotten, and nobody has a claim but a peer that owes its reply; if `answered`, nor that one.
+    pub(super) fn is_forgotten(self, answered: bool) -> bool {
+        let others = match answered {
+            true => CLAIMS & !LISTED,
+            false => CLAIMS & !(LISTED | OWED),
+        };
+        self.is_claimed() && !self.has(others)
     }
 
     pub(super) fn has_owner(self) -> bool {

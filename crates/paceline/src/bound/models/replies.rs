@@ -233,3 +233,31 @@ fn loom_bound_slots() {
         world.assert_empty();
     });
 }
+
+/// Two take the place of calls that were forgotten, one after the other or at once, where two ids are all that there are: the
+/// one that is owed is given to nobody (B1).
+#[test]
+fn loom_bound_reclaimed_at_once() {
+    explore(|| {
+        let calls = Arc::new(Calls::new(1, 1).unwrap());
+        let forgotten = |calls: &Calls| {
+            let key = calls.register()?;
+            let word = &calls.slot(key).word;
+            assert!(word.queue());
+            assert_eq!(word.begin_write(), Ok(()));
+            let _ = word.end_write();
+            calls.forget(key);
+            Some(key.generation)
+        };
+        let owed = forgotten(&calls).expect("it is the first");
+        let other = {
+            let calls = Arc::clone(&calls);
+            thread::spawn(move || forgotten(&calls))
+        };
+        let one = forgotten(&calls);
+        let other = other.join().unwrap();
+        assert_ne!(one, Some(owed));
+        assert_ne!(other, Some(owed));
+        assert_ne!(one, other, "there is one other id");
+    });
+}
