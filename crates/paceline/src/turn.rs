@@ -16,6 +16,9 @@
 //! dropped: the lead passes on, the event stays, the thread leaves the pool. *Forgetting* one
 //! ([`std::mem::forget`]) keeps what it held for ever: of a `Leader`, the lead.
 //!
+//! An event of a handle that belongs to another thread is handed to that one, which handles it inside of `lead()`, before it
+//! leads (`turn/handed.rs`).
+//!
 //! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
 //! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
