@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use bound::{call, frame, mux, mux_of, wait_asleep, Framed, Peer};
+use bound::{call, frame, mux, mux_of, wait_asleep, Framed, Peer, PEERS_OWN};
 use paceline::bound::{Builder, Callers, Mux, Stream};
 use support::{bounded, tcp_pair, wait_until, LONG};
 
@@ -453,5 +453,74 @@ fn a_stream_that_panics_does_not_keep_the_pen() {
         let (id, _) = peer.request();
         peer.reply(id, b"new");
         assert_eq!(asks.join().unwrap().unwrap(), b"new");
+    });
+}
+
+/// A stream that can take nothing, and from which the peer's own messages come without end.
+struct Talkative {
+    stream: TcpStream,
+    is_full: Arc<AtomicBool>,
+    talks: Arc<AtomicBool>,
+}
+
+impl AsFd for Talkative {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Stream for Talkative {
+    fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
+        let message = frame(PEERS_OWN, b"news");
+        match self.talks.load(Ordering::Acquire) {
+            true => (&mut &message[..]).read(into),
+            false => (&self.stream).read(into),
+        }
+    }
+
+    fn write_some(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.is_full.load(Ordering::Acquire) {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => (&self.stream).write_vectored(bytes),
+        }
+    }
+}
+
+/// B2: a leader to whom much comes looks before it sleeps; if there is always something, it never sleeps. What was kept is
+/// sent all the same, as soon as there is room.
+#[test]
+fn kept_output_is_sent_however_much_comes() {
+    bounded(|| {
+        let (stream, far) = tcp_pair();
+        let [is_full, talks] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let stream = Talkative {
+            stream,
+            is_full: Arc::clone(&is_full),
+            talks: Arc::clone(&talks),
+        };
+        let (mux, mut peer) = (Mux::new(stream, Framed::default()).unwrap(), Peer(far));
+        let caller = |name: &'static [u8]| {
+            let mux = mux.clone();
+            thread::spawn(move || call(&mux, name))
+        };
+        // Many get their replies at once.
+        let many: Vec<_> = (0..8).map(|_| caller(b"one of many")).collect();
+        let requests: Vec<_> = many.iter().map(|_| peer.request()).collect();
+        wait_asleep(&mux, many.len() - 1);
+        let replies = requests.iter().map(|(id, body)| frame(*id, body));
+        peer.send(&replies.collect::<Vec<_>>().concat());
+        many.into_iter().for_each(|it| drop(it.join().unwrap()));
+        is_full.store(true, Ordering::Release);
+        talks.store(true, Ordering::Release);
+        // So the system says that there is something, too.
+        peer.send(&frame(PEERS_OWN, b"unread"));
+        let last = caller(b"kept");
+        wait_until(|| mux.snapshot().output_kept > 0 && mux.snapshot().peer_messages > 10);
+        is_full.store(false, Ordering::Release);
+        let (id, body) = peer.request();
+        assert_eq!(body, b"kept");
+        talks.store(false, Ordering::Release);
+        peer.reply(id, &body);
+        assert_eq!(last.join().unwrap().unwrap(), b"kept");
     });
 }
