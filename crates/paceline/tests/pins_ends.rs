@@ -34,31 +34,62 @@ fn empty() -> (Pool, Simulation) {
     (asleep(&world, 0), world)
 }
 
-/// A thread that enters a pool, tells its name, and does nothing until it is told to leave.
+/// A thread that enters a pool, and does nothing there but what it is told.
 struct Idler {
     id: ThreadId,
-    leave: mpsc::Sender<()>,
+    steps: mpsc::Sender<Step>,
+    done: mpsc::Receiver<()>,
     thread: thread::JoinHandle<()>,
+}
+
+enum Step {
+    /// Leaves, and enters again.
+    EnterAgain,
+    /// Serves what was handed to it, and then finds nothing else.
+    Serve,
 }
 
 impl Idler {
     fn new(pool: &Pool) -> Self {
-        let (tell, told) = mpsc::channel();
-        let (leave, leaves) = mpsc::channel();
+        let (tell, done) = mpsc::channel();
+        let (steps, told) = mpsc::channel();
         let pool = pool.clone();
         let thread = thread::spawn(move || {
-            let follower = pool.enter().unwrap();
+            let mut follower = pool.enter().unwrap();
             tell.send(()).unwrap();
-            let _ = leaves.recv_timeout(LONG);
-            drop(follower);
+            while let Ok(step) = told.recv_timeout(LONG) {
+                follower = match step {
+                    Step::EnterAgain => {
+                        drop(follower);
+                        pool.enter().unwrap()
+                    }
+                    Step::Serve => find_nothing(take_lead(follower)),
+                };
+                tell.send(()).unwrap();
+            }
         });
-        told.recv_timeout(LONG).unwrap();
         let id = thread.thread().id();
-        Self { id, leave, thread }
+        let idler = Self {
+            id,
+            steps,
+            done,
+            thread,
+        };
+        idler.wait();
+        idler
+    }
+
+    fn wait(&self) {
+        self.done.recv_timeout(LONG).unwrap();
+    }
+
+    fn step(&self, step: Step) {
+        self.steps.send(step).unwrap();
+        self.wait();
     }
 
     fn leave(self) {
-        self.leave.send(()).unwrap();
+        drop(self.steps);
         self.thread.join().unwrap();
     }
 }
@@ -94,11 +125,32 @@ fn last_of_a_subset_gives_back() {
         let follower = find_nothing(by_hand::lead(&pool));
         one.leave();
         let follower = find_nothing(take_lead(follower));
-        assert_eq!(pool.snapshot().handed, 1, "it is where it was");
+        assert_eq!(pool.snapshot().handed, 2, "it is handed anew");
         other.leave();
         drop(claim(take_lead(follower)).promote().run());
         assert_eq!(guest.called(), thread::current().id());
         assert_eq!(pool.snapshot().strayed, 1);
+    });
+}
+
+/// It waits for two threads, both busy. One leaves and comes back, which is not told; then the other leaves. It is told.
+#[test]
+fn who_came_back_is_told() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let (one, other) = (Idler::new(&pool), Idler::new(&pool));
+        let guest = Guest::new(&pool, &world, &[one.id, other.id]);
+        guest.send();
+        let follower = find_nothing(by_hand::lead(&pool));
+        one.step(Step::EnterAgain);
+        other.leave();
+        let follower = find_nothing(take_lead(follower));
+        one.step(Step::Serve);
+        let served = pool.snapshot();
+        assert_eq!((served.handed, served.strayed), (2, 0));
+        assert_eq!(guest.called(), one.id);
+        drop(follower);
+        one.leave();
     });
 }
 

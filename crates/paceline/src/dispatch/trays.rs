@@ -6,7 +6,7 @@
 //!                                                 or, if it is for several that are all awake, where these look too
 //!  tray --> claimed      [Registry::take_handed]  that thread takes it out, before it would lead
 //!  tray --> return list  [Registry::take_handed]  it is not for that thread any more
-//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool
+//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool, or one of those that look there
 //! ```
 //!
 //! A tray is a list like the line: what is in it is QUEUED, and in no other list. So it is claimed, closed, drained and
@@ -70,7 +70,8 @@ pub(super) struct Trays {
     refusal: OnceLock<&'static str>,
 }
 
-/// What the lock protects. A thread is told that it was handed something if and only if something is here for it.
+/// What the lock protects. A thread is told that it was handed something if something is here for it. (Told, it may find
+/// that another one has it.)
 #[derive(Default)]
 struct List {
     trays: Vec<Filled>,
@@ -129,7 +130,8 @@ impl List {
         first
     }
 
-    /// Takes a tray off the list. What was in it, and what is for nobody else any more.
+    /// Takes a tray off the list. What was in it, and what was for its thread among others: these were told, but one of
+    /// them may have left since, and come back with a tray that was not. So it is handed anew.
     fn remove(&mut self, tray: &Arc<Tray>) -> Vec<u32> {
         let Some(place) = self
             .trays
@@ -140,13 +142,12 @@ impl List {
         };
         tray.reach.set_handed(false);
         let mut left = Vec::from(self.trays.remove(place).slots);
-        let trays = &self.trays;
         self.shared.retain(|(index, threads)| {
-            let has_one = trays.iter().any(|filled| filled.tray.is_of(threads));
-            if !has_one {
+            let is_left = tray.is_of(threads);
+            if is_left {
                 left.push(*index);
             }
-            has_one
+            !is_left
         });
         left
     }
@@ -177,7 +178,7 @@ impl Trays {
         lock(&self.list).trays.push(Filled { tray, slots });
     }
 
-    /// It leaves: nothing more is put in for it. What was, and is for nobody else.
+    /// It leaves: nothing more is put in for it. What was, for it alone or not.
     pub(super) fn remove(&self, tray: &Arc<Tray>) -> Vec<u32> {
         lock(&self.list).remove(tray)
     }
