@@ -154,6 +154,47 @@ fn who_came_back_is_told() {
     });
 }
 
+/// F1: what waits for one of two threads is not behind what waits for one of them and came later.
+#[test]
+fn first_come_first_served() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let me = thread::current().id();
+        let mut follower = pool.enter().unwrap();
+        let idler = Idler::new(&pool);
+        let (told, tells) = mpsc::channel();
+        let homes = [vec![me], vec![me, idler.id], vec![me]];
+        let mut peers = Vec::new();
+        for (number, home) in homes.iter().enumerate() {
+            let (stream, peer) = world.stream();
+            let told = told.clone();
+            let handler = move |cx: &mut Context<'_, SimStream>| {
+                cx.read(&mut [0; 1])?;
+                told.send(number).unwrap();
+                // It runs dry: this is its only call.
+                assert!(cx.read(&mut [0; 1]).is_err());
+                Ok(Next::Continue)
+            };
+            let handle = pool.register(stream, Interest::NONE, handler).unwrap();
+            handle.pin_to(home).unwrap();
+            handle.set_interest(Interest::READ).unwrap();
+            peer.send(b"x");
+            peers.push(peer);
+            let other = pool.clone();
+            let hands = move || drop(find_nothing(by_hand::lead(&other)));
+            thread::spawn(hands).join().unwrap();
+            assert_eq!(pool.snapshot().handed, number as u64 + 1);
+        }
+        for _ in 0..3 {
+            follower = find_nothing(take_lead(follower));
+        }
+        drop(follower);
+        let order: Vec<_> = tells.try_iter().collect();
+        assert_eq!(order, [0, 1, 2], "in the order in which they came");
+        idler.leave();
+    });
+}
+
 /// The roles by hand: who was handed an event handles it before it leads, wherever it was meanwhile.
 #[test]
 fn handed_before_it_leads() {

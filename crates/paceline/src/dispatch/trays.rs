@@ -77,31 +77,40 @@ struct List {
     trays: Vec<Filled>,
     /// Slots for one of several threads, none of which slept: for the first that looks.
     shared: VecDeque<Shared>,
+    /// How many were put in so far.
+    puts: u64,
+}
+
+/// A slot that was put in, and as which one of all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Put {
+    number: u64,
+    index: u32,
 }
 
 /// A slot, and whom it is for.
-type Shared = (u32, Arc<[ThreadId]>);
+type Shared = (Put, Arc<[ThreadId]>);
 
 /// A tray, and the slots in it.
 struct Filled {
     tray: Arc<Tray>,
-    slots: VecDeque<u32>,
+    slots: VecDeque<Put>,
 }
 
 impl Filled {
-    fn put(&mut self, index: u32) -> Arc<Tray> {
-        self.slots.push_back(index);
+    fn put(&mut self, put: Put) -> Arc<Tray> {
+        self.slots.push_back(put);
         self.tray.reach.set_handed(true);
         Arc::clone(&self.tray)
     }
 
     /// Puts it in if this thread sleeps, and nothing is there that it would do before.
-    fn put_if_free(&mut self, index: u32) -> Option<Arc<Tray>> {
+    fn put_if_free(&mut self, put: Put) -> Option<Arc<Tray>> {
         if !self.slots.is_empty() {
             return None;
         }
         let tray = Arc::clone(&self.tray);
-        let is_put = tray.reach.if_asleep(&mut || drop(self.put(index)));
+        let is_put = tray.reach.if_asleep(&mut || drop(self.put(put)));
         is_put.then_some(tray)
     }
 }
@@ -114,20 +123,32 @@ impl List {
             .filter(|filled| filled.tray.is_of(threads))
     }
 
-    /// The first of what was put in for one thread, whose tray this is.
+    /// A slot that is about to be put in.
+    fn number(&mut self, index: u32) -> Put {
+        self.puts += 1;
+        let number = self.puts;
+        Put { number, index }
+    }
+
+    /// The first of what was put in for one thread, whose tray this is: for it alone or not, so that neither waits for ever
+    /// behind the other (F1).
     fn take(&mut self, tray: &Arc<Tray>) -> Option<u32> {
         let mut trays = self.trays.iter_mut();
         let own = trays.find(|filled| Arc::ptr_eq(&filled.tray, tray))?;
-        let first = own.slots.pop_front();
         let shared = &mut self.shared;
         let place = |shared: &VecDeque<Shared>| shared.iter().position(|it| tray.is_of(&it.1));
-        let first = first.or_else(|| {
-            let (index, _) = shared.remove(place(shared)?)?;
-            Some(index)
-        });
+        let first = match (own.slots.front(), place(shared)) {
+            (Some(own), Some(place)) if shared[place].0 < *own => Some(place),
+            (None, place) => place,
+            (Some(_), _) => None,
+        };
+        let first = match first {
+            Some(place) => shared.remove(place).map(|(put, _)| put),
+            None => own.slots.pop_front(),
+        };
         let more = !own.slots.is_empty() || place(shared).is_some();
         tray.reach.set_handed(more);
-        first
+        first.map(|put| put.index)
     }
 
     /// Takes a tray off the list. What was in it, and what was for its thread among others: these were told, but one of
@@ -142,14 +163,15 @@ impl List {
         };
         tray.reach.set_handed(false);
         let mut left = Vec::from(self.trays.remove(place).slots);
-        self.shared.retain(|(index, threads)| {
+        self.shared.retain(|(put, threads)| {
             let is_left = tray.is_of(threads);
             if is_left {
-                left.push(*index);
+                left.push(*put);
             }
             !is_left
         });
-        left
+        left.sort_unstable();
+        left.into_iter().map(|put| put.index).collect()
     }
 }
 
@@ -210,9 +232,8 @@ impl Trays {
     /// holds the lead, and has taken it off the line.
     pub(super) fn hand(&self, index: u32, threads: &Arc<[ThreadId]>) -> Handed {
         let mut list = lock(&self.list);
-        let free = list
-            .of(threads)
-            .find_map(|filled| filled.put_if_free(index));
+        let put = list.number(index);
+        let free = list.of(threads).find_map(|filled| filled.put_if_free(put));
         if free.is_some() {
             drop(list);
             return told(free);
@@ -220,12 +241,12 @@ impl Trays {
         match list.of(threads).count() {
             0 => Handed::ToNobody,
             1 => {
-                let only = list.of(threads).next().map(|filled| filled.put(index));
+                let only = list.of(threads).next().map(|filled| filled.put(put));
                 drop(list);
                 told(only)
             }
             _ => {
-                list.shared.push_back((index, Arc::clone(threads)));
+                list.shared.push_back((put, Arc::clone(threads)));
                 for filled in list.of(threads) {
                     filled.tray.reach.set_handed(true);
                     filled.tray.reach.recall();
@@ -238,9 +259,10 @@ impl Trays {
     /// Hands it to this thread if that sleeps.
     pub(super) fn hand_to_sleeper(&self, index: u32, thread: ThreadId) -> Handed {
         let mut list = lock(&self.list);
+        let put = list.number(index);
         let free = list
             .of(&[thread])
-            .find_map(|filled| filled.put_if_free(index));
+            .find_map(|filled| filled.put_if_free(put));
         drop(list);
         told(free)
     }
