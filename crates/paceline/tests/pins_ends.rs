@@ -381,6 +381,40 @@ fn pinned_listener_accepts_on_its_thread() {
     });
 }
 
+/// Who is told among the threads of the pool can be pinned to at once.
+#[test]
+fn who_is_known_can_be_pinned_to() {
+    const ROUNDS: usize = 3000;
+    bounded(|| {
+        let (pool, world) = empty();
+        let guest = Guest::new(&pool, &world, &[]);
+        let (come, comes) = mpsc::channel::<()>();
+        let (gone, goes) = mpsc::channel::<()>();
+        let other = pool.clone();
+        let visitor = thread::spawn(move || {
+            while comes.recv().is_ok() {
+                let follower = other.enter().unwrap();
+                goes.recv().unwrap();
+                drop(follower);
+            }
+        });
+        for _ in 0..ROUNDS {
+            come.send(()).unwrap();
+            // At once: a look between two sleeps would come too late.
+            let mut known = pool.thread_ids();
+            while known.is_empty() {
+                thread::yield_now();
+                known = pool.thread_ids();
+            }
+            guest.handle.pin_to(&known).unwrap();
+            gone.send(()).unwrap();
+            wait_until(|| pool.thread_ids().is_empty());
+        }
+        drop(come);
+        visitor.join().unwrap();
+    });
+}
+
 struct Silent;
 
 impl GroupHandler<TcpStream> for Silent {
