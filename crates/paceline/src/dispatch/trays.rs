@@ -22,14 +22,23 @@ use std::{
 
 use crate::sync::{lock, thread::ThreadId, Mutex, Timestamp};
 
+/// How a thread sleeps that may be handed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asleep {
+    /// It waits for nothing but the lead.
+    Free,
+    /// The same, or it waits for something of its own meanwhile, which it then comes to later.
+    Anyhow,
+}
+
 /// How a thread of the pool is reached. The pool knows.
 pub(crate) trait Reach: Send + Sync {
     /// Something is in its tray, or nothing any more. Under the tray's lock.
     fn set_handed(&self, handed: bool);
     /// Makes it look.
     fn recall(&self);
-    /// Does `act` if it sleeps as a follower, which looks before it does anything else then.
-    fn if_asleep(&self, act: &mut dyn FnMut()) -> bool;
+    /// Does `act` if it sleeps so as a follower, which looks before it does anything else then.
+    fn if_asleep(&self, how: Asleep, act: &mut dyn FnMut()) -> bool;
     /// A handle belongs to it: it shall not be let go for want of work.
     fn keep(&self);
 }
@@ -104,13 +113,13 @@ impl Filled {
         Arc::clone(&self.tray)
     }
 
-    /// Puts it in if this thread sleeps, and nothing is there that it would do before.
-    fn put_if_free(&mut self, put: Put) -> Option<Arc<Tray>> {
+    /// Puts it in if this thread sleeps so, and nothing is there that it would do before.
+    fn put_if(&mut self, how: Asleep, put: Put) -> Option<Arc<Tray>> {
         if !self.slots.is_empty() {
             return None;
         }
         let tray = Arc::clone(&self.tray);
-        let is_put = tray.reach.if_asleep(&mut || drop(self.put(put)));
+        let is_put = tray.reach.if_asleep(how, &mut || drop(self.put(put)));
         is_put.then_some(tray)
     }
 }
@@ -228,12 +237,13 @@ impl Trays {
         Ok(())
     }
 
-    /// Hands a handle to one of these threads: to one that sleeps, else to the first of them that looks. This thread
-    /// holds the lead, and has taken it off the line.
+    /// Hands a handle to one of these threads: to one that sleeps, rather one that waits for nothing of its own, else to the
+    /// first of them that looks. This thread holds the lead, and has taken it off the line.
     pub(super) fn hand(&self, index: u32, threads: &Arc<[ThreadId]>) -> Handed {
         let mut list = lock(&self.list);
         let put = list.number(index);
-        let free = list.of(threads).find_map(|filled| filled.put_if_free(put));
+        let mut asleep = |how| list.of(threads).find_map(|it| it.put_if(how, put));
+        let free = asleep(Asleep::Free).or_else(|| asleep(Asleep::Anyhow));
         if free.is_some() {
             drop(list);
             return told(free);
@@ -256,13 +266,13 @@ impl Trays {
         }
     }
 
-    /// Hands it to this thread if that sleeps.
+    /// Hands it to this thread if that sleeps, and waits for nothing of its own: it would come to that later.
     pub(super) fn hand_to_sleeper(&self, index: u32, thread: ThreadId) -> Handed {
         let mut list = lock(&self.list);
         let put = list.number(index);
         let free = list
             .of(&[thread])
-            .find_map(|filled| filled.put_if_free(put));
+            .find_map(|filled| filled.put_if(Asleep::Free, put));
         drop(list);
         told(free)
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Follower, Place, Processing};
 use crate::{
-    dispatch::{Claim, Line, OwnTray, Reach, Tray},
+    dispatch::{Asleep, Claim, Line, OwnTray, Reach, Tray},
     observe::Role,
     pool::Shared,
     promotion::{Lead, Seat},
@@ -34,8 +34,8 @@ impl Reach for AtSeat {
         let _ = self.seat.call().recall();
     }
 
-    fn if_asleep(&self, act: &mut dyn FnMut()) -> bool {
-        self.lead.if_asleep(&self.seat, act)
+    fn if_asleep(&self, how: Asleep, act: &mut dyn FnMut()) -> bool {
+        self.lead.if_asleep(&self.seat, how == Asleep::Anyhow, act)
     }
 
     fn keep(&self) {

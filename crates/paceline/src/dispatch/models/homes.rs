@@ -2,7 +2,7 @@
 //! gone (H2); once, and to one thread at a time (H1).
 
 use super::*;
-use crate::dispatch::{OwnTray, Reach, Tray};
+use crate::dispatch::{Asleep, OwnTray, Reach, Tray};
 
 /// Where a thread sleeps until something was handed to it.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl Reach for Bell {
     }
 
     /// It is always awake.
-    fn if_asleep(&self, _: &mut dyn FnMut()) -> bool {
+    fn if_asleep(&self, _: Asleep, _: &mut dyn FnMut()) -> bool {
         false
     }
 
