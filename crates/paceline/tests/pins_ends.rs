@@ -330,35 +330,6 @@ fn shutdown_by_their_own_thread() {
     });
 }
 
-/// An elastic pool lets idle threads go, but not one that a handle is pinned to.
-#[test]
-fn pinned_threads_do_not_retire() {
-    bounded(|| {
-        let (world, keep_alive) = (Simulation::new(1), Duration::from_secs(10));
-        let set = SetKind::Simulated(world.clone());
-        let pool = Pool::builder().threads(4..=8).keep_alive(keep_alive);
-        let pool = pool.handle_set(set).build().unwrap();
-        let gate = Gate::shut();
-        // All are busy, so that more are called.
-        let mut busy = Vec::new();
-        while pool.thread_ids().len() < 6 {
-            let threads = pool.thread_ids();
-            busy.push(keep_busy(&pool, &world, threads[busy.len()], &gate));
-            wait_until(|| pool.thread_ids().len() > threads.len() || gate.inside() < threads.len());
-        }
-        let last = *pool.thread_ids().last().unwrap();
-        let guest = Guest::new(&pool, &world, &[last]);
-        gate.let_through(busy.len());
-        gate.wait_for(0);
-        for _ in 0..3 {
-            wait_until(|| world.clock().asleep() == pool.snapshot().threads);
-            world.clock().advance(2 * keep_alive);
-        }
-        assert_eq!(guest.send().called(), last);
-        assert_eq!(pool.snapshot().strayed, 0);
-    });
-}
-
 /// A listener has a handle too: its connections are made by one thread, and belong to anyone.
 #[test]
 fn pinned_listener_accepts_on_its_thread() {

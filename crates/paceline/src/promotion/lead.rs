@@ -267,7 +267,11 @@ impl<T> Lead<T> {
             false => Arrival::TimedOut,
             // Nobody begins with anything then.
             true if self.is_closed() => Arrival::Closed,
-            true => Arrival::Handed,
+            true => {
+                // It may have been called, and handed this before its first attempt: then it is here.
+                let _ = self.staff.as_ref().map(|staff| staff.arrived(seat, clock));
+                Arrival::Handed
+            }
         }
     }
 

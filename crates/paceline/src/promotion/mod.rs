@@ -15,7 +15,7 @@ mod watcher;
 mod word;
 
 pub(crate) use followers::Seat;
-pub(crate) use held::{HeldLead, Rejoined, Running};
+pub(crate) use held::{Behind, HeldLead, Rejoined, Running};
 pub(crate) use lead::{Arrival, Lead, Promotion};
 pub(crate) use lounge::Lounge;
 pub(crate) use policy::Policy;

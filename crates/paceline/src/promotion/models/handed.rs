@@ -149,7 +149,7 @@ fn handed_against_promotion(policy: (Wake, Order)) {
             let pool = Arc::clone(&pool);
             thread::spawn(move || {
                 let now = pool.clock().now();
-                let running = pool.lead.run_handed(now);
+                let (running, _) = pool.lead.run_handed(now);
                 drop(running.rejoin(&seat(1), now));
             })
         };
