@@ -31,6 +31,18 @@ pub(crate) enum Asleep {
     Anyhow,
 }
 
+/// Whether a thread stays in the pool that a handle comes to belong to.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// From now on.
+    Begun,
+    /// It was to stay already.
+    Before,
+    /// It does not: it is on its way out.
+    Gone,
+}
+
 /// How a thread of the pool is reached. The pool knows.
 pub(crate) trait Reach: Send + Sync {
     /// Something is in its tray, or nothing any more. Under the tray's lock.
@@ -40,7 +52,9 @@ pub(crate) trait Reach: Send + Sync {
     /// Does `act` if it sleeps so as a follower, which looks before it does anything else then.
     fn if_asleep(&self, how: Asleep, act: &mut dyn FnMut()) -> bool;
     /// A handle belongs to it: it shall not be let go for want of work.
-    fn keep(&self);
+    fn keep(&self) -> Kept;
+    /// None does, after all.
+    fn keep_no_more(&self);
 }
 
 /// Where something can be put for one thread.
@@ -222,16 +236,25 @@ impl Trays {
         filled.map(|filled| Arc::clone(&filled.tray))
     }
 
-    /// Keeps these threads in the pool; or tells the first that is not there.
+    /// Keeps these threads in the pool; or tells one that is not there, or is on its way out, and keeps none.
     pub(super) fn keep(&self, threads: &[ThreadId]) -> Result<(), ThreadId> {
         let mut list = lock(&self.list);
         let is_here = |thread: &ThreadId| list.trays.iter().any(|it| it.tray.is_of(&[*thread]));
         if let Some(unknown) = threads.iter().find(|thread| !is_here(thread)) {
             return Err(*unknown);
         }
+        let mut begun = Vec::new();
         for filled in list.of(threads) {
             filled.slots.reserve(ROOM);
-            filled.tray.reach.keep();
+            match filled.tray.reach.keep() {
+                Kept::Begun => begun.push(Arc::clone(&filled.tray)),
+                Kept::Before => {}
+                Kept::Gone => {
+                    begun.iter().for_each(|tray| tray.reach.keep_no_more());
+                    let gone = filled.tray.thread.get();
+                    return gone.map_or(Ok(()), |gone| Err(*gone));
+                }
+            }
         }
         list.shared.reserve(ROOM);
         Ok(())
@@ -306,4 +329,61 @@ pub(super) enum Home {
     Pinned(Arc<[ThreadId]>),
     /// The last one that had it, for so long after it began.
     Sticky(Duration, Option<(ThreadId, Timestamp)>),
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::Mutex as Cell;
+
+    use super::*;
+    use crate::sync::thread;
+
+    /// A thread that is awake, and may be on its way out.
+    struct Awake {
+        is_gone: bool,
+        is_kept: Arc<Cell<bool>>,
+    }
+
+    impl Reach for Awake {
+        fn set_handed(&self, _: bool) {}
+
+        fn recall(&self) {}
+
+        fn if_asleep(&self, _: Asleep, _: &mut dyn FnMut()) -> bool {
+            false
+        }
+
+        fn keep(&self) -> Kept {
+            if self.is_gone {
+                return Kept::Gone;
+            }
+            match std::mem::replace(&mut *self.is_kept.lock().unwrap(), true) {
+                true => Kept::Before,
+                false => Kept::Begun,
+            }
+        }
+
+        fn keep_no_more(&self) {
+            *self.is_kept.lock().unwrap() = false;
+        }
+    }
+
+    /// One of several threads is on its way out: the others are kept if they were before, and not for this.
+    #[test]
+    fn who_goes_is_not_in_the_pool() {
+        let (trays, mut threads, mut kept) = (Trays::default(), Vec::new(), Vec::new());
+        for is_gone in [false, false, true] {
+            let is_kept = Arc::new(Cell::new(false));
+            kept.push(Arc::clone(&is_kept));
+            let tray = Tray::new(Box::new(Awake { is_gone, is_kept }));
+            let thread = thread::spawn(|| thread::current().id());
+            threads.push(thread.join().unwrap());
+            tray.name(threads[threads.len() - 1]);
+            trays.add(tray);
+        }
+        assert_eq!(trays.keep(&threads[..1]), Ok(()));
+        assert_eq!(trays.keep(&threads), Err(threads[2]));
+        let kept = kept.iter().map(|it| *it.lock().unwrap());
+        assert!(kept.eq([true, false, false]));
+    }
 }

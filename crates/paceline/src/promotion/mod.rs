@@ -20,7 +20,7 @@ pub(crate) use lead::{Arrival, Lead, Promotion};
 pub(crate) use lounge::Lounge;
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
-pub(crate) use recall::{Recalled, Until, Wanted};
+pub(crate) use recall::{Keeping, Recalled, Until, Wanted};
 pub(crate) use staff::Staff;
 pub(crate) use watcher::Surprise;
 pub(crate) use word::{Marks, MOST_THREADS};

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use super::{Follower, Place, Processing};
 use crate::{
-    dispatch::{Asleep, Claim, Line, OwnTray, Reach, Tray},
+    dispatch::{Asleep, Claim, Kept, Line, OwnTray, Reach, Tray},
     observe::Role,
     pool::Shared,
-    promotion::{Behind, Lead, Seat},
+    promotion::{Behind, Keeping, Lead, Seat},
 };
 
 /// How one thread of a pool is reached.
@@ -39,8 +39,16 @@ impl Reach for AtSeat {
         self.lead.if_asleep(&self.seat, how == Asleep::Anyhow, act)
     }
 
-    fn keep(&self) {
-        self.seat.keep();
+    fn keep(&self) -> Kept {
+        match self.seat.keep() {
+            Keeping::Begun => Kept::Begun,
+            Keeping::Before => Kept::Before,
+            Keeping::Gone => Kept::Gone,
+        }
+    }
+
+    fn keep_no_more(&self) {
+        self.seat.keep_no_more();
     }
 }
 
