@@ -19,9 +19,9 @@ use std::{
 use by_hand::asleep;
 use gate::Gate;
 use paceline::{
-    simulated::{SimStream, Simulation},
-    Builder, Closed, Context, Errand, InHandler, Interest, Next, Order, Pool, Returned, Serve,
-    SetKind, Wake,
+    simulated::{SimPeer, SimStream, Simulation},
+    Builder, Closed, Context, Errand, InHandler, Interest, Next, Order, Pool, Recall, Returned,
+    Serve, SetKind, Wake,
 };
 use pinned::{keep_busy, Guest};
 use support::{bounded, kernel_sets, wait_until, LONG};
@@ -318,6 +318,45 @@ fn time_is_told_at_home() {
     });
 }
 
+/// A handle pinned to one thread whose handler stays until it is recalled, and serves meanwhile.
+struct Stay {
+    peer: SimPeer,
+    recall: Recall,
+    done: Arc<Mutex<bool>>,
+}
+
+impl Stay {
+    fn begin(pool: &Pool, world: &Simulation, thread: ThreadId, serve: Serve) -> Self {
+        let (stream, peer) = world.stream();
+        let (tell, told) = mpsc::channel();
+        let done = Arc::new(Mutex::new(false));
+        let is_done = Arc::clone(&done);
+        let handler = move |cx: &mut Context<'_, SimStream>| {
+            cx.read(&mut [0; 1])?;
+            tell.send(cx.recall()?).unwrap();
+            let errand = Errand {
+                serve,
+                ..Errand::default()
+            };
+            let returned = cx.serve_until(errand, || *is_done.lock().unwrap())?;
+            assert_eq!(returned, Returned::Done);
+            Ok(Next::Close)
+        };
+        let handle = pool.register(stream, Interest::NONE, handler).unwrap();
+        handle.pin_to(&[thread]).unwrap();
+        handle.set_interest(Interest::READ).unwrap();
+        peer.send(b"x");
+        let recall = told.recv_timeout(LONG).unwrap();
+        Self { peer, recall, done }
+    }
+
+    fn end(&self) {
+        *self.done.lock().unwrap() = true;
+        self.recall.now();
+        self.peer.wait_closed();
+    }
+}
+
 /// A thread that waits in a handler serves what is pinned to it meanwhile, unless it serves nothing.
 #[test]
 fn waiting_thread_serves_its_own() {
@@ -326,38 +365,47 @@ fn waiting_thread_serves_its_own() {
             let world = Simulation::new(1);
             let pool = asleep(&world, 3);
             let first = pool.thread_ids()[0];
-            let (stream, peer) = world.stream();
-            let (tell, told) = mpsc::channel();
-            let done = Arc::new(Mutex::new(false));
-            let is_done = Arc::clone(&done);
-            let handler = move |cx: &mut Context<'_, SimStream>| {
-                cx.read(&mut [0; 1])?;
-                tell.send(cx.recall()?).unwrap();
-                let errand = Errand {
-                    serve,
-                    ..Errand::default()
-                };
-                let returned = cx.serve_until(errand, || *is_done.lock().unwrap())?;
-                assert_eq!(returned, Returned::Done);
-                Ok(Next::Close)
-            };
-            let handle = pool.register(stream, Interest::NONE, handler).unwrap();
-            handle.pin_to(&[first]).unwrap();
-            handle.set_interest(Interest::READ).unwrap();
-            peer.send(b"x");
-            let recall = told.recv_timeout(LONG).unwrap();
+            let stay = Stay::begin(&pool, &world, first, serve);
             let guest = Guest::new(&pool, &world, &[first]);
             guest.send();
             match serve {
                 Serve::Nothing => assert!(guest.is_not_called()),
                 _ => assert_eq!(guest.called(), first),
             }
-            *done.lock().unwrap() = true;
-            recall.now();
-            peer.wait_closed();
+            stay.end();
             if serve == Serve::Nothing {
                 assert_eq!(guest.called(), first);
             }
+        }
+    });
+}
+
+/// A thread that waits in a handler for one thing is not free for others: a sticky handle goes to another thread, and one
+/// that is pinned to several to another of these.
+#[test]
+fn waiting_thread_is_not_free() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = asleep(&world, 3);
+        let rest = || wait_until(|| world.clock().asleep() == 3);
+        let [sticky, anyone] = [0, 1].map(|_| Guest::new(&pool, &world, &[]));
+        sticky.handle.sticky(Duration::from_secs(1)).unwrap();
+        for _ in 0..10 {
+            rest();
+            let first = sticky.send().called();
+            rest();
+            let stay = Stay::begin(&pool, &world, first, Serve::Chain);
+            rest();
+            // If it leads, it gives the lead away for that.
+            assert_ne!(anyone.send().called(), first);
+            rest();
+            assert_ne!(sticky.send().called(), first);
+            for other in pool.thread_ids() {
+                let either = Guest::new(&pool, &world, &[first, other]);
+                rest();
+                assert_eq!(either.send().called(), other);
+            }
+            stay.end();
         }
     });
 }

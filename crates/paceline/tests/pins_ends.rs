@@ -34,31 +34,62 @@ fn empty() -> (Pool, Simulation) {
     (asleep(&world, 0), world)
 }
 
-/// A thread that enters a pool, tells its name, and does nothing until it is told to leave.
+/// A thread that enters a pool, and does nothing there but what it is told.
 struct Idler {
     id: ThreadId,
-    leave: mpsc::Sender<()>,
+    steps: mpsc::Sender<Step>,
+    done: mpsc::Receiver<()>,
     thread: thread::JoinHandle<()>,
+}
+
+enum Step {
+    /// Leaves, and enters again.
+    EnterAgain,
+    /// Serves what was handed to it, and then finds nothing else.
+    Serve,
 }
 
 impl Idler {
     fn new(pool: &Pool) -> Self {
-        let (tell, told) = mpsc::channel();
-        let (leave, leaves) = mpsc::channel();
+        let (tell, done) = mpsc::channel();
+        let (steps, told) = mpsc::channel();
         let pool = pool.clone();
         let thread = thread::spawn(move || {
-            let follower = pool.enter().unwrap();
+            let mut follower = pool.enter().unwrap();
             tell.send(()).unwrap();
-            let _ = leaves.recv_timeout(LONG);
-            drop(follower);
+            while let Ok(step) = told.recv_timeout(LONG) {
+                follower = match step {
+                    Step::EnterAgain => {
+                        drop(follower);
+                        pool.enter().unwrap()
+                    }
+                    Step::Serve => find_nothing(take_lead(follower)),
+                };
+                tell.send(()).unwrap();
+            }
         });
-        told.recv_timeout(LONG).unwrap();
         let id = thread.thread().id();
-        Self { id, leave, thread }
+        let idler = Self {
+            id,
+            steps,
+            done,
+            thread,
+        };
+        idler.wait();
+        idler
+    }
+
+    fn wait(&self) {
+        self.done.recv_timeout(LONG).unwrap();
+    }
+
+    fn step(&self, step: Step) {
+        self.steps.send(step).unwrap();
+        self.wait();
     }
 
     fn leave(self) {
-        self.leave.send(()).unwrap();
+        drop(self.steps);
         self.thread.join().unwrap();
     }
 }
@@ -94,11 +125,73 @@ fn last_of_a_subset_gives_back() {
         let follower = find_nothing(by_hand::lead(&pool));
         one.leave();
         let follower = find_nothing(take_lead(follower));
-        assert_eq!(pool.snapshot().handed, 1, "it is where it was");
+        assert_eq!(pool.snapshot().handed, 2, "it is handed anew");
         other.leave();
         drop(claim(take_lead(follower)).promote().run());
         assert_eq!(guest.called(), thread::current().id());
         assert_eq!(pool.snapshot().strayed, 1);
+    });
+}
+
+/// It waits for two threads, both busy. One leaves and comes back, which is not told; then the other leaves. It is told.
+#[test]
+fn who_came_back_is_told() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let (one, other) = (Idler::new(&pool), Idler::new(&pool));
+        let guest = Guest::new(&pool, &world, &[one.id, other.id]);
+        guest.send();
+        let follower = find_nothing(by_hand::lead(&pool));
+        one.step(Step::EnterAgain);
+        other.leave();
+        let follower = find_nothing(take_lead(follower));
+        one.step(Step::Serve);
+        let served = pool.snapshot();
+        assert_eq!((served.handed, served.strayed), (2, 0));
+        assert_eq!(guest.called(), one.id);
+        drop(follower);
+        one.leave();
+    });
+}
+
+/// F1: what waits for one of two threads is not behind what waits for one of them and came later.
+#[test]
+fn first_come_first_served() {
+    bounded(|| {
+        let (pool, world) = empty();
+        let me = thread::current().id();
+        let mut follower = pool.enter().unwrap();
+        let idler = Idler::new(&pool);
+        let (told, tells) = mpsc::channel();
+        let homes = [vec![me], vec![me, idler.id], vec![me]];
+        let mut peers = Vec::new();
+        for (number, home) in homes.iter().enumerate() {
+            let (stream, peer) = world.stream();
+            let told = told.clone();
+            let handler = move |cx: &mut Context<'_, SimStream>| {
+                cx.read(&mut [0; 1])?;
+                told.send(number).unwrap();
+                // It runs dry: this is its only call.
+                assert!(cx.read(&mut [0; 1]).is_err());
+                Ok(Next::Continue)
+            };
+            let handle = pool.register(stream, Interest::NONE, handler).unwrap();
+            handle.pin_to(home).unwrap();
+            handle.set_interest(Interest::READ).unwrap();
+            peer.send(b"x");
+            peers.push(peer);
+            let other = pool.clone();
+            let hands = move || drop(find_nothing(by_hand::lead(&other)));
+            thread::spawn(hands).join().unwrap();
+            assert_eq!(pool.snapshot().handed, number as u64 + 1);
+        }
+        for _ in 0..3 {
+            follower = find_nothing(take_lead(follower));
+        }
+        drop(follower);
+        let order: Vec<_> = tells.try_iter().collect();
+        assert_eq!(order, [0, 1, 2], "in the order in which they came");
+        idler.leave();
     });
 }
 
@@ -237,35 +330,6 @@ fn shutdown_by_their_own_thread() {
     });
 }
 
-/// An elastic pool lets idle threads go, but not one that a handle is pinned to.
-#[test]
-fn pinned_threads_do_not_retire() {
-    bounded(|| {
-        let (world, keep_alive) = (Simulation::new(1), Duration::from_secs(10));
-        let set = SetKind::Simulated(world.clone());
-        let pool = Pool::builder().threads(4..=8).keep_alive(keep_alive);
-        let pool = pool.handle_set(set).build().unwrap();
-        let gate = Gate::shut();
-        // All are busy, so that more are called.
-        let mut busy = Vec::new();
-        while pool.thread_ids().len() < 6 {
-            let threads = pool.thread_ids();
-            busy.push(keep_busy(&pool, &world, threads[busy.len()], &gate));
-            wait_until(|| pool.thread_ids().len() > threads.len() || gate.inside() < threads.len());
-        }
-        let last = *pool.thread_ids().last().unwrap();
-        let guest = Guest::new(&pool, &world, &[last]);
-        gate.let_through(busy.len());
-        gate.wait_for(0);
-        for _ in 0..3 {
-            wait_until(|| world.clock().asleep() == pool.snapshot().threads);
-            world.clock().advance(2 * keep_alive);
-        }
-        assert_eq!(guest.send().called(), last);
-        assert_eq!(pool.snapshot().strayed, 0);
-    });
-}
-
 /// A listener has a handle too: its connections are made by one thread, and belong to anyone.
 #[test]
 fn pinned_listener_accepts_on_its_thread() {
@@ -285,6 +349,40 @@ fn pinned_listener_accepts_on_its_thread() {
             wait_until(|| makers.lock().unwrap().len() == number);
         }
         assert!(makers.lock().unwrap().iter().all(|it| *it == second));
+    });
+}
+
+/// Who is told among the threads of the pool can be pinned to at once.
+#[test]
+fn who_is_known_can_be_pinned_to() {
+    const ROUNDS: usize = 3000;
+    bounded(|| {
+        let (pool, world) = empty();
+        let guest = Guest::new(&pool, &world, &[]);
+        let (come, comes) = mpsc::channel::<()>();
+        let (gone, goes) = mpsc::channel::<()>();
+        let other = pool.clone();
+        let visitor = thread::spawn(move || {
+            while comes.recv().is_ok() {
+                let follower = other.enter().unwrap();
+                goes.recv().unwrap();
+                drop(follower);
+            }
+        });
+        for _ in 0..ROUNDS {
+            come.send(()).unwrap();
+            // At once: a look between two sleeps would come too late.
+            let mut known = pool.thread_ids();
+            while known.is_empty() {
+                thread::yield_now();
+                known = pool.thread_ids();
+            }
+            guest.handle.pin_to(&known).unwrap();
+            gone.send(()).unwrap();
+            wait_until(|| pool.thread_ids().is_empty());
+        }
+        drop(come);
+        visitor.join().unwrap();
     });
 }
 

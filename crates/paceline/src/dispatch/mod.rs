@@ -50,5 +50,5 @@ pub use scratch::{scratch, Scratch};
 pub use stocked::{ConcurrentItemHandler, ItemHandler};
 pub(crate) use stocked::{Shut, Store, Ticket};
 pub use task::{TaskContext, TickContext};
-pub(crate) use trays::{Reach, Tray};
+pub(crate) use trays::{Asleep, Kept, Reach, Tray};
 pub(crate) use unwind::{abort_on_unwind, caught};

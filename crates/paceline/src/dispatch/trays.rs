@@ -6,7 +6,7 @@
 //!                                                 or, if it is for several that are all awake, where these look too
 //!  tray --> claimed      [Registry::take_handed]  that thread takes it out, before it would lead
 //!  tray --> return list  [Registry::take_handed]  it is not for that thread any more
-//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool
+//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool, or one of those that look there
 //! ```
 //!
 //! A tray is a list like the line: what is in it is QUEUED, and in no other list. So it is claimed, closed, drained and
@@ -22,16 +22,39 @@ use std::{
 
 use crate::sync::{lock, thread::ThreadId, Mutex, Timestamp};
 
+/// How a thread sleeps that may be handed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asleep {
+    /// It waits for nothing but the lead.
+    Free,
+    /// The same, or it waits for something of its own meanwhile, which it then comes to later.
+    Anyhow,
+}
+
+/// Whether a thread stays in the pool that a handle comes to belong to.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// From now on.
+    Begun,
+    /// It was to stay already.
+    Before,
+    /// It does not: it is on its way out.
+    Gone,
+}
+
 /// How a thread of the pool is reached. The pool knows.
 pub(crate) trait Reach: Send + Sync {
     /// Something is in its tray, or nothing any more. Under the tray's lock.
     fn set_handed(&self, handed: bool);
     /// Makes it look.
     fn recall(&self);
-    /// Does `act` if it sleeps as a follower, which looks before it does anything else then.
-    fn if_asleep(&self, act: &mut dyn FnMut()) -> bool;
+    /// Does `act` if it sleeps so as a follower, which looks before it does anything else then.
+    fn if_asleep(&self, how: Asleep, act: &mut dyn FnMut()) -> bool;
     /// A handle belongs to it: it shall not be let go for want of work.
-    fn keep(&self);
+    fn keep(&self) -> Kept;
+    /// None does, after all.
+    fn keep_no_more(&self);
 }
 
 /// Where something can be put for one thread.
@@ -70,37 +93,47 @@ pub(super) struct Trays {
     refusal: OnceLock<&'static str>,
 }
 
-/// What the lock protects. A thread is told that it was handed something if and only if something is here for it.
+/// What the lock protects. A thread is told that it was handed something if something is here for it. (Told, it may find
+/// that another one has it.)
 #[derive(Default)]
 struct List {
     trays: Vec<Filled>,
     /// Slots for one of several threads, none of which slept: for the first that looks.
     shared: VecDeque<Shared>,
+    /// How many were put in so far.
+    puts: u64,
+}
+
+/// A slot that was put in, and as which one of all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Put {
+    number: u64,
+    index: u32,
 }
 
 /// A slot, and whom it is for.
-type Shared = (u32, Arc<[ThreadId]>);
+type Shared = (Put, Arc<[ThreadId]>);
 
 /// A tray, and the slots in it.
 struct Filled {
     tray: Arc<Tray>,
-    slots: VecDeque<u32>,
+    slots: VecDeque<Put>,
 }
 
 impl Filled {
-    fn put(&mut self, index: u32) -> Arc<Tray> {
-        self.slots.push_back(index);
+    fn put(&mut self, put: Put) -> Arc<Tray> {
+        self.slots.push_back(put);
         self.tray.reach.set_handed(true);
         Arc::clone(&self.tray)
     }
 
-    /// Puts it in if this thread sleeps, and nothing is there that it would do before.
-    fn put_if_free(&mut self, index: u32) -> Option<Arc<Tray>> {
+    /// Puts it in if this thread sleeps so, and nothing is there that it would do before.
+    fn put_if(&mut self, how: Asleep, put: Put) -> Option<Arc<Tray>> {
         if !self.slots.is_empty() {
             return None;
         }
         let tray = Arc::clone(&self.tray);
-        let is_put = tray.reach.if_asleep(&mut || drop(self.put(index)));
+        let is_put = tray.reach.if_asleep(how, &mut || drop(self.put(put)));
         is_put.then_some(tray)
     }
 }
@@ -113,23 +146,36 @@ impl List {
             .filter(|filled| filled.tray.is_of(threads))
     }
 
-    /// The first of what was put in for one thread, whose tray this is.
+    /// A slot that is about to be put in.
+    fn number(&mut self, index: u32) -> Put {
+        self.puts += 1;
+        let number = self.puts;
+        Put { number, index }
+    }
+
+    /// The first of what was put in for one thread, whose tray this is: for it alone or not, so that neither waits for ever
+    /// behind the other (F1).
     fn take(&mut self, tray: &Arc<Tray>) -> Option<u32> {
         let mut trays = self.trays.iter_mut();
         let own = trays.find(|filled| Arc::ptr_eq(&filled.tray, tray))?;
-        let first = own.slots.pop_front();
         let shared = &mut self.shared;
         let place = |shared: &VecDeque<Shared>| shared.iter().position(|it| tray.is_of(&it.1));
-        let first = first.or_else(|| {
-            let (index, _) = shared.remove(place(shared)?)?;
-            Some(index)
-        });
+        let first = match (own.slots.front(), place(shared)) {
+            (Some(own), Some(place)) if shared[place].0 < *own => Some(place),
+            (None, place) => place,
+            (Some(_), _) => None,
+        };
+        let first = match first {
+            Some(place) => shared.remove(place).map(|(put, _)| put),
+            None => own.slots.pop_front(),
+        };
         let more = !own.slots.is_empty() || place(shared).is_some();
         tray.reach.set_handed(more);
-        first
+        first.map(|put| put.index)
     }
 
-    /// Takes a tray off the list. What was in it, and what is for nobody else any more.
+    /// Takes a tray off the list. What was in it, and what was for its thread among others: these were told, but one of
+    /// them may have left since, and come back with a tray that was not. So it is handed anew.
     fn remove(&mut self, tray: &Arc<Tray>) -> Vec<u32> {
         let Some(place) = self
             .trays
@@ -140,15 +186,15 @@ impl List {
         };
         tray.reach.set_handed(false);
         let mut left = Vec::from(self.trays.remove(place).slots);
-        let trays = &self.trays;
-        self.shared.retain(|(index, threads)| {
-            let has_one = trays.iter().any(|filled| filled.tray.is_of(threads));
-            if !has_one {
-                left.push(*index);
+        self.shared.retain(|(put, threads)| {
+            let is_left = tray.is_of(threads);
+            if is_left {
+                left.push(*put);
             }
-            has_one
+            !is_left
         });
-        left
+        left.sort_unstable();
+        left.into_iter().map(|put| put.index).collect()
     }
 }
 
@@ -177,7 +223,7 @@ impl Trays {
         lock(&self.list).trays.push(Filled { tray, slots });
     }
 
-    /// It leaves: nothing more is put in for it. What was, and is for nobody else.
+    /// It leaves: nothing more is put in for it. What was, for it alone or not.
     pub(super) fn remove(&self, tray: &Arc<Tray>) -> Vec<u32> {
         lock(&self.list).remove(tray)
     }
@@ -190,28 +236,37 @@ impl Trays {
         filled.map(|filled| Arc::clone(&filled.tray))
     }
 
-    /// Keeps these threads in the pool; or tells the first that is not there.
+    /// Keeps these threads in the pool; or tells one that is not there, or is on its way out, and keeps none.
     pub(super) fn keep(&self, threads: &[ThreadId]) -> Result<(), ThreadId> {
         let mut list = lock(&self.list);
         let is_here = |thread: &ThreadId| list.trays.iter().any(|it| it.tray.is_of(&[*thread]));
         if let Some(unknown) = threads.iter().find(|thread| !is_here(thread)) {
             return Err(*unknown);
         }
+        let mut begun = Vec::new();
         for filled in list.of(threads) {
             filled.slots.reserve(ROOM);
-            filled.tray.reach.keep();
+            match filled.tray.reach.keep() {
+                Kept::Begun => begun.push(Arc::clone(&filled.tray)),
+                Kept::Before => {}
+                Kept::Gone => {
+                    begun.iter().for_each(|tray| tray.reach.keep_no_more());
+                    let gone = filled.tray.thread.get();
+                    return gone.map_or(Ok(()), |gone| Err(*gone));
+                }
+            }
         }
         list.shared.reserve(ROOM);
         Ok(())
     }
 
-    /// Hands a handle to one of these threads: to one that sleeps, else to the first of them that looks. This thread
-    /// holds the lead, and has taken it off the line.
+    /// Hands a handle to one of these threads: to one that sleeps, rather one that waits for nothing of its own, else to the
+    /// first of them that looks. This thread holds the lead, and has taken it off the line.
     pub(super) fn hand(&self, index: u32, threads: &Arc<[ThreadId]>) -> Handed {
         let mut list = lock(&self.list);
-        let free = list
-            .of(threads)
-            .find_map(|filled| filled.put_if_free(index));
+        let put = list.number(index);
+        let mut asleep = |how| list.of(threads).find_map(|it| it.put_if(how, put));
+        let free = asleep(Asleep::Free).or_else(|| asleep(Asleep::Anyhow));
         if free.is_some() {
             drop(list);
             return told(free);
@@ -219,12 +274,12 @@ impl Trays {
         match list.of(threads).count() {
             0 => Handed::ToNobody,
             1 => {
-                let only = list.of(threads).next().map(|filled| filled.put(index));
+                let only = list.of(threads).next().map(|filled| filled.put(put));
                 drop(list);
                 told(only)
             }
             _ => {
-                list.shared.push_back((index, Arc::clone(threads)));
+                list.shared.push_back((put, Arc::clone(threads)));
                 for filled in list.of(threads) {
                     filled.tray.reach.set_handed(true);
                     filled.tray.reach.recall();
@@ -234,12 +289,13 @@ impl Trays {
         }
     }
 
-    /// Hands it to this thread if that sleeps.
+    /// Hands it to this thread if that sleeps, and waits for nothing of its own: it would come to that later.
     pub(super) fn hand_to_sleeper(&self, index: u32, thread: ThreadId) -> Handed {
         let mut list = lock(&self.list);
+        let put = list.number(index);
         let free = list
             .of(&[thread])
-            .find_map(|filled| filled.put_if_free(index));
+            .find_map(|filled| filled.put_if(Asleep::Free, put));
         drop(list);
         told(free)
     }
@@ -273,4 +329,61 @@ pub(super) enum Home {
     Pinned(Arc<[ThreadId]>),
     /// The last one that had it, for so long after it began.
     Sticky(Duration, Option<(ThreadId, Timestamp)>),
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::Mutex as Cell;
+
+    use super::*;
+    use crate::sync::thread;
+
+    /// A thread that is awake, and may be on its way out.
+    struct Awake {
+        is_gone: bool,
+        is_kept: Arc<Cell<bool>>,
+    }
+
+    impl Reach for Awake {
+        fn set_handed(&self, _: bool) {}
+
+        fn recall(&self) {}
+
+        fn if_asleep(&self, _: Asleep, _: &mut dyn FnMut()) -> bool {
+            false
+        }
+
+        fn keep(&self) -> Kept {
+            if self.is_gone {
+                return Kept::Gone;
+            }
+            match std::mem::replace(&mut *self.is_kept.lock().unwrap(), true) {
+                true => Kept::Before,
+                false => Kept::Begun,
+            }
+        }
+
+        fn keep_no_more(&self) {
+            *self.is_kept.lock().unwrap() = false;
+        }
+    }
+
+    /// One of several threads is on its way out: the others are kept if they were before, and not for this.
+    #[test]
+    fn who_goes_is_not_in_the_pool() {
+        let (trays, mut threads, mut kept) = (Trays::default(), Vec::new(), Vec::new());
+        for is_gone in [false, false, true] {
+            let is_kept = Arc::new(Cell::new(false));
+            kept.push(Arc::clone(&is_kept));
+            let tray = Tray::new(Box::new(Awake { is_gone, is_kept }));
+            let thread = thread::spawn(|| thread::current().id());
+            threads.push(thread.join().unwrap());
+            tray.name(threads[threads.len() - 1]);
+            trays.add(tray);
+        }
+        assert_eq!(trays.keep(&threads[..1]), Ok(()));
+        assert_eq!(trays.keep(&threads), Err(threads[2]));
+        let kept = kept.iter().map(|it| *it.lock().unwrap());
+        assert!(kept.eq([true, false, false]));
+    }
 }

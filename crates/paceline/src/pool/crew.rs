@@ -117,7 +117,7 @@ impl Crew {
         list.members.iter().filter_map(|it| it.thread).collect()
     }
 
-    /// The place with this index is this thread's, which was spawned.
+    /// The place with this index is this thread's.
     pub(super) fn name(&self, index: usize, thread: ThreadId) {
         for member in &mut lock(&self.list).members {
             if member.index == index {

@@ -400,10 +400,9 @@ impl Shared {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
         let seat = self.crew.enlist(priority)?;
-        let membership = self.crew.arrived(seat.index());
         let tray = turn::open_tray(self, &seat);
-        let me = thread::current().id();
-        tray.iter().for_each(|tray| tray.name(me));
+        self.name(seat.index(), thread::current().id(), tray.as_deref());
+        let membership = self.crew.arrived(seat.index());
         Ok(Follower::new(self, seat, deadline, tray, Some(membership)))
     }
 }

@@ -229,21 +229,19 @@ fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHand
     let (of_thread, its_tray) = (Arc::clone(shared), tray.clone());
     let spawned = builder.spawn(move || work(&of_thread, seat, its_tray))?;
     // It need not run yet to be known.
-    let id = spawned.thread().id();
-    shared.crew.name(index, id);
-    tray.iter().for_each(|tray| tray.name(id));
+    shared.name(index, spawned.thread().id(), tray.as_deref());
     Ok(spawned)
 }
 
 /// The life of a thread of the pool's own: it joins until the pool is shut down or lets it go, and again after an
 /// error of the wait.
 fn work(shared: &Shared, seat: Arc<Seat>, tray: Option<Arc<OwnTray>>) {
+    shared.name(seat.index(), thread::current().id(), tray.as_deref());
     let _for_life = shared.crew.arrived(seat.index());
+    // Given back before the place is.
+    let tray = tray;
     let tell = |error| shared.tell_error(error);
     shared.outfit.put_on(seat.index(), tell);
-    // Given back before the place is.
-    let (tray, me) = (tray, thread::current().id());
-    tray.iter().for_each(|tray| tray.name(me));
     let follower = || Follower::new(shared, Arc::clone(&seat), None, tray.clone(), None);
     loop {
         match turn::join(follower()) {
@@ -259,6 +257,13 @@ fn work(shared: &Shared, seat: Arc<Seat>, tray: Option<Arc<OwnTray>>) {
 }
 
 impl Shared {
+    /// The place with this index is this thread's, and so is the tray. That is named first: a handle can be pinned to whom
+    /// the crew knows.
+    pub(super) fn name(&self, index: usize, thread: thread::ThreadId, tray: Option<&OwnTray>) {
+        tray.iter().for_each(|tray| tray.name(thread));
+        self.crew.name(index, thread);
+    }
+
     /// Tells an error of the wait, and pauses, so that a lasting one does not burn a core.
     fn report(&self, error: io::Error) {
         self.tell_error(error);

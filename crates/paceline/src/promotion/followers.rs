@@ -8,12 +8,13 @@ use std::{
 use super::{
     bench::Bench,
     policy::Order,
+    recall::FREE,
     word::{Snapshot, Standby},
 };
 use crate::{
     observe::Row,
     sync::{
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         Parker,
     },
 };
@@ -53,8 +54,8 @@ pub(crate) struct Seat {
     is_bound: AtomicBool,
     /// Something waits for this thread that nobody else is to do: see `recall.rs`.
     pub(super) handed: AtomicBool,
-    /// An elastic pool does not let it go: something belongs to it.
-    pub(super) is_kept: AtomicBool,
+    /// Whether an elastic pool may let it go, or has: see `recall.rs`.
+    pub(super) tenure: AtomicU64,
     /// How others recall this thread; made when it first may be.
     recall: OnceLock<Recall>,
     /// What this thread shows of itself, if the pool has a board.
@@ -91,7 +92,7 @@ impl Seat {
             parker: Arc::new(Parker::new()),
             is_bound: AtomicBool::new(false),
             handed: AtomicBool::new(false),
-            is_kept: AtomicBool::new(false),
+            tenure: AtomicU64::new(FREE),
             recall: OnceLock::new(),
             row: OnceLock::new(),
         })

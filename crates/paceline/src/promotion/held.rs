@@ -301,9 +301,30 @@ pub(crate) struct Running<'a, T> {
     counted: Cell<bool>,
 }
 
+/// Whom a thread leaves behind that was on the list, and goes to run a handler without having opened anything. Its leaving
+/// and the opening of another thread are changes of one word: of the two the second sees the first. So either that one's
+/// promotion finds nobody asleep, or this is told here.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Somebody leads, or sleeps, or was elected; or the pool is closed.
+    Somebody,
+    /// The lead is open and nobody sleeps: an elastic pool can call one more.
+    Nobody,
+}
+
+impl Behind {
+    fn of(word: Snapshot) -> Self {
+        match word.is_vacant() && word.has_nobody() && !word.is_closed() {
+            true => Self::Nobody,
+            false => Self::Somebody,
+        }
+    }
+}
+
 impl<T> Lead<T> {
     /// A thread begins to process what was handed to it: it runs, and has opened nothing.
-    pub(crate) fn run_handed(&self, now: Timestamp) -> Running<'_, T> {
+    pub(crate) fn run_handed(&self, now: Timestamp) -> (Running<'_, T>, Behind) {
         let word = self.word.update(|word| {
             let word = word.one_more_running();
             (word, word)
@@ -313,13 +334,14 @@ impl<T> Lead<T> {
             true => word.taken(),
             false => word,
         };
-        Running {
+        let running = Running {
             lead: self,
             opening,
             since: now,
             expected: Cell::new(true),
             counted: Cell::new(true),
-        }
+        };
+        (running, Behind::of(word))
     }
 }
 
@@ -386,10 +408,14 @@ impl<'a, T> Running<'a, T> {
     }
 
     /// The handler is back.
-    pub(crate) fn come_back(&self) {
-        self.lead.word.update(|word| (word.one_more_running(), ()));
+    pub(crate) fn come_back(&self) -> Behind {
+        let word = self.lead.word.update(|word| {
+            let word = word.one_more_running();
+            (word, word)
+        });
         self.counted.set(true);
         self.lead.show(Role::Processing);
+        Behind::of(word)
     }
 
     /// The handler says that the rest will take long.

@@ -211,11 +211,11 @@ impl<T> Lead<T> {
         }
     }
 
-    /// Does `act` if this thread sleeps, in the list or as standby. It asks whether something was handed to it before it
-    /// does anything else then.
-    pub(crate) fn if_asleep(&self, seat: &Seat, act: impl FnOnce()) -> bool {
+    /// Does `act` if this thread sleeps, in the list or as standby, and is not bound, or may be. It asks whether something
+    /// was handed to it before it does anything else then.
+    pub(crate) fn if_asleep(&self, seat: &Seat, may_be_bound: bool, act: impl FnOnce()) -> bool {
         let followers = lock(&self.followers);
-        let is_asleep = followers.has(seat);
+        let is_asleep = followers.has(seat) && (may_be_bound || !seat.is_bound());
         if is_asleep {
             act();
         }
@@ -267,7 +267,11 @@ impl<T> Lead<T> {
             false => Arrival::TimedOut,
             // Nobody begins with anything then.
             true if self.is_closed() => Arrival::Closed,
-            true => Arrival::Handed,
+            true => {
+                // It may have been called, and handed this before its first attempt: then it is here.
+                let _ = self.staff.as_ref().map(|staff| staff.arrived(seat, clock));
+                Arrival::Handed
+            }
         }
     }
 

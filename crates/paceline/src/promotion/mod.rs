@@ -15,12 +15,12 @@ mod watcher;
 mod word;
 
 pub(crate) use followers::Seat;
-pub(crate) use held::{HeldLead, Rejoined, Running};
+pub(crate) use held::{Behind, HeldLead, Rejoined, Running};
 pub(crate) use lead::{Arrival, Lead, Promotion};
 pub(crate) use lounge::Lounge;
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
-pub(crate) use recall::{Recalled, Until, Wanted};
+pub(crate) use recall::{Keeping, Recalled, Until, Wanted};
 pub(crate) use staff::Staff;
 pub(crate) use watcher::Surprise;
 pub(crate) use word::{Marks, MOST_THREADS};

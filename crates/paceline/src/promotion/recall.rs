@@ -29,6 +29,25 @@ const RECALLED: u32 = 1 << 8;
 /// It leads, and only the set's waker reaches it.
 const LEADS: u32 = 1 << 9;
 
+/// An elastic pool may let this thread go.
+pub(super) const FREE: u64 = 0;
+/// It does not: something belongs to it.
+const KEPT: u64 = 1;
+/// It has.
+const GONE: u64 = 2;
+
+/// What came of keeping a thread.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It is kept from now on.
+    Begun,
+    /// It was.
+    Before,
+    /// It is on its way out.
+    Gone,
+}
+
 /// What a thread waits for.
 pub(crate) struct Wanted<'s> {
     /// Whether it is there. Who makes that true recalls the thread afterwards.
@@ -152,13 +171,32 @@ impl Seat {
         self.handed.store(handed, Ordering::Release);
     }
 
-    /// Something belongs to this thread: an elastic pool does not let it go any more.
-    pub(crate) fn keep(&self) {
-        self.is_kept.store(true, Ordering::Release);
+    /// Something belongs to this thread: an elastic pool does not let it go any more, unless it has.
+    pub(crate) fn keep(&self) -> Keeping {
+        match self.change_tenure(FREE, KEPT) {
+            Ok(_) => Keeping::Begun,
+            Err(GONE) => Keeping::Gone,
+            Err(_) => Keeping::Before,
+        }
+    }
+
+    /// Nothing does, after all.
+    pub(crate) fn keep_no_more(&self) {
+        let _ = self.change_tenure(KEPT, FREE);
+    }
+
+    /// The pool lets it go, unless something belongs to it.
+    pub(super) fn let_go(&self) -> bool {
+        self.change_tenure(FREE, GONE).is_ok()
     }
 
     pub(super) fn is_kept(&self) -> bool {
-        self.is_kept.load(Ordering::Acquire)
+        self.tenure.load(Ordering::Acquire) == KEPT
+    }
+
+    fn change_tenure(&self, from: u64, to: u64) -> Result<u64, u64> {
+        let (done, not) = (Ordering::AcqRel, Ordering::Acquire);
+        self.tenure.compare_exchange(from, to, done, not)
     }
 
     pub(crate) fn call(&self) -> Call {

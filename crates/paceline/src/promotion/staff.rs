@@ -117,10 +117,11 @@ impl Staff {
         may_go.then(|| clock.now().after(self.keep_alive))
     }
 
-    /// Lets one go, unless so many must stay. Of two that ask at once, the second finds the first gone.
-    fn dismiss(&self) -> bool {
+    /// Lets this one go, unless so many must stay, or something belongs to it. Of two that ask at once, the second finds the
+    /// first gone.
+    fn dismiss(&self, seat: &Seat) -> bool {
         let mut count = lock(&self.count);
-        let may = count.own > self.stay;
+        let may = count.own > self.stay && seat.let_go();
         count.own -= usize::from(may);
         may
     }
@@ -154,7 +155,8 @@ impl<T> Lead<T> {
 
     /// For a thread that was parked for long, is off the list, and leaves somebody behind: whether it may go.
     pub(super) fn lets_go(&self, seat: &Seat) -> bool {
-        let may = !seat.is_kept() && self.staff.as_ref().is_some_and(Staff::dismiss);
+        let staff = self.staff.as_ref();
+        let may = staff.is_some_and(|staff| staff.dismiss(seat));
         if may {
             self.counters.retired.one_more();
         }
@@ -243,12 +245,12 @@ mod tests {
             let (guest, own) = (Seat::new(7, 0), Seat::of_pool(8, 0));
             lock(&staff.count).own = stay;
             assert!(staff.arrived(&own, &clock).is_none());
-            assert!(!staff.dismiss());
+            assert!(!staff.dismiss(&own));
             lock(&staff.count).own = stay + 1;
             assert!(staff.arrived(&guest, &clock).is_none());
             assert!(staff.arrived(&own, &clock).is_some());
-            assert!(staff.dismiss());
-            assert!(!staff.dismiss());
+            assert!(staff.dismiss(&own));
+            assert!(!staff.dismiss(&Seat::of_pool(9, 0)));
         }
     }
 }

@@ -510,7 +510,7 @@ mod tests {
             short,
             |running| {
                 running.go_away();
-                running.come_back();
+                let _ = running.come_back();
             },
             LATE * 2
         ));

@@ -6,16 +6,17 @@
 //!
 //! Who leads puts it into this thread's tray (`dispatch/trays.rs`) and recalls it (`promotion/recall.rs`). It is served
 //! before this thread leads: so nothing waits in a tray while its thread waits for something else. This thread gives no lead
-//! away for it, for it has none; the other one goes on leading.
+//! away for it, for it has none; the other one goes on leading. But that one may have promoted, and relied on this thread,
+//! which was asleep then: so if nobody is left an elastic pool calls one more.
 
 use std::sync::Arc;
 
 use super::{Follower, Place, Processing};
 use crate::{
-    dispatch::{Claim, Line, OwnTray, Reach, Tray},
+    dispatch::{Asleep, Claim, Kept, Line, OwnTray, Reach, Tray},
     observe::Role,
     pool::Shared,
-    promotion::{Lead, Seat},
+    promotion::{Behind, Keeping, Lead, Seat},
 };
 
 /// How one thread of a pool is reached.
@@ -34,12 +35,20 @@ impl Reach for AtSeat {
         let _ = self.seat.call().recall();
     }
 
-    fn if_asleep(&self, act: &mut dyn FnMut()) -> bool {
-        self.lead.if_asleep(&self.seat, act)
+    fn if_asleep(&self, how: Asleep, act: &mut dyn FnMut()) -> bool {
+        self.lead.if_asleep(&self.seat, how == Asleep::Anyhow, act)
     }
 
-    fn keep(&self) {
-        self.seat.keep();
+    fn keep(&self) -> Kept {
+        match self.seat.keep() {
+            Keeping::Begun => Kept::Begun,
+            Keeping::Before => Kept::Before,
+            Keeping::Gone => Kept::Gone,
+        }
+    }
+
+    fn keep_no_more(&self) {
+        self.seat.keep_no_more();
     }
 }
 
@@ -69,16 +78,22 @@ pub(super) fn serve(place: Place<'_>) -> Follower<'_> {
 
 /// There is no lead to give away: another thread leads, or may.
 fn begin<'p>(place: Place<'p>, mut claim: Claim<'p>) -> Processing<'p> {
-    let (shared, start) = (place.shared, place.shared.clock.now());
+    let (shared, mut start) = (place.shared, place.shared.clock.now());
     if shared.lead.is_observed() {
         shared.tell_event(&place.seat, &mut claim, start);
         let thread = place.seat.index();
         shared.observers.tell_first(thread, Role::Processing);
     }
-    let running = Some(shared.lead.run_handed(start));
+    let (running, behind) = shared.lead.run_handed(start);
+    // The call for another thread is not the handler's time.
+    if behind == Behind::Nobody && shared.call_one_more(start) {
+        start = shared.clock.now();
+        let row = place.seat.row();
+        row.iter().for_each(|row| row.note_start(start));
+    }
     Processing {
         claim,
-        running,
+        running: Some(running),
         start,
         place,
     }

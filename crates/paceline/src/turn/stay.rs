@@ -21,7 +21,7 @@ use super::{Claimed, Follower, Leader, Led, Place, Seated, Waited};
 use crate::{
     dispatch::{abort_on_unwind, nobody_returns, Duty, Errand, Line, Recall, Returned, Serve},
     observe::Role,
-    promotion::{Recalled, Rejoined, Running, Until, Wanted},
+    promotion::{Behind, Recalled, Rejoined, Running, Until, Wanted},
     sync::Timestamp,
 };
 
@@ -37,7 +37,8 @@ impl Duty for OnDuty<'_, '_> {
     }
 
     fn come_back(&self) {
-        self.running.come_back();
+        // It was not on the list meanwhile.
+        let _ = self.running.come_back();
     }
 
     fn call_for_help(&self) {
@@ -104,7 +105,9 @@ impl OnDuty<'_, '_> {
         let follower = Follower { place: again };
         let returned = abort_on_unwind(|| stay_until_over(follower, errand, until));
         place.seat.set_bound(was_bound);
-        running.come_back();
+        if running.come_back() == Behind::Nobody {
+            place.shared.call_one_more(place.shared.clock.now());
+        }
         place.tell(Role::Processing);
         returned
     }
@@ -114,7 +117,7 @@ impl OnDuty<'_, '_> {
         let Self { running, place } = *self;
         running.go_away();
         place.seat.sleep(&place.shared.clock, until);
-        running.come_back();
+        let _ = running.come_back();
         match until.is_recalled() {
             true => Returned::Done,
             false => Returned::TimedOut,

@@ -2,7 +2,7 @@
 //! gone (H2); once, and to one thread at a time (H1).
 
 use super::*;
-use crate::dispatch::{OwnTray, Reach, Tray};
+use crate::dispatch::{Asleep, Kept, OwnTray, Reach, Tray};
 
 /// Where a thread sleeps until something was handed to it.
 #[derive(Clone)]
@@ -40,11 +40,15 @@ impl Reach for Bell {
     }
 
     /// It is always awake.
-    fn if_asleep(&self, _: &mut dyn FnMut()) -> bool {
+    fn if_asleep(&self, _: Asleep, _: &mut dyn FnMut()) -> bool {
         false
     }
 
-    fn keep(&self) {}
+    fn keep(&self) -> Kept {
+        Kept::Begun
+    }
+
+    fn keep_no_more(&self) {}
 }
 
 /// A thread that has a tray: whose bell that is.

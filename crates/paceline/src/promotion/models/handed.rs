@@ -105,7 +105,7 @@ fn loom_hand_to_a_sleeper() {
                 Arrival::TimedOut | Arrival::Closed => panic!("nobody closes, nor is it late"),
             })
         };
-        let handed = pool.lead.if_asleep(&seat, || seat.set_handed(true));
+        let handed = pool.lead.if_asleep(&seat, false, || seat.set_handed(true));
         if handed {
             let _ = seat.call().recall();
         }
@@ -149,7 +149,7 @@ fn handed_against_promotion(policy: (Wake, Order)) {
             let pool = Arc::clone(&pool);
             thread::spawn(move || {
                 let now = pool.clock().now();
-                let running = pool.lead.run_handed(now);
+                let (running, _) = pool.lead.run_handed(now);
                 drop(running.rejoin(&seat(1), now));
             })
         };

@@ -155,7 +155,7 @@ fn stay_against_arrival(policy: (Wake, Order)) {
             Rejoined::Follows | Rejoined::Surprised => {}
         }
         pool.lead_until_rung(&own, &bell);
-        running.come_back();
+        let _ = running.come_back();
         drop(running.rejoin(&own, now));
         ringer.join().unwrap();
         assert_eq!(other.join().unwrap(), Turn::Led);

@@ -1,7 +1,7 @@
 //! Elastic pools: one more is called, and who was idle goes (L2, I3, S2).
 
 use super::*;
-use crate::promotion::Staff;
+use crate::promotion::{Keeping, Staff};
 
 /// So many threads of the pool's own are here; two must stay.
 fn staffed(policy: (Wake, Order), own: usize) -> Arc<Pool> {
@@ -20,6 +20,23 @@ fn own(pool: &Pool) -> usize {
 fn own_thread(pool: &Arc<Pool>, index: usize) -> thread::JoinHandle<Turn> {
     let pool = Arc::clone(pool);
     thread::spawn(move || pool.turn(&Seat::of_pool(index, index as u8), None))
+}
+
+/// Something comes to belong to a thread while it is let go for want of work: it stays, or whoever keeps it is told that it
+/// is gone.
+#[test]
+fn loom_keep_against_dismissal() {
+    explore(|| {
+        let (pool, seat) = (staffed(NEWEST, 3), Seat::of_pool(1, 0));
+        let idle = {
+            let (pool, seat) = (Arc::clone(&pool), Arc::clone(&seat));
+            thread::spawn(move || pool.lead.lets_go(&seat))
+        };
+        let is_kept = seat.keep() != Keeping::Gone;
+        let goes = idle.join().unwrap();
+        assert_ne!(is_kept, goes);
+        assert_eq!(own(&pool), 3 - usize::from(goes));
+    });
 }
 
 /// Retirement against election: the lead is given away while a parked thread finds that it was idle for long. It leads,

@@ -57,7 +57,7 @@ fn told_blocking_needs_no_tick(policy: (Wake, Order)) {
         let (running, _) = pool.promote(held, Marks::default());
         running.go_away();
         assert_eq!(follower.join().unwrap(), Turn::Led);
-        running.come_back();
+        let _ = running.come_back();
         drop(running);
         assert_eq!(pool.turns(), 1);
     });
