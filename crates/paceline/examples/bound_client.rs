@@ -46,12 +46,12 @@ its own reply is there (it leads); the others sleep. What it prints:
 
   calls, replies      as many of the one as of the other
   writes              system calls that sent them: fewer than calls, where threads send at the same time
-  handed over         replies that the thread that led read for another one. `--in-order --elect oldest`: hardly any,
-                      each thread reads its own
-  read by themselves  replies that their own callers read from the connection (`--large`)
+  handed over         replies that the thread that led read for another one. Few where replies come one by one; what
+                      comes together is read together, by whoever leads
+  called to read      replies that a sleeping caller was called to read by itself (`--large`; one that leads need not be)
   wakes               sleeping threads that were woken; elected: of these, to lead
 
-Try `--threads 1` (no wake at all), and compare `--in-order` with and without `--elect newest`.";
+Try `--threads 1`: no wake at all.";
 
 /// A reply has at most so many bytes.
 const MOST: usize = 1 << 30;
@@ -263,7 +263,7 @@ fn call_all(options: &Options, address: SocketAddr) -> io::Result<()> {
         seen.waits, seen.reads, seen.bytes_read
     );
     println!("handed over: {}", seen.data_handed_over);
-    println!("read by themselves: {}", seen.events_handed_over);
+    println!("called to read: {}", seen.events_handed_over);
     println!("wakes: {}, elected: {}", seen.wakes, seen.elections);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The examples `sources`, `ring`, `per_source` and `pinned` do what their help says.
+//! The examples `sources`, `ring`, `per_source`, `pinned` and `mutual` do what they say.
 
 #[path = "support/example.rs"]
 mod example;
@@ -91,4 +91,19 @@ fn counts_of<'t>(text: &'t str, what: &str) -> Vec<&'t str> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.trim_start().strip_prefix(what));
     line.unwrap().split_whitespace().collect()
+}
+
+/// Two pools of one thread call each other, deeper than is usual, and end in order.
+#[test]
+fn mutual_calls_come_back() {
+    let program = build("mutual");
+    bounded(move || {
+        let (text, output) = told(&program, &["--depth", "40"]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.contains("40 calls inside each other"), "{text}");
+        let ends = text.matches("everything was finished").count();
+        assert_eq!(ends, 2, "{text}");
+        let (_, output) = told(&program, &["--depth", "0"]);
+        assert_eq!(output.status.code(), Some(2));
+    });
 }

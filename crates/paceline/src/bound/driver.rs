@@ -286,7 +286,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         let Reading {
             inbound,
             sleepers,
-            last_batch,
+            batch,
             ..
         } = reading;
         let calls = &link.calls;
@@ -303,7 +303,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
             sleepers.remove(calls, key.index);
             told_any = true;
             others += u64::from(key != own);
-            if *last_batch >= MANY && !*has_pen {
+            if *batch >= MANY && !*has_pen {
                 *has_pen = link.outbound.hold();
             }
             match told {
@@ -315,7 +315,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         });
         self.feeding = false;
         if told_any {
-            *last_batch = others;
+            // Small batches come between large ones; a caller that is alone again soon pays nothing for them.
+            *batch = others.max(*batch / 2);
         }
         if others > 0 {
             calls.counters.data_handed_over.add(others);
@@ -373,8 +374,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
     /// Looks some times, if many replies come at once or the leader is to spin; in between others may run.
     fn look_before_sleep(&mut self, deadline: Option<Timestamp>) -> io::Result<Looked> {
         let link = self.link;
-        let last_batch = self.reading.as_ref().map_or(0, |it| it.last_batch);
-        let looks = match last_batch >= MANY && !link.outbound.is_kept() {
+        let batch = self.reading.as_ref().map_or(0, |it| it.batch);
+        let looks = match batch >= MANY && !link.outbound.is_kept() {
             true => LOOKS,
             false => 0,
         };

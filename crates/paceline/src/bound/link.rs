@@ -43,8 +43,8 @@ pub(super) struct Reading {
     pub(super) line: Option<Arc<dyn Line>>,
     pub(super) inbound: Inbound,
     pub(super) sleepers: Sleepers,
-    /// How many others got something when last something was given out.
-    pub(super) last_batch: u64,
+    /// How many others get something at once: as many as the last time, or half of what it was before.
+    pub(super) batch: u64,
 }
 
 /// What became of the output.
@@ -95,7 +95,7 @@ impl<P: Protocol> Link<P> {
                 line: None,
                 inbound: Inbound::new(bounds.longest_reply),
                 sleepers: Sleepers::new(),
-                last_batch: 0,
+                batch: 0,
             }),
             line: Mutex::new(None),
             cause: Mutex::new(None),

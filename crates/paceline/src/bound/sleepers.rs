@@ -17,7 +17,8 @@ use crate::sync::atomic::Ordering::Relaxed;
 #[non_exhaustive]
 pub enum Elect {
     /// The one that has slept longest. Where replies come in the order of requests, it is the one whose reply comes
-    /// next: every thread reads its own, and none is handed over.
+    /// next: if they come one by one, every thread reads its own, and none is handed over. (What comes together is read
+    /// together.)
     #[default]
     Oldest,
     /// The one that went to sleep last: warm caches.
