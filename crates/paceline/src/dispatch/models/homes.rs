@@ -58,6 +58,12 @@ fn tray(registry: &Arc<Registry>) -> (Bell, OwnTray) {
     (bell, tray)
 }
 
+/// The handle, which was registered without interest, belongs to these threads from its first event on.
+fn settle(handle: &Handle, threads: &[thread::ThreadId]) {
+    handle.pin_to(threads).unwrap();
+    handle.set_interest(Interest::READ).unwrap();
+}
+
 /// Takes what was handed to this thread, and puts it back when that is done.
 fn serve(registry: &Registry, tray: &OwnTray) {
     while let Some(claim) = registry.take_handed(tray) {
@@ -92,8 +98,7 @@ fn loom_hand_to_its_thread() {
             tray.name(home.thread().id());
             home
         };
-        handle.pin_to(&[home.thread().id()]).unwrap();
-        handle.set_interest(Interest::READ).unwrap();
+        settle(&handle, &[home.thread().id()]);
         let lead = lead();
         world.send();
         while world.read() < 2 {
@@ -122,8 +127,7 @@ fn loom_hand_against_leaving() {
             })
         };
         tray.name(home.thread().id());
-        handle.pin_to(&[home.thread().id()]).unwrap();
-        handle.set_interest(Interest::READ).unwrap();
+        settle(&handle, &[home.thread().id()]);
         drop(tray);
         let lead = lead();
         world.send();
@@ -154,8 +158,7 @@ fn loom_hand_to_one_of_two() {
         let ids = [leaver.thread().id(), other.thread().id()];
         leaves.name(ids[0]);
         looks.name(ids[1]);
-        handle.pin_to(&ids).unwrap();
-        handle.set_interest(Interest::READ).unwrap();
+        settle(&handle, &ids);
         drop(leaves);
         let lead = lead();
         world.send();
@@ -182,8 +185,7 @@ fn loom_hand_against_the_end() {
             thread::spawn(move || serve(&registry, &its))
         };
         tray.name(home.thread().id());
-        handle.pin_to(&[home.thread().id()]).unwrap();
-        handle.set_interest(Interest::READ).unwrap();
+        settle(&handle, &[home.thread().id()]);
         world.send();
         let ender = {
             let registry = Arc::clone(&registry);
