@@ -82,8 +82,10 @@ pub(crate) struct Seen {
     seconds: f64,
     /// Seconds of processor time.
     cpu: f64,
-    /// Voluntary switches.
-    switches: u64,
+    /// A thread gave its core up, to sleep.
+    voluntary: u64,
+    /// Its core was taken, or it let others run.
+    involuntary: u64,
     /// What the client counted itself, if it does.
     counted: Option<Counted>,
 }
@@ -171,8 +173,8 @@ fn measure((threads, reversed, client): Entry, seconds: f64) -> io::Result<Seen>
 }
 
 fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
-    println!("| threads | replies | client | calls/s | CPU/call us | switches/call | writes/call | wakes/reply | elections/reply | handed over/reply |");
-    println!("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!("| threads | replies | client | calls/s | CPU/call us | sleeps/call | other switches/call | writes/call | wakes/reply | elections/reply | handed over/reply |");
+    println!("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for ((threads, reversed, client), seen) in found {
         let order = if *reversed { "reversed" } else { "in order" };
         let per_call = |value: &dyn Fn(&Seen) -> f64| {
@@ -188,7 +190,8 @@ fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
             (*client).to_owned(),
             spread(seen.iter().map(Seen::rate)),
             spread(seen.iter().map(|it| it.cpu_per_call() * 1e6)),
-            per_call(&|it| it.switches as f64),
+            per_call(&|it| it.voluntary as f64),
+            per_call(&|it| it.involuntary as f64),
             counted(&|it| it.writes),
             counted(&|it| it.wakes),
             counted(&|it| it.elections),
@@ -338,7 +341,8 @@ impl Stretch {
             calls,
             seconds,
             cpu: used.server_cpu,
-            switches: used.voluntary,
+            voluntary: used.voluntary,
+            involuntary: used.involuntary,
             counted: None,
         })
     }

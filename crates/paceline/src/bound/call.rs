@@ -10,7 +10,8 @@ use std::{
 use super::{
     calls::Key,
     deadline::Deadline,
-    driver::{Joined, Leading, Wants},
+    driver::{Joined, Wants},
+    leading::Leading,
     link::Link,
     protocol::Protocol,
 };

@@ -6,9 +6,9 @@ use super::{
     calls::{Calls, Key},
     connect::Connecting,
     counters::Callers,
-    driver::Leading,
     inbound::Inbound,
     lead::{Call, End, LeadWord, Revival},
+    leading::Leading,
     line::Line,
     outbound::{Outbound, Pushed, Sink, Written},
     pooled::Pooled,
@@ -16,7 +16,7 @@ use super::{
     sleepers::{Elect, Sleepers},
     wire_order::WireOrder,
 };
-use crate::sync::{lock, thread, Clock, Mutex};
+use crate::sync::{lock, thread, Clock, Looks, Mutex};
 
 /// Everything that the users of one multiplexed connection share.
 pub(super) struct Link<P> {
@@ -34,6 +34,8 @@ pub(super) struct Link<P> {
     pub(super) clock: Clock,
     pub(super) elect: Elect,
     pub(super) leader_spin: Duration,
+    /// Whether callers look around before they sleep.
+    pub(super) looks: Looks,
     pub(super) connecting: Connecting,
     pub(super) pooled: Pooled,
 }
@@ -103,6 +105,7 @@ impl<P: Protocol> Link<P> {
             clock,
             elect: bounds.elect,
             leader_spin: bounds.leader_spin,
+            looks: Looks::default(),
             connecting: Connecting::default(),
             pooled: Pooled::default(),
         })

@@ -12,6 +12,8 @@ mod link;
 
 mod driver;
 
+mod leading;
+
 mod connect;
 
 mod pooled;

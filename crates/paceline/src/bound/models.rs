@@ -21,8 +21,9 @@ use loom::thread;
 
 use super::{
     calls::{Calls, Key},
-    driver::{Joined, Leading, Wants},
+    driver::{Joined, Wants},
     lead::{Arrival, End},
+    leading::Leading,
     line::Line,
     link::{Bounds, Link},
     outbound::Sink,

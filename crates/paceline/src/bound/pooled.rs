@@ -21,8 +21,9 @@ use std::{
 
 use super::{
     calls::Key,
-    driver::{Leading, Wants},
+    driver::Wants,
     lead::Arrival,
+    leading::Leading,
     line::Line,
     link::{Link, Output},
     protocol::Protocol,

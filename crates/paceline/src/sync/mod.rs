@@ -13,6 +13,7 @@
 
 mod clock;
 pub(crate) mod idle_class;
+mod looks;
 #[cfg(all(test, loom))]
 mod models;
 mod parker;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
+pub(crate) use looks::Looks;
 pub(crate) use parker::Parker;
 pub(crate) use system::{confine, set_nice, voluntary_switches};
 

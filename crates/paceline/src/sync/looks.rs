@@ -1,0 +1,87 @@
+//! Whether it pays to let others run and look once more, before a sleep.
+//!
+//! A sleep and its wake cost several microseconds, a yield and a look less than one. Where what is waited for comes soon,
+//! because others have only to run for it, the look finds it. Where it does not, looks are a waste, and are left out: after
+//! the first one in vain once, then three times, seven times, and so on.
+//!
+//! ```text
+//!   found    found    vain   -    vain   -  -  -    vain   -  -  -  -  -  -  -    found    found
+//! ```
+
+// An estimate: it orders nothing.
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// So often in a row looks are left out at most.
+const MOST: u32 = 255;
+
+/// What has become of the looks so far. Threads that share it may overwrite each other's news, which costs a look at most.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// How often they are still left out.
+    left_out: AtomicU32,
+    /// How often they were left out after the last one in vain.
+    pause: AtomicU32,
+}
+
+impl Looks {
+    /// Whether to look now.
+    pub(crate) fn are_worth_it(&self) -> bool {
+        match self.left_out.load(Relaxed) {
+            0 => true,
+            left => {
+                self.left_out.store(left - 1, Relaxed);
+                false
+            }
+        }
+    }
+
+    /// The look has found something.
+    pub(crate) fn note_found(&self) {
+        if self.pause.load(Relaxed) != 0 {
+            self.pause.store(0, Relaxed);
+        }
+    }
+
+    /// It has not.
+    pub(crate) fn note_vain(&self) {
+        let pause = (2 * self.pause.load(Relaxed) + 1).min(MOST);
+        self.pause.store(pause, Relaxed);
+        self.left_out.store(pause, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// How many are left out until the next one is worth it.
+    fn left_out(looks: &Looks) -> u32 {
+        let mut count = 0;
+        while !looks.are_worth_it() {
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn looks_in_vain_are_left_out_more_and_more() {
+        let looks = Looks::default();
+        let pauses = [(); 10].map(|()| {
+            let pause = left_out(&looks);
+            looks.note_vain();
+            pause
+        });
+        assert_eq!(pauses, [0, 1, 3, 7, 15, 31, 63, 127, 255, 255]);
+    }
+
+    #[test]
+    fn one_that_finds_something_makes_up_for_all() {
+        let looks = Looks::default();
+        (0..5).for_each(|_| looks.note_vain());
+        assert_eq!(left_out(&looks), 31);
+        looks.note_found();
+        assert_eq!(left_out(&looks), 0);
+        looks.note_vain();
+        assert_eq!(left_out(&looks), 1);
+    }
+}
