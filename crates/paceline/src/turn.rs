@@ -22,6 +22,7 @@
 //! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
 //! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
+mod before_sleep;
 mod handed;
 mod open;
 mod stay;
@@ -34,6 +35,7 @@ use std::{
     time::Duration,
 };
 
+use before_sleep::BeforeSleep;
 pub(crate) use handed::open_tray;
 use stay::OnDuty;
 
@@ -42,7 +44,7 @@ use crate::{
     observe::Role,
     pool::{Membership, Shared},
     promotion::{Arrival, HeldLead, Marks, Promotion, Rejoined, Running, Seat, Until},
-    sync::{Clock, Timestamp},
+    sync::Timestamp,
 };
 
 /// The loop of a thread in the pool: lead, wait, promote, process, rejoin.
@@ -193,7 +195,7 @@ impl<'p> Leader<'p> {
         if place.seat.is_handed() {
             return Ok(Waited::Nothing(self.step_down()));
         }
-        let mut spin = Spin::new(shared);
+        let mut looks = BeforeSleep::new(shared, held.with_owned(|line| line.is_empty()));
         if shared.wants_attention() {
             if shared.lead.is_closed() {
                 return Ok(Waited::Nothing(self.step_down()));
@@ -213,7 +215,7 @@ impl<'p> Leader<'p> {
                     continue;
                 }
             }
-            let sleep = spin.deadline(until);
+            let sleep = looks.deadline(until);
             let claim = held.with_owned(|line| line.next(registry, sleep))?;
             match held.with_owned(|line| line.last_look()) {
                 Look::None => {}
@@ -221,10 +223,11 @@ impl<'p> Leader<'p> {
                 Look::Sleep => held.note_sleep(),
             }
             if let Some(claim) = claim {
+                looks.note_found(shared);
                 let Self { place } = self;
                 return Ok(Waited::Claimed(Claimed { claim, place }));
             }
-            spin.note_nothing(&shared.clock);
+            looks.note_nothing(shared);
             if shared.clock.has_passed(until) || shared.is_over() || place.until.is_recalled() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
@@ -236,43 +239,6 @@ impl<'p> Leader<'p> {
         let Self { mut place } = self;
         place.give_lead_up();
         Follower { place }
-    }
-}
-
-/// A leader that finds nothing looks again and again for a while, if the pool wants it to, before it sleeps.
-enum Spin {
-    /// It may sleep.
-    Over,
-    /// It has not looked in vain yet.
-    Before(Duration),
-    /// It looks again until then.
-    Until(Timestamp),
-}
-
-impl Spin {
-    /// For one wait. On a clock that stands still there would be no end to it.
-    fn new(shared: &Shared) -> Self {
-        match shared.leader_spin {
-            span if span.is_zero() || !shared.clock.is_real() => Self::Over,
-            span => Self::Before(span),
-        }
-    }
-
-    /// Until when the next look may sleep, in a wait until `until`.
-    fn deadline(&self, until: Option<Timestamp>) -> Option<Timestamp> {
-        match self {
-            Self::Over => until,
-            Self::Before(_) | Self::Until(_) => Some(Timestamp::PAST),
-        }
-    }
-
-    /// A look found nothing.
-    fn note_nothing(&mut self, clock: &Clock) {
-        match *self {
-            Self::Before(span) => *self = Self::Until(clock.now().after(span)),
-            Self::Until(end) if clock.now() >= end => *self = Self::Over,
-            Self::Over | Self::Until(_) => {}
-        }
     }
 }
 

@@ -361,6 +361,28 @@ fn e23_a_deadline_in_every_role() {
     });
 }
 
+/// A caller lets others run and looks for its reply before it sleeps. With a slow peer that brings nothing, and is left out,
+/// the longer the more often: of 31 callers the 1st, 3rd, 7th, 15th and 31st look.
+#[test]
+fn looks_in_vain_are_left_out() {
+    bounded(|| {
+        let (mux, mut peer) = mux();
+        let leader = spawn_call(&mux, b"leader");
+        let (id, _) = peer.request();
+        wait_asleep(&mux, 0);
+        for _ in 0..31 {
+            let told = mux.call(b"x", Duration::from_millis(2)).unwrap_err();
+            assert_eq!(told.kind(), io::ErrorKind::TimedOut);
+        }
+        // Fewer, if a caller was late before it could look.
+        let seen = mux.snapshot();
+        assert!((1..=5).contains(&seen.looks_vain), "{seen:?}");
+        assert_eq!(seen.looks_found, 0);
+        peer.reply(id, b"");
+        leader.join().unwrap().unwrap();
+    });
+}
+
 /// Oldest first, where replies come in order: every thread reads its own, and none is handed over. Newest first the one
 /// that leads reads for all the others.
 #[test]

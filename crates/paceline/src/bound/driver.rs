@@ -140,10 +140,12 @@ impl<P: Protocol> Link<P> {
             let arrived = self.told(key).map(Err).or_else(|| self.try_lead(key));
             if arrived.is_some() {
                 self.looks.note_found();
+                self.calls.counters.looks_found.add(1);
                 return arrived;
             }
         }
         self.looks.note_vain();
+        self.calls.counters.looks_vain.add(1);
         None
     }
 

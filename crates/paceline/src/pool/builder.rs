@@ -14,7 +14,7 @@ use crate::{
     dispatch::{Arrangement, Closed, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry},
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
-    sync::Mutex,
+    sync::{Looks, Mutex},
 };
 
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
@@ -421,6 +421,7 @@ impl Builder {
             counters,
             crew: Crew::new(board),
             leader_spin: self.leader_spin,
+            looks: Looks::default(),
             observers,
             monitor,
             threads: Mutex::new(Vec::new()),

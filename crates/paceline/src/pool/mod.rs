@@ -46,7 +46,7 @@ use crate::{
     dispatch::{ConcurrentHandler, EventHandler, Handle, Interest, Line, Registry, Rejected},
     observe::{Counters, Observers},
     promotion::Lead,
-    sync::{thread, Clock, Mutex, Timestamp},
+    sync::{thread, Clock, Looks, Mutex, Timestamp},
     turn::{self, Follower, Left},
 };
 use crew::Crew;
@@ -301,7 +301,7 @@ impl Pool {
         WeakPool(Arc::downgrade(&self.inner))
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
 }
@@ -354,6 +354,8 @@ pub(crate) struct Shared {
     watch: Watch,
     /// How long a leader that finds nothing looks again and again before it sleeps.
     pub(crate) leader_spin: Duration,
+    /// Whether a leader that finds nothing lets others run, and looks once more.
+    pub(crate) looks: Looks,
     pub(crate) observers: Arc<Observers>,
     /// Who looks for stuck handlers, if anybody does.
     monitor: Option<Arc<Monitor>>,
