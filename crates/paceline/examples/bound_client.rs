@@ -42,7 +42,7 @@ usage: bound_client [--threads N] [--calls N] [--large BYTES] [--elect ORDER] [-
   --help          this text
 
 There is no thread behind the connection. A thread that waits for its reply and finds nobody reading reads for all, until
-its own reply is there (it leads); the others sleep. What it prints:
+its own reply is there (it leads); the others let it run for a moment, and sleep if that brings nothing. What it prints:
 
   calls, replies      as many of the one as of the other
   writes              system calls that sent them: fewer than calls, where threads send at the same time
@@ -50,6 +50,7 @@ its own reply is there (it leads); the others sleep. What it prints:
                       comes together is read together, by whoever leads
   called to read      replies that a sleeping caller was called to read by itself (`--large`; one that leads need not be)
   wakes               sleeping threads that were woken; elected: of these, to lead
+  found awake         callers that let others run for a moment and found their reply then: nobody had to wake them
 
 Try `--threads 1`: no wake at all.";
 
@@ -265,6 +266,7 @@ fn call_all(options: &Options, address: SocketAddr) -> io::Result<()> {
     println!("handed over: {}", seen.data_handed_over);
     println!("called to read: {}", seen.events_handed_over);
     println!("wakes: {}, elected: {}", seen.wakes, seen.elections);
+    println!("found awake: {}", seen.looks_found);
     Ok(())
 }
 
@@ -330,16 +332,19 @@ impl Options {
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
             match &*name {
-                "--threads" => options.threads = number(&value()?)?,
-                "--calls" => options.calls = number(&value()?)?,
-                "--large" => options.large = number(&value()?)?,
+                "--threads" => options.threads = number(&name, &value()?)?,
+                "--calls" => options.calls = number(&name, &value()?)?,
+                "--large" => options.large = number(&name, &value()?)?,
                 "--elect" => options.elect = order(&value()?)?,
                 "--in-order" => options.in_order = true,
-                "--connect" => options.connect = Some(number(&value()?)?),
+                "--connect" => options.connect = Some(address(&value()?)?),
                 "--serve" => options.serve = Some(value()?),
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("unknown option {name}")),
             }
+        }
+        if options.connect.is_some() && options.serve.is_some() {
+            return Err("--connect and --serve: one of them, in two terminals".to_owned());
         }
         match options.large as usize > MOST {
             true => Err(format!("--large is at most {MOST}")),
@@ -348,15 +353,20 @@ impl Options {
     }
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| format!("{text} is not what is expected there"))
+        .map_err(|_| format!("{option} {text}: a number is needed"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("--connect {text}: an address is needed, such as 127.0.0.1:7006"))
 }
 
 fn order(text: &str) -> Result<Elect, String> {
     match text {
         "oldest" => Ok(Elect::Oldest),
         "newest" => Ok(Elect::Newest),
-        _ => Err(format!("{text} is neither oldest nor newest")),
+        _ => Err(format!("--elect {text}: oldest or newest is needed")),
     }
 }

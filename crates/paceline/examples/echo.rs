@@ -213,7 +213,9 @@ fn order(text: &str) -> Result<Order, String> {
         "oldest" => Ok(Order::Oldest),
         "priority" => Ok(Order::Priority),
         "system" => Ok(Order::System),
-        _ => Err(format!("{text} is no order")),
+        _ => Err(format!(
+            "--order {text}: newest, oldest, priority or system is needed"
+        )),
     }
 }
 
@@ -221,7 +223,7 @@ fn wake(text: &str) -> Result<Wake, String> {
     match text {
         "adaptive" => Ok(Wake::Adaptive),
         "eager" => Ok(Wake::Eager),
-        _ => Err(format!("{text} is no wake policy")),
+        _ => Err(format!("--wake {text}: adaptive or eager is needed")),
     }
 }
 
@@ -232,7 +234,9 @@ fn set(text: &str) -> Result<SetKind, String> {
         "poll" => Ok(SetKind::Poll),
         "concurrent" => Ok(SetKind::Concurrent),
         "completion" => Ok(SetKind::Completion),
-        _ => Err(format!("{text} is no handle set")),
+        _ => Err(format!(
+            "--set {text}: epoll, oneshot, poll, concurrent or completion is needed"
+        )),
     }
 }
 

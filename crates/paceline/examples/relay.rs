@@ -429,7 +429,9 @@ fn order(text: &str) -> Result<Order, String> {
         "oldest" => Ok(Order::Oldest),
         "priority" => Ok(Order::Priority),
         "system" => Ok(Order::System),
-        _ => Err(format!("{text} is no order")),
+        _ => Err(format!(
+            "--order {text}: newest, oldest, priority or system is needed"
+        )),
     }
 }
 
@@ -437,7 +439,7 @@ fn wake(text: &str) -> Result<Wake, String> {
     match text {
         "adaptive" => Ok(Wake::Adaptive),
         "eager" => Ok(Wake::Eager),
-        _ => Err(format!("{text} is no wake policy")),
+        _ => Err(format!("--wake {text}: adaptive or eager is needed")),
     }
 }
 
@@ -447,7 +449,9 @@ fn set(text: &str) -> Result<SetKind, String> {
         "oneshot" => Ok(SetKind::OneShot),
         "poll" => Ok(SetKind::Poll),
         "completion" => Ok(SetKind::Completion),
-        _ => Err(format!("{text} is no handle set")),
+        _ => Err(format!(
+            "--set {text}: epoll, oneshot, poll or completion is needed"
+        )),
     }
 }
 
