@@ -16,10 +16,11 @@ use std::{
     time::Duration,
 };
 
-use by_hand::asleep;
+use by_hand::{asleep, claim, Scene};
 use gate::Gate;
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
+    turn::Leader,
     Builder, Closed, Context, Errand, InHandler, Interest, Next, Order, Pool, Recall, Returned,
     Serve, SetKind, Wake,
 };
@@ -183,6 +184,53 @@ fn sticky_goes_where_it_was() {
         gate.let_through(1);
         wait_until(|| world.clock().asleep() == 3);
         assert_eq!(guest.send().called(), second);
+    });
+}
+
+/// Leads instead of the only other thread, which then sleeps as a follower.
+fn lead_instead<'p>(scene: &'p Scene, event: &Guest) -> Leader<'p> {
+    let (pool, peer) = (&scene.pool, &event.peer);
+    scene.wait_asleep(0);
+    wait_until(|| scene.world.clock().asleep() == 1);
+    let leader = thread::scope(|scope| {
+        scope.spawn(|| {
+            scene.wait_asleep(1);
+            peer.send(b"x");
+        });
+        by_hand::lead(pool)
+    });
+    event.called();
+    scene.wait_asleep(1);
+    leader
+}
+
+/// Another thread leads: a sticky handle is handed to its own, which sleeps, as long as its span lasts. That begins anew
+/// with each call. When it is over, whoever leads has it.
+#[test]
+fn sticky_is_handed_while_its_span_lasts() {
+    bounded(|| {
+        let (scene, span) = (Scene::unobserved(), Duration::from_secs(2));
+        let [guest, event] = [0, 1].map(|_| Guest::new(&scene.pool, &scene.world, &[]));
+        guest.handle.sticky(span).unwrap();
+        let first = scene.joined().thread().id();
+        assert_eq!(guest.send().called(), first);
+        for handed in 1..=3 {
+            let leader = lead_instead(&scene, &event);
+            scene.advance(1);
+            guest.send();
+            event.send();
+            let claimed = claim(leader);
+            assert_eq!(guest.called(), first);
+            assert_eq!(scene.pool.snapshot().handed, handed);
+            drop(claimed.promote().run());
+            assert_ne!(event.called(), first);
+        }
+        let leader = lead_instead(&scene, &event);
+        by_hand::advance(&scene, span);
+        guest.send();
+        drop(claim(leader).promote().run());
+        assert_ne!(guest.called(), first);
+        assert_eq!(scene.pool.snapshot().handed, 3);
     });
 }
 

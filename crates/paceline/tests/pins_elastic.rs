@@ -28,7 +28,7 @@ use paceline::{
 use pinned::{keep_busy, Guest};
 use support::{bounded, wait_until, LONG};
 
-/// An elastic pool lets idle threads go, but not one that a handle is pinned to.
+/// An elastic pool lets idle threads go, but none that a handle is pinned to.
 #[test]
 fn pinned_threads_do_not_retire() {
     bounded(|| {
@@ -44,16 +44,20 @@ fn pinned_threads_do_not_retire() {
             busy.push(keep_busy(&pool, &world, threads[busy.len()], &gate));
             wait_until(|| pool.thread_ids().len() > threads.len() || gate.inside() < threads.len());
         }
-        let last = *pool.thread_ids().last().unwrap();
-        let guest = Guest::new(&pool, &world, &[last]);
+        let threads = pool.thread_ids();
+        let guests = threads.iter().map(|it| Guest::new(&pool, &world, &[*it]));
+        let guests: Vec<_> = guests.collect();
         gate.let_through(busy.len());
         gate.wait_for(0);
         for _ in 0..3 {
             wait_until(|| world.clock().asleep() == pool.snapshot().threads);
             world.clock().advance(2 * keep_alive);
         }
-        assert_eq!(guest.send().called(), last);
-        assert_eq!(pool.snapshot().strayed, 0);
+        for (guest, thread) in guests.iter().zip(&threads) {
+            assert_eq!(guest.send().called(), *thread);
+        }
+        let snapshot = pool.snapshot();
+        assert_eq!((snapshot.strayed, snapshot.retired), (0, 0));
     });
 }
 
@@ -131,6 +135,26 @@ fn who_was_handed_leaves_somebody_behind() {
             let processing = claim(leader).promote();
             assert_eq!(pool.snapshot().handed, 1);
             other.leaves_somebody(&pool, &world, processing);
+        }
+    });
+}
+
+/// While somebody leads, nobody is called for that.
+#[test]
+fn who_was_handed_beside_a_leader_calls_nobody() {
+    bounded(|| {
+        for wake in [Wake::Adaptive, Wake::Eager] {
+            let world = Simulation::new(1);
+            let pool = elastic(&world, |pool| pool.wake(wake));
+            let event = Guest::new(&pool, &world, &[]);
+            let leader = by_hand::lead(&pool);
+            let other = Other::joins(&pool, &world, false);
+            other.peer.send(b"x");
+            event.send();
+            let claimed = claim(leader);
+            other.gate.wait_for(1);
+            assert_eq!(pool.snapshot().grown, 0);
+            other.leaves_somebody(&pool, &world, claimed.promote());
         }
     });
 }

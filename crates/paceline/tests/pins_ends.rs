@@ -101,12 +101,13 @@ fn leaver_gives_back() {
         let (pool, world) = empty();
         let idler = Idler::new(&pool);
         let guests = [0, 1, 2].map(|_| Guest::new(&pool, &world, &[idler.id]));
-        guests.iter().for_each(|guest| guest.peer.send(b"x"));
+        // Not in the order of their slots.
+        guests.iter().rev().for_each(|guest| guest.peer.send(b"x"));
         let mut follower = find_nothing(by_hand::lead(&pool));
         assert_eq!(pool.snapshot().handed, 3);
         idler.leave();
         let me = thread::current().id();
-        for guest in &guests {
+        for guest in guests.iter().rev() {
             follower = claim(take_lead(follower)).promote().run();
             assert_eq!(guest.called(), me, "in the order in which they came");
         }

@@ -275,4 +275,16 @@ mod tests {
         let wanted = Wanted { is_there };
         assert!(!seat.may_wait(Until::recalled(None, &wanted)));
     }
+    /// An elastic pool lets a thread go, or keeps it: not one after the other, unless it is kept no more.
+    #[test]
+    fn kept_or_gone() {
+        let seat = Seat::new(0, 0);
+        assert_eq!(seat.keep(), Keeping::Begun);
+        assert_eq!(seat.keep(), Keeping::Before);
+        assert!(!seat.let_go());
+        seat.keep_no_more();
+        assert!(seat.let_go());
+        seat.keep_no_more();
+        assert_eq!(seat.keep(), Keeping::Gone);
+    }
 }

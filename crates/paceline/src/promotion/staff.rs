@@ -183,7 +183,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::promotion::{Order, Policy, Wake};
+    use crate::promotion::{Keeping, Order, Policy, Wake};
 
     const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
@@ -236,18 +236,23 @@ mod tests {
         assert_eq!(staff.own(), 3);
     }
 
-    /// So many stay; and a leader and one in reserve in any case. Guests stay as long as they like.
+    /// So many stay; and a leader and one in reserve in any case. Guests stay as long as they like, and so does one that
+    /// something belongs to.
     #[test]
     fn who_may_go() {
         let clock = Clock::monotonic();
         for (least, stay) in [(0, 2), (1, 2), (2, 2), (3, 3)] {
             let staff = Staff::new(least, 8, KEEP_ALIVE);
             let (guest, own) = (Seat::new(7, 0), Seat::of_pool(8, 0));
+            let kept = Seat::of_pool(6, 0);
+            assert_eq!(kept.keep(), Keeping::Begun);
             lock(&staff.count).own = stay;
             assert!(staff.arrived(&own, &clock).is_none());
             assert!(!staff.dismiss(&own));
             lock(&staff.count).own = stay + 1;
             assert!(staff.arrived(&guest, &clock).is_none());
+            assert!(staff.arrived(&kept, &clock).is_none());
+            assert!(!staff.dismiss(&kept));
             assert!(staff.arrived(&own, &clock).is_some());
             assert!(staff.dismiss(&own));
             assert!(!staff.dismiss(&Seat::of_pool(9, 0)));

@@ -57,6 +57,18 @@ fn closed_offer_is_not_taken() {
     assert!(matches!(lead.take_offer(), Attempt::Closed));
 }
 
+/// Something waits for a thread whose time is over, or whose pool is closed (S1): it goes, and begins with nothing.
+#[test]
+fn handed_too_late() {
+    let (lead, seat, clock) = (lead(Order::Newest), Seat::new(0, 0), Clock::monotonic());
+    let arrive = |deadline| lead.arrive(&seat, &clock, Until::at(deadline));
+    seat.set_handed(true);
+    assert!(matches!(arrive(None), Arrival::Handed));
+    assert!(matches!(arrive(Some(clock.now())), Arrival::TimedOut));
+    lead.close();
+    assert!(matches!(arrive(None), Arrival::Closed));
+}
+
 /// L4: somebody is elected and on its way, and the opener was faster. While that is so its promotions wake
 /// nobody else: not to lead, nor to watch, though the standby is in deep sleep.
 #[test]
