@@ -40,7 +40,7 @@ use super::{
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     task::Posts,
-    trays::{Home, Trays},
+    trays::{Handed, Home, Trays},
     unwind::caught,
     Rejected,
 };
@@ -303,7 +303,7 @@ impl Registry {
     /// belongs to, or need not be visited.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
         let slot = self.slots.get(index)?;
-        if slot.has_home() && !self.is_for_leader(index, slot) {
+        if slot.has_home() && self.hand_home(index, slot) == Handed::There {
             return None;
         }
         self.claimed(slot.claim(index)?)

@@ -127,7 +127,7 @@ impl Filled {
         Arc::clone(&self.tray)
     }
 
-    /// Puts it in if this thread sleeps so, and nothing is there that it would do before.
+    /// Puts it in if this thread sleeps so, and its own tray is empty. (Something that is for several may come before it.)
     fn put_if(&mut self, how: Asleep, put: Put) -> Option<Arc<Tray>> {
         if !self.slots.is_empty() {
             return None;

@@ -139,18 +139,18 @@ impl Registry {
         }
     }
 
-    /// A handle that belongs to certain threads was taken off the line. Whether it is for this one, which leads; else it
-    /// was handed to one of them. Its end is for anyone.
+    /// A handle that belongs to certain threads was taken off the line: it is handed to one of them, unless it is for this
+    /// one, which leads. Its end is for anyone.
     #[cold]
-    pub(super) fn is_for_leader(&self, index: u32, slot: &Slot) -> bool {
+    pub(super) fn hand_home(&self, index: u32, slot: &Slot) -> Handed {
         if slot.readiness.look().is_closing() {
-            return true;
+            return Handed::ToNobody;
         }
         let me = thread::current().id();
         let mut home = lock(&slot.home);
         let handed = match &mut *home {
-            Home::Anyone | Home::Everyone => return true,
-            Home::Pinned(threads) if threads.contains(&me) => return true,
+            Home::Anyone | Home::Everyone => Handed::ToNobody,
+            Home::Pinned(threads) if threads.contains(&me) => Handed::ToNobody,
             Home::Pinned(threads) => {
                 let handed = self.trays.hand(index, threads);
                 if handed == Handed::ToNobody {
@@ -175,7 +175,7 @@ impl Registry {
         if handed == Handed::There {
             self.counters.handed.one_more();
         }
-        handed == Handed::ToNobody
+        handed
     }
 
     /// Takes out of the calling thread's own tray what is still for it. `None`: nothing is.
@@ -185,7 +185,7 @@ impl Registry {
             let Some(slot) = self.slots.get(index) else {
                 continue;
             };
-            if !self.is_for(slot, me) {
+            if !self.may_accept(slot, me) {
                 self.give_back(index);
                 continue;
             }
@@ -197,8 +197,9 @@ impl Registry {
         None
     }
 
-    /// Whether this thread may have what was handed to it. Somebody may have changed that meanwhile.
-    fn is_for(&self, slot: &Slot, thread: ThreadId) -> bool {
+    /// Whether this thread may have what was handed to it. Somebody may have changed that meanwhile. What is sticky sticks to
+    /// it from now on.
+    fn may_accept(&self, slot: &Slot, thread: ThreadId) -> bool {
         match &mut *lock(&slot.home) {
             Home::Pinned(threads) => threads.contains(&thread),
             Home::Sticky(span, last) => {
