@@ -67,6 +67,13 @@ pub(crate) struct Limits {
     pub(crate) post_limit: usize,
 }
 
+/// Why what was asked of a handle can't be, in words.
+type Refusal = (io::ErrorKind, String);
+
+fn refusal(kind: io::ErrorKind, reason: impl Into<String>) -> Refusal {
+    (kind, reason.into())
+}
+
 /// Registrations are accepted.
 const ACCEPTING: u32 = 0;
 /// None is accepted any more; those that exist end as soon as they have nothing left to do.

@@ -13,19 +13,12 @@ use super::{
         slot::Slot,
         trays::{Handed, Home, Tray},
     },
-    Registry, SHUT,
+    refusal, Refusal, Registry, SHUT,
 };
 use crate::sync::{
     lock,
     thread::{self, ThreadId},
 };
-
-/// Why a handle can't belong to certain threads, in words.
-type Refusal = (io::ErrorKind, String);
-
-fn refusal(kind: io::ErrorKind, reason: impl Into<String>) -> Refusal {
-    (kind, reason.into())
-}
 
 /// The tray of a thread that is in the pool. When the last of these is dropped, the thread has left.
 pub(crate) struct OwnTray {

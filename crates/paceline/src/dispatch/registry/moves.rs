@@ -30,7 +30,7 @@ use super::{
         readiness::{Stale, State},
         slot::Owned,
     },
-    Registry,
+    refusal, Refusal, Registry,
 };
 use crate::{sync::atomic::Ordering, timer::Purpose};
 
@@ -52,13 +52,6 @@ struct Luggage {
     /// Its point in time, and how far away that is.
     time: Option<(Purpose, std::time::Duration)>,
     priority: u8,
-}
-
-/// Why a registration can't move, in words.
-type Refusal = (io::ErrorKind, String);
-
-fn refusal(kind: io::ErrorKind, reason: &str) -> Refusal {
-    (kind, reason.to_owned())
 }
 
 const ENDS: &str = "it is closed already";
