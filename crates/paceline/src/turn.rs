@@ -195,7 +195,8 @@ impl<'p> Leader<'p> {
         if place.seat.is_handed() {
             return Ok(Waited::Nothing(self.step_down()));
         }
-        let mut looks = BeforeSleep::new(shared, held.with_owned(|line| line.is_empty()));
+        let nothing_waits = held.with_owned(|line| line.is_empty());
+        let mut looks = BeforeSleep::new(shared, nothing_waits, until);
         if shared.wants_attention() {
             if shared.lead.is_closed() {
                 return Ok(Waited::Nothing(self.step_down()));

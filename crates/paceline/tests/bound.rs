@@ -383,6 +383,32 @@ fn looks_in_vain_are_left_out() {
     });
 }
 
+/// Who wants to read its reply by itself sleeps at once: if the leader found it awake, it would read the reply into a buffer.
+#[test]
+fn who_reads_by_itself_does_not_look() {
+    bounded(|| {
+        let (mux, mut peer) = mux();
+        let leader = spawn_call(&mux, b"leader");
+        let (leader_id, _) = peer.request();
+        wait_asleep(&mux, 0);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let call = mux.expect().unwrap().send(b"x").unwrap();
+                let body = call.join_to_read(LONG).unwrap();
+                body.is_direct()
+            });
+            let (id, _) = peer.request();
+            wait_asleep(&mux, 1);
+            let seen = mux.snapshot();
+            assert_eq!((seen.looks_found, seen.looks_vain), (0, 0));
+            peer.reply(id, b"long");
+            assert!(reader.join().unwrap());
+        });
+        peer.reply(leader_id, b"");
+        leader.join().unwrap().unwrap();
+    });
+}
+
 /// Oldest first, where replies come in order: every thread reads its own, and none is handed over. Newest first the one
 /// that leads reads for all the others.
 #[test]

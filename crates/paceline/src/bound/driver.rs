@@ -18,7 +18,7 @@ use super::{
     protocol::Protocol,
     word::{FellAsleep, Phase},
 };
-use crate::sync::{thread, Timestamp};
+use crate::sync::{let_others_run, Timestamp, Yielded};
 
 /// So often a caller lets others run, and looks whether its reply has come or the lead is open, before it sleeps. (A sleep
 /// and its wake cost as much as some ten such looks. With fewer than four, most replies come a little too late; more than
@@ -95,8 +95,11 @@ impl<P: Protocol> Link<P> {
         if self.clock.has_passed(deadline) {
             return Err(Joined::TimedOut);
         }
-        if let Some(arrived) = self.look_around(key) {
-            return arrived;
+        // Who reads by itself must be known to sleep, or the leader reads for it.
+        if wants == Wants::Data {
+            if let Some(arrived) = self.look_around(key, deadline) {
+                return arrived;
+            }
         }
         let slot = self.calls.slot(key);
         let phase = match wants {
@@ -131,22 +134,33 @@ impl<P: Protocol> Link<P> {
 
     /// Lets others run for a moment, where that has paid: the leader may have read this reply then, or left. So nobody has
     /// to sleep, and nobody to wake it.
-    fn look_around(&self, key: Key) -> Option<Arrived<'_, P>> {
+    fn look_around(&self, key: Key, deadline: Option<Timestamp>) -> Option<Arrived<'_, P>> {
         if LOOKS == 0 || !self.looks.are_worth_it() {
             return None;
         }
         for _ in 0..LOOKS {
-            thread::yield_now();
+            let yielded = let_others_run(&self.clock);
             let arrived = self.told(key).map(Err).or_else(|| self.try_lead(key));
-            if arrived.is_some() {
-                self.looks.note_found();
-                self.calls.counters.looks_found.add(1);
-                return arrived;
+            match yielded {
+                Yielded::Shortly if arrived.is_some() => {
+                    self.looks.note_found();
+                    self.calls.counters.looks_found.add(1);
+                    return arrived;
+                }
+                Yielded::Shortly if !self.clock.has_passed(deadline) => {}
+                Yielded::Shortly | Yielded::ForLong => {
+                    self.note_looks_in_vain();
+                    return arrived;
+                }
             }
         }
+        self.note_looks_in_vain();
+        None
+    }
+
+    fn note_looks_in_vain(&self) {
         self.looks.note_vain();
         self.calls.counters.looks_vain.add(1);
-        None
     }
 
     /// In the line, until told, elected or late.

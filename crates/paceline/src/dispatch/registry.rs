@@ -294,6 +294,11 @@ impl Registry {
         self.set.reports()
     }
 
+    /// Whether the set may be looked at more often than needed.
+    pub(crate) fn is_looked_at_cheaply(&self) -> bool {
+        self.set.is_looked_at_cheaply()
+    }
+
     /// How much one visit may read.
     pub(super) fn read_budget(&self) -> usize {
         self.limits.read_budget

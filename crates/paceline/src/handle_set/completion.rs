@@ -188,6 +188,11 @@ impl HandleSet for CompletionSet {
         Reports::Edges
     }
 
+    /// Each look asks the kernel's thread, and waits for its answer.
+    fn is_looked_at_cheaply(&self) -> bool {
+        false
+    }
+
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
         debug_assert!(key < FIRST_OF_OURS, "no handle has this key");
         poll::refuse_if_always_ready(descriptor)?;

@@ -67,6 +67,11 @@ pub(crate) trait HandleSet: Send + Sync {
     /// Ends the current or the next wait.
     fn wake(&self);
 
+    /// Whether a wait that may not sleep costs little, so that it may be made more often than needed.
+    fn is_looked_at_cheaply(&self) -> bool {
+        true
+    }
+
     /// The same set, if it is a concurrent one.
     fn concurrent(&self) -> Option<&dyn ConcurrentSet> {
         None

@@ -7,12 +7,45 @@
 //! ```text
 //!   found    found    vain   -    vain   -  -  -    vain   -  -  -  -  -  -  -    found    found
 //! ```
+//!
+//! Who yields to somebody that computes has lost its core for milliseconds, and of course finds something then. That is no
+//! success: who had slept would have been woken, on another core if one was idle. So a yield that took long counts as one
+//! in vain.
 
-// An estimate: it orders nothing.
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    // An estimate: it orders nothing.
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use super::{thread, Clock};
+
+/// Who has not its core back by then has lost it. (Those for whom it pays to yield run for some hundred microseconds at
+/// most before they sleep themselves.)
+const LOST_AFTER: Duration = Duration::from_micros(500);
 
 /// So often in a row looks are left out at most.
 const MOST: u32 = 255;
+
+/// What a yield was like.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yielded {
+    /// Others ran, if they wanted to.
+    Shortly,
+    /// Somebody had the core for long.
+    ForLong,
+}
+
+/// Lets others run.
+pub(crate) fn let_others_run(clock: &Clock) -> Yielded {
+    let lost = clock.now().after(LOST_AFTER);
+    thread::yield_now();
+    match clock.now() < lost {
+        true => Yielded::Shortly,
+        false => Yielded::ForLong,
+    }
+}
 
 /// What has become of the looks so far. Threads that share it may overwrite each other's news, which costs a look at most.
 #[derive(Debug, Default)]

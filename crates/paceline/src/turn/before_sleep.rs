@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     pool::Shared,
-    sync::{thread, Timestamp},
+    sync::{let_others_run, Timestamp, Yielded},
 };
 
 /// A leader that finds nothing looks again before it sleeps: once, after others ran, where that has paid, or for a while, if
@@ -15,7 +15,7 @@ pub(super) enum BeforeSleep {
     /// It looks, and if there is nothing lets others run: who sends the next request may only need this core.
     First,
     /// Others ran, and it looks once more.
-    Second,
+    Second(Yielded),
     /// It is to look again and again, and has not looked in vain yet.
     Before(Duration),
     /// It looks again until then.
@@ -23,12 +23,14 @@ pub(super) enum BeforeSleep {
 }
 
 impl BeforeSleep {
-    /// For one wait. On a clock that stands still nobody else runs, and there would be no end to it.
-    pub(super) fn new(shared: &Shared, nothing_waits: bool) -> Self {
+    /// For one wait until `until`.
+    pub(super) fn new(shared: &Shared, nothing_waits: bool, until: Option<Timestamp>) -> Self {
         match shared.leader_spin {
-            _ if !nothing_waits || !shared.clock.is_real() => Self::Over,
-            span if !span.is_zero() => Self::Before(span),
-            _ if shared.looks.are_worth_it() => Self::First,
+            // On a clock that stands still there would be no end to it.
+            span if !span.is_zero() && shared.clock.is_real() => Self::Before(span),
+            _ if nothing_waits && looks_pay(shared) && !shared.clock.has_passed(until) => {
+                Self::First
+            }
             _ => Self::Over,
         }
     }
@@ -37,25 +39,26 @@ impl BeforeSleep {
     pub(super) fn deadline(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self {
             Self::Over => until,
-            Self::First | Self::Second | Self::Before(_) | Self::Until(_) => Some(Timestamp::PAST),
+            Self::First | Self::Second(_) | Self::Before(_) | Self::Until(_) => {
+                Some(Timestamp::PAST)
+            }
         }
     }
 
     /// A look found something.
     pub(super) fn note_found(&self, shared: &Shared) {
-        if let Self::Second = self {
-            shared.looks.note_found();
+        match self {
+            Self::Second(Yielded::Shortly) => shared.looks.note_found(),
+            Self::Second(Yielded::ForLong) => shared.looks.note_vain(),
+            Self::Over | Self::First | Self::Before(_) | Self::Until(_) => {}
         }
     }
 
     /// A look found nothing.
     pub(super) fn note_nothing(&mut self, shared: &Shared) {
         *self = match *self {
-            Self::First => {
-                thread::yield_now();
-                Self::Second
-            }
-            Self::Second => {
+            Self::First => Self::Second(let_others_run(&shared.clock)),
+            Self::Second(_) => {
                 shared.looks.note_vain();
                 Self::Over
             }
@@ -66,10 +69,16 @@ impl BeforeSleep {
     }
 }
 
+/// Whether to look twice now. On a clock that stands still nobody runs meanwhile, but in a checker.
+fn looks_pay(shared: &Shared) -> bool {
+    let others_run = shared.clock.is_real() || cfg!(shuttle);
+    others_run && shared.registry.is_looked_at_cheaply() && shared.looks.are_worth_it()
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::Pool;
+    use crate::{Pool, SetKind};
 
     const LATER: Option<Timestamp> = None;
 
@@ -81,7 +90,7 @@ mod tests {
     /// How many looks without sleep there are before the one that may sleep.
     fn looks(pool: &Pool, nothing_waits: bool) -> u32 {
         let shared = pool.shared();
-        let mut before = BeforeSleep::new(shared, nothing_waits);
+        let mut before = BeforeSleep::new(shared, nothing_waits, LATER);
         let mut count = 0;
         while before.deadline(LATER).is_some() {
             before.note_nothing(shared);
@@ -95,8 +104,7 @@ mod tests {
     fn it_looks_again_where_that_pays() {
         let pool = pool(Duration::ZERO);
         assert_eq!([(); 6].map(|()| looks(&pool, true)), [2, 0, 2, 0, 0, 0]);
-        let second = BeforeSleep::Second;
-        second.note_found(pool.shared());
+        BeforeSleep::Second(Yielded::Shortly).note_found(pool.shared());
         assert_eq!([(); 3].map(|()| looks(&pool, true)), [2, 0, 2]);
     }
 
@@ -114,9 +122,38 @@ mod tests {
         let pool = pool(Duration::ZERO);
         assert_eq!(looks(&pool, true), 2);
         assert_eq!(looks(&pool, true), 0);
-        let first = BeforeSleep::new(pool.shared(), true);
+        let first = BeforeSleep::new(pool.shared(), true, LATER);
         first.note_found(pool.shared());
         assert_eq!([(); 5].map(|()| looks(&pool, true)), [2, 0, 0, 0, 2]);
+    }
+
+    /// Who had lost its core finds something, of course.
+    #[test]
+    fn a_core_that_was_lost_does_not_count() {
+        let pool = pool(Duration::ZERO);
+        BeforeSleep::Second(Yielded::ForLong).note_found(pool.shared());
+        assert_eq!([(); 2].map(|()| looks(&pool, true)), [0, 2]);
+    }
+
+    /// Who may not wait does not let others run either.
+    #[test]
+    fn it_does_not_look_twice_when_time_is_over() {
+        let pool = pool(Duration::ZERO);
+        let before = BeforeSleep::new(pool.shared(), true, Some(Timestamp::PAST));
+        assert!(matches!(before, BeforeSleep::Over));
+    }
+
+    /// A look at these sets costs more than it saves.
+    #[test]
+    fn it_does_not_look_twice_where_that_is_dear() {
+        for (set, count) in [
+            (SetKind::Epoll, 2),
+            (SetKind::OneShot, 2),
+            (SetKind::Poll, 0),
+        ] {
+            let pool = Pool::builder().threads(0).handle_set(set);
+            assert_eq!(looks(&pool.build().expect("a pool"), true), count);
+        }
     }
 
     /// Who was told to spin spins instead.
