@@ -18,7 +18,7 @@ use super::{
     protocol::Protocol,
     word::{FellAsleep, Phase},
 };
-use crate::sync::{let_others_run, Timestamp, Yielded};
+use crate::sync::{Timestamp, Yielded, Yielding};
 
 /// So often a caller lets others run, and looks whether its reply has come or the lead is open, before it sleeps. (A sleep
 /// and its wake cost as much as some ten such looks. With fewer than four, most replies come a little too late; more than
@@ -138,8 +138,9 @@ impl<P: Protocol> Link<P> {
         if LOOKS == 0 || !self.looks.are_worth_it() {
             return None;
         }
+        let mut yielding = Yielding::begin(&self.clock);
         for _ in 0..LOOKS {
-            let yielded = let_others_run(&self.clock);
+            let yielded = yielding.let_others_run(&self.clock);
             let arrived = self.told(key).map(Err).or_else(|| self.try_lead(key));
             match yielded {
                 Yielded::Shortly if arrived.is_some() => {
@@ -147,20 +148,18 @@ impl<P: Protocol> Link<P> {
                     self.calls.counters.looks_found.add(1);
                     return arrived;
                 }
-                Yielded::Shortly if !self.clock.has_passed(deadline) => {}
-                Yielded::Shortly | Yielded::ForLong => {
-                    self.note_looks_in_vain();
+                Yielded::Shortly if yielding.has_passed(deadline) => break,
+                Yielded::Shortly => {}
+                Yielded::ForLong => {
+                    self.looks.note_lost();
+                    self.calls.counters.looks_vain.add(1);
                     return arrived;
                 }
             }
         }
-        self.note_looks_in_vain();
-        None
-    }
-
-    fn note_looks_in_vain(&self) {
         self.looks.note_vain();
         self.calls.counters.looks_vain.add(1);
+        None
     }
 
     /// In the line, until told, elected or late.

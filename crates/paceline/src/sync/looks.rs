@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Who yields to somebody that computes has lost its core for milliseconds, and of course finds something then. That is no
-//! success: who had slept would have been woken, on another core if one was idle. So a yield that took long counts as one
-//! in vain.
+//! success: who had slept would have been woken, on another core if one was idle. It costs as much as a thousand good
+//! looks save; so after a yield that took long they are left out for a thousand sleeps.
 
 use std::{
     // An estimate: it orders nothing.
@@ -18,14 +18,16 @@ use std::{
     time::Duration,
 };
 
-use super::{thread, Clock};
+use super::{thread, Clock, Timestamp};
 
-/// Who has not its core back by then has lost it. (Those for whom it pays to yield run for some hundred microseconds at
-/// most before they sleep themselves.)
-const LOST_AFTER: Duration = Duration::from_micros(500);
+/// Who has not its core back by then has lost it. (Those for whom it pays to yield run for some hundred microseconds
+/// before they sleep themselves; who computes has the core for three milliseconds or four.)
+const LOST_AFTER: Duration = Duration::from_millis(1);
 
-/// So often in a row looks are left out at most.
+/// So often in a row looks are left out at most, if they find nothing.
 const MOST: u32 = 255;
+/// So often they are left out after one that has lost the core.
+const AFTER_LOSS: u32 = 1023;
 
 /// What a yield was like.
 #[must_use]
@@ -37,13 +39,30 @@ pub(crate) enum Yielded {
     ForLong,
 }
 
-/// Lets others run.
-pub(crate) fn let_others_run(clock: &Clock) -> Yielded {
-    let lost = clock.now().after(LOST_AFTER);
-    thread::yield_now();
-    match clock.now() < lost {
-        true => Yielded::Shortly,
-        false => Yielded::ForLong,
+/// A thread that lets others run, once or more, and has an eye on the clock.
+pub(crate) struct Yielding {
+    now: Timestamp,
+}
+
+impl Yielding {
+    pub(crate) fn begin(clock: &Clock) -> Self {
+        Self { now: clock.now() }
+    }
+
+    /// Lets others run.
+    pub(crate) fn let_others_run(&mut self, clock: &Clock) -> Yielded {
+        let lost = self.now.after(LOST_AFTER);
+        thread::yield_now();
+        self.now = clock.now();
+        match self.now < lost {
+            true => Yielded::Shortly,
+            false => Yielded::ForLong,
+        }
+    }
+
+    /// Whether that time has come.
+    pub(crate) fn has_passed(&self, deadline: Option<Timestamp>) -> bool {
+        deadline.is_some_and(|deadline| self.now >= deadline)
     }
 }
 
@@ -81,6 +100,11 @@ impl Looks {
         self.pause.store(pause, Relaxed);
         self.left_out.store(pause, Relaxed);
     }
+
+    /// Whatever it found, the core was lost.
+    pub(crate) fn note_lost(&self) {
+        self.left_out.store(AFTER_LOSS, Relaxed);
+    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -105,6 +129,16 @@ mod tests {
             pause
         });
         assert_eq!(pauses, [0, 1, 3, 7, 15, 31, 63, 127, 255, 255]);
+    }
+
+    #[test]
+    fn a_lost_core_is_remembered() {
+        let looks = Looks::default();
+        looks.note_found();
+        looks.note_lost();
+        assert_eq!(left_out(&looks), AFTER_LOSS);
+        looks.note_vain();
+        assert_eq!(left_out(&looks), 1);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
-pub(crate) use looks::{let_others_run, Looks, Yielded};
+pub(crate) use looks::{Looks, Yielded, Yielding};
 pub(crate) use parker::Parker;
 pub(crate) use system::{confine, set_nice, voluntary_switches};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     pool::Shared,
-    sync::{let_others_run, Timestamp, Yielded},
+    sync::{Timestamp, Yielded, Yielding},
 };
 
 /// A leader that finds nothing looks again before it sleeps: once, after others ran, where that has paid, or for a while, if
@@ -49,7 +49,7 @@ impl BeforeSleep {
     pub(super) fn note_found(&self, shared: &Shared) {
         match self {
             Self::Second(Yielded::Shortly) => shared.looks.note_found(),
-            Self::Second(Yielded::ForLong) => shared.looks.note_vain(),
+            Self::Second(Yielded::ForLong) => shared.looks.note_lost(),
             Self::Over | Self::First | Self::Before(_) | Self::Until(_) => {}
         }
     }
@@ -57,9 +57,16 @@ impl BeforeSleep {
     /// A look found nothing.
     pub(super) fn note_nothing(&mut self, shared: &Shared) {
         *self = match *self {
-            Self::First => Self::Second(let_others_run(&shared.clock)),
-            Self::Second(_) => {
+            Self::First => {
+                let clock = &shared.clock;
+                Self::Second(Yielding::begin(clock).let_others_run(clock))
+            }
+            Self::Second(Yielded::Shortly) => {
                 shared.looks.note_vain();
+                Self::Over
+            }
+            Self::Second(Yielded::ForLong) => {
+                shared.looks.note_lost();
                 Self::Over
             }
             Self::Before(span) => Self::Until(shared.clock.now().after(span)),
@@ -132,7 +139,7 @@ mod tests {
     fn a_core_that_was_lost_does_not_count() {
         let pool = pool(Duration::ZERO);
         BeforeSleep::Second(Yielded::ForLong).note_found(pool.shared());
-        assert_eq!([(); 2].map(|()| looks(&pool, true)), [0, 2]);
+        assert_eq!([(); 1000].map(|()| looks(&pool, true)), [0; 1000]);
     }
 
     /// Who may not wait does not let others run either.
