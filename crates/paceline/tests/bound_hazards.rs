@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bound::{call, frame, mux, wait_asleep, Framed};
-use paceline::bound::{Callers, Mux};
+use bound::{call, frame, mux, mux_of, wait_asleep, Framed};
+use paceline::bound::{Builder, Callers, Header, Mux, Protocol, Whose};
 use support::{bounded, wait_until, LONG};
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -342,5 +342,56 @@ fn a_reader_is_not_held_for_ever() {
         drop(body);
         assert!(mux.is_lost());
         assert_eq!(mux.callers(), Callers::default());
+    });
+}
+
+/// Each reply is a line, in the order of requests.
+struct Lines;
+
+impl Protocol for Lines {
+    type Request = str;
+    const ID_BITS: u32 = 0;
+
+    fn encode(&self, request: &str, _: u64, out: &mut Vec<u8>) -> io::Result<()> {
+        out.extend_from_slice(request.as_bytes());
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        Ok(end.map(|end| Header {
+            whose: Whose::Oldest,
+            skip: 0,
+            length: end + 1,
+        }))
+    }
+}
+
+/// A line that is too long is too long, whether it comes in one piece or in several: what fits depends on no timing.
+#[test]
+fn the_longest_header_is_the_same_however_it_comes() {
+    bounded(|| {
+        for (length, is_accepted) in [(4095, true), (4096, false), (6000, false)] {
+            for piece in [100, 4096, length + 1] {
+                let (mux, mut peer) = mux_of(Builder::new(), Lines);
+                let answering = thread::spawn(move || {
+                    peer.0.read_exact(&mut [0; 4])?;
+                    let line = [vec![b'x'; length], vec![b'\n']].concat();
+                    line.chunks(piece)
+                        .try_for_each(|piece| peer.0.write_all(piece))
+                });
+                let reply = mux.call("ask", LONG);
+                match is_accepted {
+                    true => assert_eq!(reply.unwrap().len(), length + 1),
+                    false => {
+                        let told = reply.unwrap_err().to_string();
+                        assert!(told.contains("no header within 4096 bytes"), "{told}");
+                    }
+                }
+                // It may find that the other side has given up.
+                let _ = answering.join().unwrap();
+            }
+        }
     });
 }

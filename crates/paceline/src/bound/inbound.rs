@@ -156,6 +156,8 @@ impl Inbound {
         if bytes.is_empty() {
             return Ok(false);
         }
+        // However much has come at once: the limit is the same.
+        let bytes = &bytes[..bytes.len().min(LONGEST_HEADER)];
         let Some(header) = table.protocol.header(bytes)? else {
             return match bytes.len() < LONGEST_HEADER {
                 true => Ok(false),

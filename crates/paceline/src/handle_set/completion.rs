@@ -122,7 +122,9 @@ impl CompletionSet {
                 ended.push(completion);
             }
         });
-        ended.into_iter().try_for_each(|it| self.submit_again(it))
+        // All of them, also behind one that fails.
+        let submitted = ended.into_iter().map(|it| self.submit_again(it));
+        submitted.fold(Ok(()), io::Result::and)
     }
 
     /// Rings the bell whose turn it is, and tells everything until it is heard.

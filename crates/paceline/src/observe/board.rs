@@ -30,7 +30,7 @@ use crate::{
         atomic::{fence, AtomicU64, Ordering},
         lock,
         thread::{self, ThreadId},
-        Clock, Moment, Mutex, Timestamp,
+        wait_shortly, Clock, Moment, Mutex, Timestamp,
     },
 };
 
@@ -208,12 +208,7 @@ impl Row {
 
     /// What it says. Its thread writes for a few nanoseconds, unless it loses its core in between.
     fn read(&self) -> Seen {
-        loop {
-            match self.try_read() {
-                Some(seen) => return seen,
-                None => thread::yield_now(),
-            }
-        }
+        wait_shortly(|| self.try_read())
     }
 
     fn name(&self) -> String {

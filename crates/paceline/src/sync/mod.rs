@@ -78,6 +78,29 @@ pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
     }
 }
 
+/// Waits until `is_done`: for what another thread does at once, unless it has lost its core. So others run first, and if that
+/// brings nothing they get time: a thread of higher priority would keep them from it for ever.
+pub(crate) fn wait_shortly<T>(mut is_done: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..YIELDS {
+        if let Some(done) = is_done() {
+            return done;
+        }
+        thread::yield_now();
+    }
+    loop {
+        if let Some(done) = is_done() {
+            return done;
+        }
+        #[cfg(not(any(loom, shuttle)))]
+        thread::sleep(Duration::from_micros(50));
+        #[cfg(any(loom, shuttle))]
+        thread::yield_now();
+    }
+}
+
+/// So often others run before they get time.
+const YIELDS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
+
 /// For how long a wait in the kernel may last that would last for so long. Under shuttle all threads are one of the
 /// system's, which must not sleep: there it is a look, and the others run before it.
 #[inline]

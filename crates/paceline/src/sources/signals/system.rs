@@ -141,10 +141,20 @@ impl Book {
     fn install(&mut self, signal: Signal) -> io::Result<()> {
         let before = &mut self.before[usize::from(signal.0)];
         if let Some((users, _)) = before {
+            if !is_ours(&exchange(signal, None)?) {
+                let text = format!("hear of {signal}: another handler took the place of ours");
+                return Err(io::Error::other(text));
+            }
             *users += 1;
             return Ok(());
         }
-        *before = Some((1, exchange(signal, Some(&ours()))?));
+        let old = exchange(signal, Some(&ours()))?;
+        // Somebody who was told of ours may have put it back when we had gone: then it was the system's own before.
+        let old = match is_ours(&old) {
+            true => the_systems_own(),
+            false => old,
+        };
+        *before = Some((1, old));
         Ok(())
     }
 
@@ -166,8 +176,7 @@ impl Book {
 }
 
 fn give_back(signal: Signal, before: &libc::sigaction) {
-    let is_ours = exchange(signal, None).is_ok_and(|now| now.sa_sigaction == handler());
-    if is_ours {
+    if exchange(signal, None).is_ok_and(|now| is_ours(&now)) {
         // It was valid when it came.
         let _ = exchange(signal, Some(before));
     }
@@ -176,8 +185,7 @@ fn give_back(signal: Signal, before: &libc::sigaction) {
 /// What the system shall do with a signal of ours. It interrupts as few system calls as possible, and uses the stack that
 /// the thread has for signals, if it has one.
 fn ours() -> libc::sigaction {
-    // SAFETY: all zeros are a valid `sigaction`: numbers, an empty set, and no function.
-    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    let mut action = the_systems_own();
     action.sa_sigaction = handler();
     action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
     action
@@ -187,10 +195,19 @@ fn handler() -> libc::sighandler_t {
     on_signal as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t
 }
 
-/// Tells what the system does with a signal, and has it do something else.
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == handler()
+}
+
+/// What the system does if nobody told it anything.
+fn the_systems_own() -> libc::sigaction {
+    // SAFETY: all zeros are a valid `sigaction`: numbers, an empty set, and the system's own action instead of a function.
+    unsafe { mem::zeroed() }
+}
+
+/// Tells what the system does with a signal, and has it do something else, if that is wanted.
 fn exchange(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
-    // SAFETY: all zeros are a valid `sigaction`.
-    let mut old: libc::sigaction = unsafe { mem::zeroed() };
+    let mut old = the_systems_own();
     let new = new.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `new` is null or a whole `sigaction`, either ours, whose function may be called at any time (see there), or
     // what the system itself told before; `old` is written. Both live until the call returns.
@@ -240,4 +257,38 @@ fn errno() -> *mut libc::c_int {
 fn errno() -> *mut libc::c_int {
     // SAFETY: it takes nothing, and tells where this thread's `errno` is.
     unsafe { libc::__error() }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Nobody else in these tests hears of this one.
+    fn signal() -> Signal {
+        Signal::from_number(libc::SIGURG).expect("a signal that can be heard of")
+    }
+
+    /// Whoever comes second is not told that all is well, if somebody else has put its own handler in the place of ours.
+    /// And what is put back when the last one leaves is never ours.
+    #[test]
+    fn another_handler_in_our_place() {
+        let signal = signal();
+        let mut book = book();
+        book.install(signal).unwrap();
+        book.install(signal).unwrap();
+        let replaced = exchange(signal, Some(&the_systems_own())).unwrap();
+        assert!(is_ours(&replaced));
+        let refused = book.install(signal).unwrap_err();
+        assert!(
+            refused.to_string().contains("took the place of ours"),
+            "{refused}"
+        );
+        book.restore(signal.bit());
+        book.restore(signal.bit());
+        // The other one leaves when we have gone, and puts back what it found.
+        exchange(signal, Some(&replaced)).unwrap();
+        book.install(signal).unwrap();
+        book.restore(signal.bit());
+        assert!(!is_ours(&exchange(signal, None).unwrap()));
+    }
 }
