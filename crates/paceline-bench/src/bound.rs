@@ -31,13 +31,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::clients::{Client, CLIENTS, PEERS};
+use self::clients::{Client, Role, CLIENTS};
 use crate::{answering::Answering, progress, random::Random, statistics::Spread, usage::Sample};
 
 /// What is to be measured.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BoundArgs {
-    /// A client by name; may be given several times (default: all of them)
+    /// A client by name (`list` shows them); may be given several times (default: all of them)
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// How many threads call; may be given several times
@@ -148,6 +148,7 @@ pub(crate) fn run(args: &BoundArgs) -> io::Result<()> {
     bar.finish_and_clear();
     print(&found);
     compare(&found);
+    println!("{READING}");
     Ok(())
 }
 
@@ -206,13 +207,13 @@ fn compare(found: &BTreeMap<Entry, Vec<Seen>>) {
     println!("\n| threads | replies | client | calls/s to the best other's | CPU/call to the least other's |");
     println!("| ---: | --- | --- | ---: | ---: |");
     for ((threads, reversed, client), ours) in found {
-        if !client.starts_with("paceline") {
+        if role(client) != Some(Role::Ours) {
             continue;
         }
         let others: Vec<_> = found
             .iter()
             .filter(|((its, order, _), _)| its == threads && order == reversed)
-            .filter(|((_, _, name), _)| PEERS.contains(name))
+            .filter(|((_, _, name), _)| role(name) == Some(Role::Peer))
             .map(|(_, seen)| seen)
             .collect();
         let best = |round: usize, value: fn(&Seen) -> f64, better: fn(f64, f64) -> f64| {
@@ -242,6 +243,32 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
         Some(it) => format!("{} [{}-{}]", shown(it.median), shown(it.min), shown(it.max)),
         None => "-".to_owned(),
     }
+}
+
+/// How to read the tables.
+const READING: &str = "
+Medians of the rounds, with the least and the greatest. The machine is not judged: on two cores callers and server share
+them, and a figure depends on which thread was where.
+
+CPU/call             of the calling process, all its threads
+sleeps/call          a thread slept and was woken: dear
+other switches/call  a thread let others run, or its core was taken: a tenth of that
+writes/call          less than one where threads send together
+wakes, elections     threads that were woken for a reply, and of these, to read for all
+handed over          replies that one thread has read for another
+
+The second table compares, round by round, with the best of those whose callers are threads, too: tasks are not among them.";
+
+/// Prints the clients, for `list`.
+pub(crate) fn list() {
+    for client in CLIENTS {
+        println!("    {:<22} {}", client.name, client.about);
+    }
+}
+
+fn role(name: &str) -> Option<Role> {
+    let client = CLIENTS.iter().find(|client| client.name == name);
+    client.map(|client| client.role)
 }
 
 fn find(name: &str) -> io::Result<&'static Client> {

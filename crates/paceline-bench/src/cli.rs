@@ -202,6 +202,8 @@ fn list() {
     for server in servers::ALL {
         println!("    {:<22} {}", server.name, server.about);
     }
+    println!("\nclients of `bound`:");
+    bound::list();
     println!(
         "\n* runs unless told otherwise, with the servers that matter most there; --goals runs what the goals need, --full all"
     );

@@ -17,9 +17,21 @@ use paceline::bound::{Builder, Elect, Header, Protocol, Whose};
 
 use super::{frames, monitor, tasks, with_threads, CallArgs, Counted, Seen};
 
+/// What a client is in the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Ours,
+    /// What a program of threads would pick instead.
+    Peer,
+    /// Its callers are no threads: shown, and not compared with.
+    Tasks,
+}
+
 /// A client by name.
 pub(super) struct Client {
     pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) role: Role,
     pub(super) run: fn(&CallArgs) -> io::Result<Seen>,
 }
 
@@ -27,40 +39,54 @@ pub(super) struct Client {
 pub(super) const CLIENTS: &[Client] = &[
     Client {
         name: "paceline",
+        about:
+            "one connection; whoever waits reads for all, and the oldest of those who sleep is next",
+        role: Role::Ours,
         run: |args| by_mux(args, Builder::new()),
     },
     Client {
         name: "paceline-newest",
+        about: "the same, and the newest is next",
+        role: Role::Ours,
         run: |args| by_mux(args, Builder::new().elect(Elect::Newest)),
     },
     Client {
         name: "paceline-spin",
+        about: "the same as paceline, and who reads looks again for 50 us before it sleeps",
+        role: Role::Ours,
         run: |args| by_mux(args, Builder::new().leader_spin(Duration::from_micros(50))),
     },
     Client {
         name: "connections",
+        about: "a connection for each thread",
+        role: Role::Peer,
         run: by_connections,
     },
     Client {
         name: "reader",
+        about: "one connection; a thread of its own reads, and tells the callers by channels",
+        role: Role::Peer,
         run: by_reader,
     },
     Client {
         name: "monitor",
+        about: "one connection by the paper: a mutex, and a condition for each caller",
+        role: Role::Peer,
         run: monitor::run,
     },
     Client {
         name: "tokio-threads",
+        about: "one connection by tokio; the callers are threads, and block on a channel",
+        role: Role::Peer,
         run: tasks::by_threads,
     },
     Client {
         name: "tokio-tasks",
+        about: "the same, but the callers are tasks: no thread waits",
+        role: Role::Tasks,
         run: tasks::run,
     },
 ];
-
-/// What a program of threads would pick instead.
-pub(super) const PEERS: [&str; 4] = ["connections", "reader", "monitor", "tokio-threads"];
 
 struct Framed;
 
