@@ -37,8 +37,8 @@ usage: bound_client [--threads N] [--calls N] [--large BYTES] [--elect ORDER] [-
                   itself: no buffer holds it (default 0: nobody does)
   --elect ORDER   which sleeping thread reads next when the one that reads has its reply: oldest (default) or newest
   --in-order      the server answers in the order of requests; else the last one that has arrived first
-  --connect ADDR  to a server that runs elsewhere; else one runs in this process, on a pool with two threads
-  --serve ADDR    only the server, until its standard input ends
+  --connect ADDR  to a server that runs elsewhere (127.0.0.1:7006); else one runs in this process, on a pool with two threads
+  --serve ADDR    only the server, until its standard input ends; in another terminal `--connect ADDR`
   --help          this text
 
 There is no thread behind the connection. A thread that waits for its reply and finds nobody reading reads for all, until
@@ -46,8 +46,8 @@ its own reply is there (it leads); the others let it run for a moment, and sleep
 
   calls, replies      as many of the one as of the other
   writes              system calls that sent them: fewer than calls, where threads send at the same time
-  handed over         replies that the thread that led read for another one. Few where replies come one by one; what
-                      comes together is read together, by whoever leads
+  waits, reads        how often whoever led waited for input, and read some
+  handed over         replies that the thread that led read for another one: what comes together is read together
   called to read      replies that a sleeping caller was called to read by itself (`--large`; one that leads need not be)
   wakes               sleeping threads that were woken; elected: of these, to lead
   found awake         callers that let others run for a moment and found their reply then: nobody had to wake them
@@ -59,9 +59,9 @@ const MOST: usize = 1 << 30;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What is asked.
-enum Request<'r> {
+enum Request {
     /// Send this back.
-    Echo(&'r [u8]),
+    Echo([u8; 16]),
     /// Send so many bytes.
     Fetch(u32),
 }
@@ -73,10 +73,10 @@ const FETCH: u8 = 1;
 struct Framed;
 
 impl Protocol for Framed {
-    type Request = Request<'static>;
+    type Request = Request;
     const ID_BITS: u32 = 32;
 
-    fn encode(&self, request: &Request<'_>, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
+    fn encode(&self, request: &Request, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
         let fetched;
         let (kind, body): (u8, &[u8]) = match request {
             Request::Echo(body) => (ECHO, body),
@@ -278,9 +278,11 @@ fn joined(caller: thread::ScopedJoinHandle<'_, io::Result<()>>) -> io::Result<()
 /// One thread's calls. Each reply must be its own.
 fn call_many(mux: &Mux<Framed>, thread: usize, calls: usize) -> io::Result<()> {
     for number in 0..calls {
-        let text: &'static [u8] = b"what is sent comes back";
-        let reply = mux.call(&Request::Echo(text), DEADLINE)?;
-        if *reply != *text {
+        let mut body = [0; 16];
+        body[..8].copy_from_slice(&(thread as u64).to_be_bytes());
+        body[8..].copy_from_slice(&(number as u64).to_be_bytes());
+        let reply = mux.call(&Request::Echo(body), DEADLINE)?;
+        if *reply != body {
             let text = format!("thread {thread}, call {number}: another's reply");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
