@@ -59,8 +59,16 @@ impl Calls {
         let index_bits = u32::BITS - most.saturating_sub(1).leading_zeros();
         let in_order = id_bits == 0;
         // A bit at least, so that a reply that is told twice is not taken for the next one.
-        if most == 0 || most > MOST_SLOTS || !in_order && index_bits >= id_bits {
-            let text = format!("have {most} calls at once, with ids of {id_bits} bits");
+        let possible = match in_order {
+            true => MOST_SLOTS,
+            false => 1_u32
+                .checked_shl(id_bits - 1)
+                .map_or(MOST_SLOTS, |ids| ids.min(MOST_SLOTS)),
+        };
+        if most == 0 || most > possible {
+            let text = format!(
+                "have {most} calls at once: with ids of {id_bits} bits 1 to {possible} are possible (`Builder::calls`)"
+            );
             return Err(invalid(&text));
         }
         let generation_bits = match in_order {

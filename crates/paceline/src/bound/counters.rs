@@ -42,9 +42,10 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests that were accepted for sending.
+    /// Requests that were accepted for sending. (One that is forgotten before it was written is not written at all: it has
+    /// no reply.)
     calls,
-    /// Replies that reached the call that waited for them.
+    /// Replies that reached the call that waited for them, also if its caller's time was over by then.
     replies,
     /// Calls whose time was over before their reply came. (A call may be joined again.)
     timed_out,
@@ -78,7 +79,7 @@ counters! {
     writes,
     /// Bytes written.
     bytes_written,
-    /// Times the socket did not take all, and the rest was kept.
+    /// Times the socket did not take all, or one thread had written for others long enough, and the rest was kept.
     output_kept,
     /// Sends that were refused because too much was kept already.
     refused_sends,

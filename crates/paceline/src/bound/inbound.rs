@@ -257,7 +257,7 @@ fn whose<P: Protocol>(
         },
         Whose::Peer => return Ok(Body::Peer),
         whose => {
-            let text = format!("{whose:?} in a protocol of the other kind");
+            let text = format!("{whose:?} in a protocol with ids of {} bits", P::ID_BITS);
             return Err(broken(text));
         }
     };

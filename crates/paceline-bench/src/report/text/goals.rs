@@ -95,7 +95,7 @@ fn against(goal: &Goal) -> String {
         Against::Peer(peer) => peer.name.to_owned(),
         Against::Itself(work, place) if place == goal.place => format!("itself at {work}"),
         Against::Itself(work, place) => format!("itself at {work}, {}", place.name()),
-        Against::Nothing => "the stated bound".to_owned(),
+        Against::Nothing => "two ticks and 100 us".to_owned(),
     }
 }
 
