@@ -83,9 +83,9 @@ pub(crate) struct Seen {
     /// Seconds of processor time.
     cpu: f64,
     /// A thread gave its core up, to sleep.
-    voluntary: u64,
+    sleeps: u64,
     /// Its core was taken, or it let others run.
-    involuntary: u64,
+    other_switches: u64,
     /// What the client counted itself, if it does.
     counted: Option<Counted>,
 }
@@ -191,8 +191,8 @@ fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
             (*client).to_owned(),
             spread(seen.iter().map(Seen::rate)),
             spread(seen.iter().map(|it| it.cpu_per_call() * 1e6)),
-            per_call(&|it| it.voluntary as f64),
-            per_call(&|it| it.involuntary as f64),
+            per_call(&|it| it.sleeps as f64),
+            per_call(&|it| it.other_switches as f64),
             counted(&|it| it.writes),
             counted(&|it| it.wakes),
             counted(&|it| it.elections),
@@ -368,8 +368,8 @@ impl Stretch {
             calls,
             seconds,
             cpu: used.server_cpu,
-            voluntary: used.voluntary,
-            involuntary: used.involuntary,
+            sleeps: used.voluntary,
+            other_switches: used.involuntary,
             counted: None,
         })
     }

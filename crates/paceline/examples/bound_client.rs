@@ -50,7 +50,8 @@ its own reply is there (it leads); the others let it run for a moment, and sleep
   handed over         replies that the thread that led read for another one: what comes together is read together
   called to read      replies that a sleeping caller was called to read by itself (`--large`; one that leads need not be)
   wakes               sleeping threads that were woken; elected: of these, to lead
-  found awake         callers that let others run for a moment and found their reply then: nobody had to wake them
+  found awake         callers that let others run for a moment, and found their reply or nobody reading: nobody had to
+                      wake them
 
 Try `--threads 1`: no wake at all.";
 

@@ -196,7 +196,7 @@ impl<'p> Leader<'p> {
             return Ok(Waited::Nothing(self.step_down()));
         }
         let nothing_waits = held.with_owned(|line| line.is_empty());
-        let mut looks = BeforeSleep::new(shared, nothing_waits, until);
+        let mut before_sleep = BeforeSleep::new(shared, nothing_waits, until);
         if shared.wants_attention() {
             if shared.lead.is_closed() {
                 return Ok(Waited::Nothing(self.step_down()));
@@ -216,7 +216,7 @@ impl<'p> Leader<'p> {
                     continue;
                 }
             }
-            let sleep = looks.deadline(until);
+            let sleep = before_sleep.deadline(until);
             let claim = held.with_owned(|line| line.next(registry, sleep))?;
             match held.with_owned(|line| line.last_look()) {
                 Look::None => {}
@@ -224,11 +224,11 @@ impl<'p> Leader<'p> {
                 Look::Sleep => held.note_sleep(),
             }
             if let Some(claim) = claim {
-                looks.note_found(shared);
+                before_sleep.note_found(shared);
                 let Self { place } = self;
                 return Ok(Waited::Claimed(Claimed { claim, place }));
             }
-            looks.note_nothing(shared);
+            before_sleep.note_nothing(shared);
             if shared.clock.has_passed(until) || shared.is_over() || place.until.is_recalled() {
                 return Ok(Waited::Nothing(self.step_down()));
             }

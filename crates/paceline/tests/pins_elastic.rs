@@ -139,7 +139,7 @@ fn who_was_handed_leaves_somebody_behind() {
     });
 }
 
-/// While somebody leads, nobody is called for that.
+/// One is handed something while another leads: nobody else is called.
 #[test]
 fn who_was_handed_beside_a_leader_calls_nobody() {
     bounded(|| {

@@ -57,9 +57,9 @@ counters! {
     wakes,
     /// Handlers recalled that served their pool meanwhile: for a reply, or because the connection was lost.
     recalls,
-    /// Callers that found their reply, or the lead vacant, when they had let others run for a moment: nobody had to wake them.
+    /// Callers that found their reply, or the lead open, when they had let others run for a moment: nobody had to wake them.
     looks_found,
-    /// Callers that let others run in vain, and slept then.
+    /// Callers that let others run, found nothing, and slept then.
     looks_vain,
     /// Of those that were woken, how many were woken to lead.
     elections,

@@ -1,13 +1,16 @@
 //! Callers lead in turns: whoever waits for a reply and finds nobody reading reads for all, until its own is there.
 //!
 //! ```text
-//!                [take]                      [Leading::lead]
+//!                [try_lead]                  [Leading::lead]
 //!   Sent ------------------------> leads ----------------------> its reply is there
-//!    |   nobody leads                ^   reads for all              |
-//!    |                               |                              | [Leading::drop]
-//!    '-----> sleeps -----------------'                              v
-//!      [sleep]  |     elected                        elects the next who sleeps; nobody sleeps: open
-//!               '----> told: its reply is there, or the connection lost
+//!    |   nobody leads              ^  ^   reads for all             |
+//!    |                             |  |                             | [Leading::drop]
+//!    '-----> lets others run ------'  |                             v
+//!            [look_around]  |  |      |              elects the next who sleeps; nobody sleeps: open
+//!                   .-------'  |      |
+//!                   |        sleeps --' elected
+//!                   |  [sleep] |
+//!                   '----------'----> told: its reply is there, or the connection lost
 //! ```
 
 use super::{
@@ -18,12 +21,12 @@ use super::{
     protocol::Protocol,
     word::{FellAsleep, Phase},
 };
-use crate::sync::{Timestamp, Yielded, Yielding};
+use crate::sync::{Timestamp, Turn, Yielded, Yielding};
 
 /// So often a caller lets others run, and looks whether its reply has come or the lead is open, before it sleeps. (A sleep
 /// and its wake cost as much as some ten such looks. With fewer than four, most replies come a little too late; more than
 /// eight bring nothing. In models a look is as good as a sleep.)
-const LOOKS: u32 = if cfg!(loom) { 0 } else { 8 };
+const CALLER_LOOKS: u32 = if cfg!(loom) { 0 } else { 8 };
 
 /// What a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,29 +138,24 @@ impl<P: Protocol> Link<P> {
     /// Lets others run for a moment, where that has paid: the leader may have read this reply then, or left. So nobody has
     /// to sleep, and nobody to wake it.
     fn look_around(&self, key: Key, deadline: Option<Timestamp>) -> Option<Arrived<'_, P>> {
-        if LOOKS == 0 || !self.looks.are_worth_it() {
+        if CALLER_LOOKS == 0 || self.looks.take_turn() == Turn::LeaveOut {
             return None;
         }
         let mut yielding = Yielding::begin(&self.clock);
-        for _ in 0..LOOKS {
-            let yielded = yielding.let_others_run(&self.clock);
+        let mut yielded = Yielded::Shortly;
+        for _ in 0..CALLER_LOOKS {
+            yielded = yielding.let_others_run();
             let arrived = self.told(key).map(Err).or_else(|| self.try_lead(key));
-            match yielded {
-                Yielded::Shortly if arrived.is_some() => {
-                    self.looks.note_found();
-                    self.calls.counters.looks_found.add(1);
-                    return arrived;
-                }
-                Yielded::Shortly if yielding.has_passed(deadline) => break,
-                Yielded::Shortly => {}
-                Yielded::ForLong => {
-                    self.looks.note_lost();
-                    self.calls.counters.looks_vain.add(1);
-                    return arrived;
-                }
+            if arrived.is_some() {
+                self.looks.note_found(yielded);
+                self.calls.counters.looks_found.add(1);
+                return arrived;
+            }
+            if yielded == Yielded::ForLong || yielding.has_passed(deadline) {
+                break;
             }
         }
-        self.looks.note_vain();
+        self.looks.note_vain(yielded);
         self.calls.counters.looks_vain.add(1);
         None
     }

@@ -23,7 +23,7 @@ const MANY: u64 = if cfg!(loom) { 0 } else { 5 };
 
 /// So often a leader looks before it sleeps, if many replies come at once; in between it lets others run. (More looks bring
 /// nothing more. In models a look is as good as a wait.)
-const LOOKS: u32 = if cfg!(loom) { 0 } else { 2 };
+const LEADER_LOOKS: u32 = if cfg!(loom) { 0 } else { 2 };
 
 /// What came of a look at the connection.
 #[must_use]
@@ -240,7 +240,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         let link = self.link;
         let batch = self.reading.as_ref().map_or(0, |it| it.batch);
         let looks = match batch >= MANY && !link.outbound.is_kept() {
-            true => LOOKS,
+            true => LEADER_LOOKS,
             false => 0,
         };
         for _ in 0..looks {

@@ -16,7 +16,7 @@ use super::{
     sleepers::{Elect, Sleepers},
     wire_order::WireOrder,
 };
-use crate::sync::{lock, wait_shortly, Clock, Looks, Mutex};
+use crate::sync::{lock, try_until_done, Clock, Looks, Mutex};
 
 /// Everything that the users of one multiplexed connection share.
 pub(super) struct Link<P> {
@@ -241,16 +241,15 @@ impl<P: Protocol> Link<P> {
 
     /// There is a connection. `Err`: there is one already, or it is closed. One thread at a time: see `connect.rs`.
     pub(super) fn begin(&self, line: Arc<dyn Line>) -> Result<(), Arc<dyn Line>> {
-        let is_begun = wait_shortly(|| match self.lead.take_lost() {
-            Revival::Begun => Some(true),
+        let revival = try_until_done(|| match self.lead.take_lost() {
             Revival::NotYet => None,
-            Revival::Refused => Some(false),
+            end => Some(end),
         });
-        if !is_begun {
+        if revival == Revival::Refused {
             return Err(line);
         }
         // Whoever wrote last may not be done with telling those whose requests it had.
-        wait_shortly(|| self.outbound.is_buried().then_some(()));
+        try_until_done(|| self.outbound.is_buried().then_some(()));
         let mut reading = lock(&self.reading);
         reading.inbound.begin_anew();
         reading.line = Some(Arc::clone(&line));

@@ -58,8 +58,8 @@ pub trait Protocol: Send + Sync + 'static {
     fn encode(&self, request: &Self::Request, id: u64, out: &mut Vec<u8>) -> io::Result<()>;
 
     /// Reads the header at the beginning of `bytes`, behind which there may be more. `None`: not all of it is there. It
-    /// must be whole within 4096 bytes, more than which it is never shown. (Where a reply ends with a delimiter, its length
-    /// is known only at its end: all of it is looked for in the header then, and is at most so long.)
+    /// must be whole within 4096 bytes, more than which it is never shown. (A reply that ends with a
+    /// delimiter must end within these 4096 bytes: its length is known only there.)
     ///
     /// # Errors
     /// These bytes are no header. The connection is lost.

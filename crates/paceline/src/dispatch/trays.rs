@@ -204,8 +204,8 @@ impl List {
 pub(super) enum Handed {
     /// One of them will have it, and was told.
     There,
-    /// Nobody whom it belongs to is in the pool, or free, as it may be.
-    ToNobody,
+    /// It stays with whoever leads: it is for that one, or nobody whom it belongs to is in the pool, or free.
+    NotHanded,
 }
 
 impl Trays {
@@ -272,7 +272,7 @@ impl Trays {
             return told(free);
         }
         match list.of(threads).count() {
-            0 => Handed::ToNobody,
+            0 => Handed::NotHanded,
             1 => {
                 let only = list.of(threads).next().map(|filled| filled.put(put));
                 drop(list);
@@ -313,7 +313,7 @@ fn told(chosen: Option<Arc<Tray>>) -> Handed {
             tray.reach.recall();
             Handed::There
         }
-        None => Handed::ToNobody,
+        None => Handed::NotHanded,
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
         atomic::{fence, AtomicU64, Ordering},
         lock,
         thread::{self, ThreadId},
-        wait_shortly, Clock, Moment, Mutex, Timestamp,
+        try_until_done, Clock, Moment, Mutex, Timestamp,
     },
 };
 
@@ -208,7 +208,7 @@ impl Row {
 
     /// What it says. Its thread writes for a few nanoseconds, unless it loses its core in between.
     fn read(&self) -> Seen {
-        wait_shortly(|| self.try_read())
+        try_until_done(|| self.try_read())
     }
 
     fn name(&self) -> String {

@@ -178,8 +178,8 @@ impl Builder {
 
     /// How long a leader that finds no event looks for one again and again before it sleeps: an answer comes
     /// sooner where requests follow each other closely, and the time is burnt where they do not. Default:
-    /// zero: it looks twice, and lets others run in between, as long as that finds something now and then. Once it
-    /// sleeps, an idle pool costs nothing.
+    /// zero: it looks twice, and lets others run in between, as long as that finds something now and then and the set is
+    /// cheap to look at. Once it sleeps, an idle pool costs nothing.
     #[must_use]
     pub fn leader_spin(mut self, span: Duration) -> Self {
         self.leader_spin = span;

@@ -128,7 +128,8 @@ impl Pool {
     ///
     /// # Errors
     /// Gives `handler` back: `InvalidInput` if no signal is named, if nobody can catch it (SIGKILL), or if it tells of a
-    /// fault of the program (SIGSEGV); what the system said if it does not have it; `QuotaExceeded` if 64 registrations
+    /// fault of the program (SIGSEGV); `Other` if we had it already and another handler has taken our place since; what the
+    /// system said if it does not have it; `QuotaExceeded` if 64 registrations
     /// of this process have some already; otherwise as [`register`](Self::register).
     ///
     /// ```

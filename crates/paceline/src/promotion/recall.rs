@@ -275,6 +275,7 @@ mod tests {
         let wanted = Wanted { is_there };
         assert!(!seat.may_wait(Until::recalled(None, &wanted)));
     }
+
     /// An elastic pool lets a thread go, or keeps it: not one after the other, unless it is kept no more.
     #[test]
     fn kept_or_gone() {

@@ -10,10 +10,9 @@
 //!
 //! Who yields to somebody that computes has lost its core for milliseconds, and of course finds something then. That is no
 //! success: who had slept would have been woken, on another core if one was idle. It costs as much as a thousand good
-//! looks save; so after a yield that took long they are left out for a thousand sleeps.
+//! looks save; so after a yield that took long they are left out a thousand times.
 
 use std::{
-    // An estimate: it orders nothing.
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
@@ -26,8 +25,8 @@ const LOST_AFTER: Duration = Duration::from_millis(1);
 
 /// So often in a row looks are left out at most, if they find nothing.
 const MOST: u32 = 255;
-/// So often they are left out after one that has lost the core.
-const AFTER_LOSS: u32 = 1023;
+/// So often they are left out after one that has lost its core.
+const AFTER_LOST_CORE: u32 = 1023;
 
 /// What a yield was like.
 #[must_use]
@@ -40,33 +39,46 @@ pub(crate) enum Yielded {
 }
 
 /// A thread that lets others run, once or more, and has an eye on the clock.
-pub(crate) struct Yielding {
+pub(crate) struct Yielding<'c> {
+    clock: &'c Clock,
     now: Timestamp,
 }
 
-impl Yielding {
-    pub(crate) fn begin(clock: &Clock) -> Self {
-        Self { now: clock.now() }
+impl<'c> Yielding<'c> {
+    pub(crate) fn begin(clock: &'c Clock) -> Self {
+        let now = clock.now();
+        Self { clock, now }
     }
 
     /// Lets others run.
-    pub(crate) fn let_others_run(&mut self, clock: &Clock) -> Yielded {
+    pub(crate) fn let_others_run(&mut self) -> Yielded {
         let lost = self.now.after(LOST_AFTER);
         thread::yield_now();
-        self.now = clock.now();
+        self.now = self.clock.now();
         match self.now < lost {
             true => Yielded::Shortly,
             false => Yielded::ForLong,
         }
     }
 
-    /// Whether that time has come.
+    /// Whether that time had come when others had run.
     pub(crate) fn has_passed(&self, deadline: Option<Timestamp>) -> bool {
         deadline.is_some_and(|deadline| self.now >= deadline)
     }
 }
 
-/// What has become of the looks so far. Threads that share it may overwrite each other's news, which costs a look at most.
+/// What one who is about to sleep shall do.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Let others run, look, and tell what came of it.
+    Look,
+    /// Sleep.
+    LeaveOut,
+}
+
+/// What has become of the looks so far. It is an estimate, and orders nothing: threads that share it may overwrite each
+/// other's news.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     /// How often they are still left out.
@@ -76,45 +88,54 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Whether to look now.
-    pub(crate) fn are_worth_it(&self) -> bool {
-        match self.left_out.load(Relaxed) {
-            0 => true,
-            left => {
-                self.left_out.store(left - 1, Relaxed);
-                false
-            }
+    /// One is about to sleep.
+    pub(crate) fn take_turn(&self) -> Turn {
+        if self.left_out.load(Relaxed) == 0 {
+            return Turn::Look;
+        }
+        let one_less = |left: u32| left.checked_sub(1);
+        match self.left_out.fetch_update(Relaxed, Relaxed, one_less) {
+            Ok(_) => Turn::LeaveOut,
+            Err(_) => Turn::Look,
         }
     }
 
     /// The look has found something.
-    pub(crate) fn note_found(&self) {
-        if self.pause.load(Relaxed) != 0 {
-            self.pause.store(0, Relaxed);
+    pub(crate) fn note_found(&self, yielded: Yielded) {
+        match yielded {
+            Yielded::ForLong => self.leave_out(AFTER_LOST_CORE),
+            Yielded::Shortly if self.pause.load(Relaxed) == 0 => {}
+            Yielded::Shortly => self.pause.store(0, Relaxed),
         }
     }
 
     /// It has not.
-    pub(crate) fn note_vain(&self) {
+    pub(crate) fn note_vain(&self, yielded: Yielded) {
         let pause = (2 * self.pause.load(Relaxed) + 1).min(MOST);
         self.pause.store(pause, Relaxed);
-        self.left_out.store(pause, Relaxed);
+        self.leave_out(match yielded {
+            Yielded::Shortly => pause,
+            Yielded::ForLong => AFTER_LOST_CORE,
+        });
     }
 
-    /// Whatever it found, the core was lost.
-    pub(crate) fn note_lost(&self) {
-        self.left_out.store(AFTER_LOSS, Relaxed);
+    /// At least so often.
+    fn leave_out(&self, times: u32) {
+        self.left_out.fetch_max(times, Relaxed);
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::*;
+    use super::{
+        Yielded::{ForLong, Shortly},
+        *,
+    };
 
-    /// How many are left out until the next one is worth it.
+    /// How many are left out until the next one looks.
     fn left_out(looks: &Looks) -> u32 {
         let mut count = 0;
-        while !looks.are_worth_it() {
+        while looks.take_turn() == Turn::LeaveOut {
             count += 1;
         }
         count
@@ -125,30 +146,32 @@ mod tests {
         let looks = Looks::default();
         let pauses = [(); 10].map(|()| {
             let pause = left_out(&looks);
-            looks.note_vain();
+            looks.note_vain(Shortly);
             pause
         });
         assert_eq!(pauses, [0, 1, 3, 7, 15, 31, 63, 127, 255, 255]);
     }
 
     #[test]
-    fn a_lost_core_is_remembered() {
+    fn one_that_finds_something_makes_up_for_all() {
         let looks = Looks::default();
-        looks.note_found();
-        looks.note_lost();
-        assert_eq!(left_out(&looks), AFTER_LOSS);
-        looks.note_vain();
+        (0..5).for_each(|_| looks.note_vain(Shortly));
+        assert_eq!(left_out(&looks), 31);
+        looks.note_found(Shortly);
+        assert_eq!(left_out(&looks), 0);
+        looks.note_vain(Shortly);
         assert_eq!(left_out(&looks), 1);
     }
 
+    /// Whatever was found; and nobody's small pause makes up for it.
     #[test]
-    fn one_that_finds_something_makes_up_for_all() {
-        let looks = Looks::default();
-        (0..5).for_each(|_| looks.note_vain());
-        assert_eq!(left_out(&looks), 31);
-        looks.note_found();
-        assert_eq!(left_out(&looks), 0);
-        looks.note_vain();
-        assert_eq!(left_out(&looks), 1);
+    fn a_lost_core_is_remembered() {
+        for note in [Looks::note_found, Looks::note_vain] {
+            let looks = Looks::default();
+            note(&looks, ForLong);
+            looks.note_vain(Shortly);
+            looks.note_found(Shortly);
+            assert_eq!(left_out(&looks), AFTER_LOST_CORE);
+        }
     }
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
-pub(crate) use looks::{Looks, Yielded, Yielding};
+pub(crate) use looks::{Looks, Turn, Yielded, Yielding};
 pub(crate) use parker::Parker;
 pub(crate) use system::{confine, set_nice, voluntary_switches};
 
@@ -78,28 +78,24 @@ pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
     }
 }
 
-/// Waits until `is_done`: for what another thread does at once, unless it has lost its core. So others run first, and if that
-/// brings nothing they get time: a thread of higher priority would keep them from it for ever.
-pub(crate) fn wait_shortly<T>(mut is_done: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..YIELDS {
-        if let Some(done) = is_done() {
-            return done;
-        }
-        thread::yield_now();
-    }
+/// So often a thread yields before it sleeps for moments.
+const YIELDS: u32 = 100;
+
+/// Tries until it succeeds, at what another thread makes possible at once, unless that has lost its core. It yields first;
+/// then it sleeps for moments, since a yield gives nothing to a thread of lower priority.
+pub(crate) fn try_until_done<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut yields = 0;
     loop {
-        if let Some(done) = is_done() {
+        if let Some(done) = attempt() {
             return done;
         }
-        #[cfg(not(any(loom, shuttle)))]
-        thread::sleep(Duration::from_micros(50));
-        #[cfg(any(loom, shuttle))]
-        thread::yield_now();
+        match yields < YIELDS || cfg!(any(loom, shuttle)) {
+            true => thread::yield_now(),
+            false => std::thread::sleep(Duration::from_micros(50)),
+        }
+        yields += 1;
     }
 }
-
-/// So often others run before they get time.
-const YIELDS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
 /// For how long a wait in the kernel may last that would last for so long. Under shuttle all threads are one of the
 /// system's, which must not sleep: there it is a look, and the others run before it.

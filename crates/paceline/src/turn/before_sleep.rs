@@ -1,25 +1,31 @@
-//! What a leader does before it sleeps in the set.
+//! What a leader that finds nothing does before it sleeps in the set: it looks again, once, when others have run, where that
+//! has paid; or for a while, if the pool wants it to.
+//!
+//! ```text
+//!   ToLook ---- nothing: others run ---> LooksAgain ---- nothing ----.
+//!                                                                    v
+//!   ToSpin ---- nothing ---------------> SpinsUntil ---- over ----> Over: it may sleep
+//! ```
 
 use std::time::Duration;
 
 use crate::{
     pool::Shared,
-    sync::{Timestamp, Yielded, Yielding},
+    sync::{Timestamp, Turn, Yielded, Yielding},
 };
 
-/// A leader that finds nothing looks again before it sleeps: once, after others ran, where that has paid, or for a while, if
-/// the pool wants it to.
+/// What the next look is.
 pub(super) enum BeforeSleep {
     /// It may sleep.
     Over,
-    /// It looks, and if there is nothing lets others run: who sends the next request may only need this core.
-    First,
-    /// Others ran, and it looks once more.
-    Second(Yielded),
-    /// It is to look again and again, and has not looked in vain yet.
-    Before(Duration),
+    /// If there is nothing others run: who sends the next request may only need this core.
+    ToLook,
+    /// Others ran.
+    LooksAgain(Yielded),
+    /// It is to look again and again for so long, and has not looked in vain yet.
+    ToSpin(Duration),
     /// It looks again until then.
-    Until(Timestamp),
+    SpinsUntil(Timestamp),
 }
 
 impl BeforeSleep {
@@ -27,10 +33,11 @@ impl BeforeSleep {
     pub(super) fn new(shared: &Shared, nothing_waits: bool, until: Option<Timestamp>) -> Self {
         match shared.leader_spin {
             // On a clock that stands still there would be no end to it.
-            span if !span.is_zero() && shared.clock.is_real() => Self::Before(span),
-            _ if nothing_waits && looks_pay(shared) && !shared.clock.has_passed(until) => {
-                Self::First
-            }
+            span if !span.is_zero() && shared.clock.is_real() => Self::ToSpin(span),
+            _ if nothing_waits && may_look(shared, until) => match shared.looks.take_turn() {
+                Turn::Look => Self::ToLook,
+                Turn::LeaveOut => Self::Over,
+            },
             _ => Self::Over,
         }
     }
@@ -39,7 +46,7 @@ impl BeforeSleep {
     pub(super) fn deadline(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self {
             Self::Over => until,
-            Self::First | Self::Second(_) | Self::Before(_) | Self::Until(_) => {
+            Self::ToLook | Self::LooksAgain(_) | Self::ToSpin(_) | Self::SpinsUntil(_) => {
                 Some(Timestamp::PAST)
             }
         }
@@ -47,39 +54,31 @@ impl BeforeSleep {
 
     /// A look found something.
     pub(super) fn note_found(&self, shared: &Shared) {
-        match self {
-            Self::Second(Yielded::Shortly) => shared.looks.note_found(),
-            Self::Second(Yielded::ForLong) => shared.looks.note_lost(),
-            Self::Over | Self::First | Self::Before(_) | Self::Until(_) => {}
+        if let Self::LooksAgain(yielded) = self {
+            shared.looks.note_found(*yielded);
         }
     }
 
     /// A look found nothing.
     pub(super) fn note_nothing(&mut self, shared: &Shared) {
         *self = match *self {
-            Self::First => {
-                let clock = &shared.clock;
-                Self::Second(Yielding::begin(clock).let_others_run(clock))
-            }
-            Self::Second(Yielded::Shortly) => {
-                shared.looks.note_vain();
+            Self::ToLook => Self::LooksAgain(Yielding::begin(&shared.clock).let_others_run()),
+            Self::LooksAgain(yielded) => {
+                shared.looks.note_vain(yielded);
                 Self::Over
             }
-            Self::Second(Yielded::ForLong) => {
-                shared.looks.note_lost();
-                Self::Over
-            }
-            Self::Before(span) => Self::Until(shared.clock.now().after(span)),
-            Self::Until(end) if shared.clock.now() < end => Self::Until(end),
-            Self::Over | Self::Until(_) => Self::Over,
+            Self::ToSpin(span) => Self::SpinsUntil(shared.clock.now().after(span)),
+            Self::SpinsUntil(end) if shared.clock.now() < end => Self::SpinsUntil(end),
+            Self::Over | Self::SpinsUntil(_) => Self::Over,
         }
     }
 }
 
-/// Whether to look twice now. On a clock that stands still nobody runs meanwhile, but in a checker.
-fn looks_pay(shared: &Shared) -> bool {
+/// Whether it makes sense to look twice in a wait until then. On a clock that stands still nobody runs meanwhile, but in a
+/// checker.
+fn may_look(shared: &Shared, until: Option<Timestamp>) -> bool {
     let others_run = shared.clock.is_real() || cfg!(shuttle);
-    others_run && shared.registry.is_looked_at_cheaply() && shared.looks.are_worth_it()
+    others_run && shared.registry.is_looked_at_cheaply() && !shared.clock.has_passed(until)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
     use crate::{Pool, SetKind};
 
-    const LATER: Option<Timestamp> = None;
+    const NO_DEADLINE: Option<Timestamp> = None;
 
     fn pool(spin: Duration) -> Pool {
         let pool = Pool::builder().threads(0).leader_spin(spin);
@@ -97,12 +96,12 @@ mod tests {
     /// How many looks without sleep there are before the one that may sleep.
     fn looks(pool: &Pool, nothing_waits: bool) -> u32 {
         let shared = pool.shared();
-        let mut before = BeforeSleep::new(shared, nothing_waits, LATER);
+        let mut before = BeforeSleep::new(shared, nothing_waits, NO_DEADLINE);
         let mut count = 0;
-        while before.deadline(LATER).is_some() {
+        while before.deadline(NO_DEADLINE).is_some() {
             match before {
                 // Nobody has taken the core, whatever else runs here.
-                BeforeSleep::First => before = BeforeSleep::Second(Yielded::Shortly),
+                BeforeSleep::ToLook => before = BeforeSleep::LooksAgain(Yielded::Shortly),
                 _ => before.note_nothing(shared),
             }
             count += 1;
@@ -115,7 +114,7 @@ mod tests {
     fn it_looks_again_where_that_pays() {
         let pool = pool(Duration::ZERO);
         assert_eq!([(); 6].map(|()| looks(&pool, true)), [2, 0, 2, 0, 0, 0]);
-        BeforeSleep::Second(Yielded::Shortly).note_found(pool.shared());
+        BeforeSleep::LooksAgain(Yielded::Shortly).note_found(pool.shared());
         assert_eq!([(); 3].map(|()| looks(&pool, true)), [2, 0, 2]);
     }
 
@@ -133,7 +132,7 @@ mod tests {
         let pool = pool(Duration::ZERO);
         assert_eq!(looks(&pool, true), 2);
         assert_eq!(looks(&pool, true), 0);
-        let first = BeforeSleep::new(pool.shared(), true, LATER);
+        let first = BeforeSleep::new(pool.shared(), true, NO_DEADLINE);
         first.note_found(pool.shared());
         assert_eq!([(); 5].map(|()| looks(&pool, true)), [2, 0, 0, 0, 2]);
     }
@@ -142,7 +141,7 @@ mod tests {
     #[test]
     fn a_core_that_was_lost_does_not_count() {
         let pool = pool(Duration::ZERO);
-        BeforeSleep::Second(Yielded::ForLong).note_found(pool.shared());
+        BeforeSleep::LooksAgain(Yielded::ForLong).note_found(pool.shared());
         assert_eq!([(); 1000].map(|()| looks(&pool, true)), [0; 1000]);
     }
 
@@ -167,11 +166,14 @@ mod tests {
         }
     }
 
-    /// Who was told to spin spins instead.
+    /// Who was told to spin spins instead, each time.
     #[test]
-    fn a_span_is_used_up() {
+    fn a_spin_is_never_left_out() {
         let pool = pool(Duration::from_micros(100));
-        assert!(looks(&pool, true) > 1);
-        assert!(looks(&pool, true) > 1);
+        for _ in 0..2 {
+            let before = BeforeSleep::new(pool.shared(), true, NO_DEADLINE);
+            assert!(matches!(before, BeforeSleep::ToSpin(_)));
+            assert!(looks(&pool, true) > 1);
+        }
     }
 }

@@ -137,16 +137,16 @@ impl Registry {
     #[cold]
     pub(super) fn hand_home(&self, index: u32, slot: &Slot) -> Handed {
         if slot.readiness.look().is_closing() {
-            return Handed::ToNobody;
+            return Handed::NotHanded;
         }
         let me = thread::current().id();
         let mut home = lock(&slot.home);
         let handed = match &mut *home {
-            Home::Anyone | Home::Everyone => Handed::ToNobody,
-            Home::Pinned(threads) if threads.contains(&me) => Handed::ToNobody,
+            Home::Anyone | Home::Everyone => Handed::NotHanded,
+            Home::Pinned(threads) if threads.contains(&me) => Handed::NotHanded,
             Home::Pinned(threads) => {
                 let handed = self.trays.hand(index, threads);
-                if handed == Handed::ToNobody {
+                if handed == Handed::NotHanded {
                     self.counters.strayed.one_more();
                 }
                 handed
@@ -157,9 +157,9 @@ impl Registry {
                     Some((thread, until)) if thread != me && now < until => {
                         self.trays.hand_to_sleeper(index, thread)
                     }
-                    _ => Handed::ToNobody,
+                    _ => Handed::NotHanded,
                 };
-                if handed == Handed::ToNobody {
+                if handed == Handed::NotHanded {
                     *last = Some((me, now.after(*span)));
                 }
                 handed
@@ -178,7 +178,7 @@ impl Registry {
             let Some(slot) = self.slots.get(index) else {
                 continue;
             };
-            if !self.may_accept(slot, me) {
+            if !self.accept(slot, me) {
                 self.give_back(index);
                 continue;
             }
@@ -190,9 +190,9 @@ impl Registry {
         None
     }
 
-    /// Whether this thread may have what was handed to it. Somebody may have changed that meanwhile. What is sticky sticks to
-    /// it from now on.
-    fn may_accept(&self, slot: &Slot, thread: ThreadId) -> bool {
+    /// Accepts what was handed to this thread: what is sticky sticks to it from now on. Whether it may: somebody may have
+    /// changed that meanwhile.
+    fn accept(&self, slot: &Slot, thread: ThreadId) -> bool {
         match &mut *lock(&slot.home) {
             Home::Pinned(threads) => threads.contains(&thread),
             Home::Sticky(span, last) => {

@@ -141,7 +141,7 @@ impl Book {
     fn install(&mut self, signal: Signal) -> io::Result<()> {
         let before = &mut self.before[usize::from(signal.0)];
         if let Some((users, _)) = before {
-            if !is_ours(&exchange(signal, None)?) {
+            if !is_ours(&current(signal)?) {
                 let text = format!("hear of {signal}: another handler took the place of ours");
                 return Err(io::Error::other(text));
             }
@@ -149,7 +149,7 @@ impl Book {
             return Ok(());
         }
         let old = exchange(signal, Some(&ours()))?;
-        // Somebody who was told of ours may have put it back when we had gone: then it was the system's own before.
+        // Somebody who had taken our place has put ours back when we had gone. What was before is not known any more.
         let old = match is_ours(&old) {
             true => the_systems_own(),
             false => old,
@@ -176,7 +176,7 @@ impl Book {
 }
 
 fn give_back(signal: Signal, before: &libc::sigaction) {
-    if exchange(signal, None).is_ok_and(|now| is_ours(&now)) {
+    if current(signal).is_ok_and(|now| is_ours(&now)) {
         // It was valid when it came.
         let _ = exchange(signal, Some(before));
     }
@@ -205,7 +205,12 @@ fn the_systems_own() -> libc::sigaction {
     unsafe { mem::zeroed() }
 }
 
-/// Tells what the system does with a signal, and has it do something else, if that is wanted.
+/// What the system does with a signal.
+fn current(signal: Signal) -> io::Result<libc::sigaction> {
+    exchange(signal, None)
+}
+
+/// The same, and has it do something else, if that is wanted.
 fn exchange(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut old = the_systems_own();
     let new = new.map_or(ptr::null(), ptr::from_ref);
@@ -289,6 +294,6 @@ mod tests {
         exchange(signal, Some(&replaced)).unwrap();
         book.install(signal).unwrap();
         book.restore(signal.bit());
-        assert!(!is_ours(&exchange(signal, None).unwrap()));
+        assert!(!is_ours(&current(signal).unwrap()));
     }
 }
