@@ -93,7 +93,7 @@ pub(crate) fn try_until_done<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
             true => thread::yield_now(),
             false => std::thread::sleep(Duration::from_micros(50)),
         }
-        yields += 1;
+        yields = yields.saturating_add(1);
     }
 }
 
