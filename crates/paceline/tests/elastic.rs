@@ -18,10 +18,9 @@ use std::{
     time::Duration,
 };
 
-use by_hand::{own_task, status};
 use gate::Gate;
 use paceline::{
-    observe::Role,
+    observe::{Observer, Role},
     simulated::{SimPeer, SimStream, Simulation},
     Builder, Context, Interest, Left, Next, Order, Pool, SetKind, ShutdownReport, Wake,
 };
@@ -213,6 +212,43 @@ fn retires_when_idle_and_then_has_no_timer() {
             block(&stage, 4, 5).iter().for_each(Stuck::release);
             assert_eq!(stage.pool.snapshot().grown, 4);
         }
+    });
+}
+
+/// A thread that was let go stands at this door before it leaves.
+struct AtTheDoor(Arc<Gate>);
+
+impl Observer for AtTheDoor {
+    fn retired(&self, _: usize) {
+        self.0.pass();
+    }
+}
+
+/// A thread is let go, and before it has left all others block: it has its place still, so nobody is called into it. It
+/// comes back instead.
+#[test]
+fn who_is_leaving_counts_and_comes_back() {
+    bounded(|| {
+        let door = Gate::shut();
+        let stage = elastic_with(2..=3, |pool| pool.observer(AtTheDoor(Arc::clone(&door))));
+        block(&stage, 2, 3).iter().for_each(Stuck::release);
+        stage.rest_of(3, 0);
+        stage.world.clock().advance(KEEP_ALIVE);
+        door.wait_for(1);
+
+        let echo = stage.echo();
+        let stuck = [(); 2].map(|()| stage.stuck(Telling::Blocking));
+        stuck.iter().for_each(Stuck::block);
+        echo.send(b"x");
+        let seen = stage.pool.snapshot();
+        assert_eq!((seen.threads, seen.grown, seen.retired), (3, 1, 1));
+        assert!(echo.received().is_empty());
+
+        door.let_through(1);
+        assert_eq!(echo.wait_for(1), b"x");
+        stuck.iter().for_each(Stuck::release);
+        let seen = stage.pool.snapshot();
+        assert_eq!((seen.threads, seen.grown, seen.retired), (3, 2, 1));
     });
 }
 
@@ -502,78 +538,6 @@ fn a_failed_spawn_does_not_stop_the_pool() {
         let report = stage.pool.shutdown(LONG);
         assert_eq!(report.errors.len(), 2, "{report}");
     });
-}
-
-/// Each of the pool's own threads is where it shall be, and as nice, before it handles anything: also one that was
-/// called later. The kernel says so.
-#[test]
-fn threads_have_their_cores_and_nice_values() {
-    bounded(|| {
-        let core = first_core();
-        let stage = elastic_with(1..=2, |pool| {
-            pool.name("outfit")
-                .thread_affinity(move |_| vec![core])
-                .thread_nice(|index| 3 + index as i32)
-        });
-        let (tell, told) = mpsc::channel();
-        let gate = Gate::shut();
-        for _ in 0..2 {
-            let (tell, gate) = (tell.clone(), Arc::clone(&gate));
-            let peer = stage.serve(move |cx: &mut Context<'_, SimStream>| {
-                cx.read(&mut [0; 8])?;
-                tell.send(outfit()).unwrap();
-                gate.pass();
-                Ok(Next::Close)
-            });
-            peer.send(b"x");
-        }
-        let mut seen: Vec<_> = told.iter().take(2).collect();
-        seen.sort_unstable();
-        let expected = |index: i32| (format!("outfit-{index}"), core.to_string(), 3 + index);
-        assert_eq!(seen, [expected(0), expected(1)]);
-        gate.let_through(2);
-        let report = stage.pool.shutdown(LONG);
-        assert!(report.is_clean(), "{report}");
-    });
-}
-
-/// A core that does not exist, and a user who does not know: both are told, and the thread does without.
-#[test]
-fn a_thread_does_without_what_it_can_not_have() {
-    bounded(|| {
-        let (tell, told) = mpsc::channel();
-        let stage = Stage::new(1, move |pool| {
-            pool.thread_affinity(|_| vec![65_000])
-                .thread_nice(|_| panic!("how nice?"))
-                .on_error(move |error| tell.send(error.to_string()).unwrap())
-        });
-        stage.ask(&stage.echo(), 0);
-        let [cores, nice] = [(); 2].map(|()| told.recv_timeout(LONG).unwrap());
-        assert!(
-            cores.starts_with("thread_affinity of thread 0: "),
-            "{cores}"
-        );
-        assert_eq!(nice, "thread_nice(0) panicked: how nice?");
-        assert_eq!(stage.pool.shutdown(LONG).errors.len(), 2);
-    });
-}
-
-/// The first core that this thread may use.
-fn first_core() -> usize {
-    let list = status(own_task(), "Cpus_allowed_list:");
-    let first = list.split(|other: char| !other.is_ascii_digit()).next();
-    first.unwrap().parse().unwrap()
-}
-
-/// The calling thread's name, cores and nice value, as the kernel tells them.
-fn outfit() -> (String, String, i32) {
-    let name = thread::current().name().unwrap().to_owned();
-    let cores = status(own_task(), "Cpus_allowed_list:");
-    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
-    // The second field is the name, in parentheses; nice is the nineteenth.
-    let after_name = stat.rsplit_once(')').unwrap().1;
-    let nice = after_name.split_whitespace().nth(16).unwrap();
-    (name, cores, nice.parse().unwrap())
 }
 
 /// What can't be is refused when the pool is built, all of it at once.

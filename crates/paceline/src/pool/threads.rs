@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::Shared;
+use super::{crew::Membership, Shared};
 use crate::{
     dispatch::{caught, OwnTray},
     promotion::{Seat, Staff},
@@ -162,10 +162,7 @@ impl Shared {
         let pool = self.outfit.pool.get().and_then(Weak::upgrade);
         let pool = pool.expect("it was built, and the caller is in it");
         match spawn(&pool) {
-            Ok(index) => {
-                self.counters.grown.one_more();
-                self.observers.tell(|it| it.grown(index));
-            }
+            Ok(index) => self.note_grown(index),
             // The pool needs no more threads.
             Err(_) if self.crew.is_closing() => staff.give_up(),
             Err(error) => {
@@ -237,20 +234,25 @@ fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHand
 /// error of the wait.
 fn work(shared: &Shared, seat: Arc<Seat>, tray: Option<Arc<OwnTray>>) {
     shared.name(seat.index(), thread::current().id(), tray.as_deref());
-    let _for_life = shared.crew.arrived(seat.index());
+    let mut place = shared.crew.arrived(seat.index());
     // Given back before the place is.
-    let tray = tray;
+    let mut tray = tray;
     let tell = |error| shared.tell_error(error);
     shared.outfit.put_on(seat.index(), tell);
-    let follower = || Follower::new(shared, Arc::clone(&seat), None, tray.clone(), None);
     loop {
-        match turn::join(follower()) {
+        let follower = Follower::new(shared, Arc::clone(&seat), None, tray.clone(), None);
+        match turn::join(follower) {
             Err(error) => shared.report(error),
             Ok(Left::Closing) => return,
             // It has no deadline: the pool has let it go.
             Ok(Left::TimedOut) => {
-                let retired = seat.index();
-                return shared.observers.tell(|it| it.retired(retired));
+                drop(tray.take());
+                match shared.retire(&seat, place) {
+                    None => return,
+                    Some(kept) => place = kept,
+                }
+                tray = turn::open_tray(shared, &seat);
+                shared.name(seat.index(), thread::current().id(), tray.as_deref());
             }
         }
     }
@@ -262,6 +264,24 @@ impl Shared {
     pub(super) fn name(&self, index: usize, thread: thread::ThreadId, tray: Option<&OwnTray>) {
         tray.iter().for_each(|tray| tray.name(thread));
         self.crew.name(index, thread);
+    }
+
+    /// A thread that the pool has let go gives up its place. If it is needed after all, it has it back.
+    fn retire<'c>(&'c self, seat: &Seat, place: Membership<'c>) -> Option<Membership<'c>> {
+        let (index, mut place) = (seat.index(), Some(place));
+        self.observers.tell(|it| it.retired(index));
+        let leave = || drop(place.take());
+        let staff = self.lead.staff().expect("a fixed pool lets nobody go");
+        if !staff.part(seat, leave) {
+            self.note_grown(index);
+        }
+        place
+    }
+
+    /// One more thread, or one that has come back.
+    fn note_grown(&self, index: usize) {
+        self.counters.grown.one_more();
+        self.observers.tell(|it| it.grown(index));
     }
 
     /// Tells an error of the wait, and pauses, so that a lasting one does not burn a core.

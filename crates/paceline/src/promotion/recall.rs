@@ -190,6 +190,11 @@ impl Seat {
         self.change_tenure(FREE, GONE).is_ok()
     }
 
+    /// It was let go, and stays after all.
+    pub(super) fn come_back(&self) {
+        let _ = self.change_tenure(GONE, FREE);
+    }
+
     pub(super) fn is_kept(&self) -> bool {
         self.tenure.load(Ordering::Acquire) == KEPT
     }

@@ -4,15 +4,17 @@
 //!  nobody --> called    [Lead::claim_one_more]  a promotion left nobody behind
 //!  called --> here      [Staff::arrived]        it has taken the lead, or is on the list
 //!  called --> nobody    [Staff::give_up]        there is no need after all, or no thread
-//!  here   --> gone      [Lead::lets_go]         it was parked for long, and more are left than must be
+//!  here   --> leaving   [Lead::lets_go]         it was parked for long, and more are left than must be
+//!  leaving --> gone     [Staff::part]           it has nothing left to do
+//!  leaving --> called   [Staff::part]           one more was wanted meanwhile, and there was no room for it
 //! ```
 //!
 //! **No storm.** While a thread was called and is not here yet, nobody else is called; so a pool grows by one at a time,
-//! however many find nobody behind them. **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so
+//! however many find nobody behind them. **Never more than may be**: who is leaving counts until it has left. **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so
 //! a promotion that has seen somebody asleep can rely on it. A pool of fixed size has no staff, and nothing here costs it
 //! anything.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use super::{followers::Seat, lead::Lead};
 use crate::sync::{lock, Clock, Mutex, Timestamp};
@@ -38,6 +40,10 @@ pub(crate) struct Staff {
 struct Count {
     /// Threads of the pool's own, with the one that was called.
     own: usize,
+    /// Besides them, those that were let go and have not left yet.
+    leaving: usize,
+    /// One more would have been called, but for those.
+    is_one_wanted: bool,
     call: Call,
     /// Nobody is called before this.
     not_before: Timestamp,
@@ -69,21 +75,25 @@ impl Staff {
             keep_alive,
             count: Mutex::new(Count {
                 own: least,
+                leaving: 0,
+                is_one_wanted: false,
                 call: Call::Nobody,
                 not_before: Timestamp::PAST,
             }),
         }
     }
 
-    /// Counts one more, who must then be called.
+    /// Counts one more, who must then be called. If there is no room because of somebody who is leaving, that one stays.
     fn claim(&self, now: Timestamp) -> bool {
         let mut count = lock(&self.count);
         let may = count.own < self.most && count.call == Call::Nobody && now >= count.not_before;
-        if may {
+        let has_room = count.own + count.leaving < self.most;
+        if may && has_room {
             count.own += 1;
             count.call = Call::Somebody;
         }
-        may
+        count.is_one_wanted |= may && !has_room;
+        may && has_room
     }
 
     /// Whoever was called has this index.
@@ -123,7 +133,26 @@ impl Staff {
         let mut count = lock(&self.count);
         let may = count.own > self.stay && seat.let_go();
         count.own -= usize::from(may);
+        count.leaving += usize::from(may);
         may
+    }
+
+    /// A thread that was let go does the last step: it leaves, by `leave`. Or one more was wanted meanwhile: then it is that
+    /// one, as if it had been called. Tells whether it has left. (The step is part of this, so that nobody takes its place
+    /// before it has left, and nobody wants one more after it has looked.)
+    pub(crate) fn part(&self, seat: &Seat, leave: impl FnOnce()) -> bool {
+        let mut count = lock(&self.count);
+        count.leaving -= 1;
+        if mem::take(&mut count.is_one_wanted) {
+            seat.come_back();
+            count.own += 1;
+            if count.call == Call::Nobody {
+                count.call = Call::Thread(seat.index());
+            }
+            return false;
+        }
+        leave();
+        true
     }
 }
 
@@ -257,5 +286,31 @@ mod tests {
             assert!(staff.dismiss(&own));
             assert!(!staff.dismiss(&Seat::of_pool(9, 0)));
         }
+    }
+
+    /// Who is leaving has its place until it has left: nobody else is called into it.
+    #[test]
+    fn who_is_leaving_counts_until_it_has_left() {
+        let (staff, seat) = (Staff::of(3, 3, KEEP_ALIVE), Seat::of_pool(2, 0));
+        assert!(staff.dismiss(&seat));
+        assert_eq!(staff.own(), 2);
+        let has_left = staff.part(&seat, || assert!(staff.count.try_lock().is_err()));
+        assert!(has_left);
+        assert!(staff.claim(now()));
+        assert!(!staff.claim(now()));
+    }
+
+    /// One more is wanted while somebody is leaving, and there is no room: that one stays, as if it had been called.
+    #[test]
+    fn who_is_leaving_and_wanted_comes_back() {
+        let (staff, seat) = (Staff::of(3, 3, KEEP_ALIVE), Seat::of_pool(2, 0));
+        assert!(staff.dismiss(&seat));
+        assert_eq!(seat.keep(), Keeping::Gone);
+        assert!(!staff.claim(now()), "there are three");
+        assert!(!staff.part(&seat, || panic!("it left")));
+        assert_eq!(staff.own(), 3);
+        let _ = staff.arrived(&seat, &Clock::monotonic());
+        assert_eq!(lock(&staff.count).call, Call::Nobody);
+        assert_eq!(seat.keep(), Keeping::Begun);
     }
 }
