@@ -154,6 +154,8 @@ impl Steps {
     }
 
     fn end(self) {
+        // Who is on its way to the gate would never be let through.
+        self.settle();
         self.gate.let_through(self.gate.waiting());
         let report = self.pool.shutdown(Duration::from_secs(1));
         assert!(report.is_clean(), "{report}");
