@@ -23,6 +23,7 @@
 //! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
 
 mod before_sleep;
+mod company;
 mod handed;
 mod open;
 mod stay;
@@ -36,6 +37,7 @@ use std::{
 };
 
 use before_sleep::BeforeSleep;
+pub(crate) use company::{Company, LedSet, Sent};
 pub(crate) use handed::open_tray;
 use stay::OnDuty;
 
@@ -105,16 +107,6 @@ impl<'p> Follower<'p> {
         let until = Until::at(deadline);
         let place = Place::new(shared, seat, until, tray, membership);
         place.tell(Role::Follower);
-        Self { place }
-    }
-
-    /// Sent to a set that nobody leads, from another: it leads, if that is still so.
-    pub(crate) fn sent(follower: Self) -> Self {
-        let Self { mut place } = follower;
-        let Seated { shared, held, .. } = &mut *place;
-        if held.is_none() {
-            *held = shared.lead.take_open(&shared.clock);
-        }
         Self { place }
     }
 

@@ -8,6 +8,7 @@ mod support;
 
 use std::{
     sync::{mpsc, Arc},
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use bell::{on_byte, Bell, ANY};
 use gate::Gate;
 use paceline::{
     simulated::{SimPeer, Simulation},
-    Leaders, Returned, SetKind, Sets, Wake,
+    Leaders, Left, Returned, SetKind, Sets, Wake,
 };
 use support::{bounded, wait_until, LONG};
 
@@ -73,6 +74,15 @@ impl Scene {
         peer.send(b"x");
         self.rest();
         peer
+    }
+
+    /// A thread that serves one set, and no other.
+    fn guest(&mut self, set: usize) -> JoinHandle<Left> {
+        let pool = self.sets.pool(set).clone();
+        let guest = thread::spawn(move || pool.join_timeout(LONG * 100).unwrap());
+        self.threads += 1;
+        self.rest();
+        guest
     }
 
     fn echo(&self, set: usize) -> SimPeer {
@@ -133,13 +143,24 @@ fn the_last_one_of_an_eager_set_leads_on() {
 }
 
 /// A set is left without a leader, and the watch will look after a tick. Others rouse it meanwhile: that makes it look no
-/// later.
+/// later. (The others have leaders of their own: guests that serve one set alone, and are not sent away when nothing happens
+/// there.)
 #[test]
 fn rousing_the_watch_puts_no_look_off() {
     bounded(|| {
-        let scene = Scene::new(3, 4, Wake::Adaptive);
+        let mut scene = Scene::new(3, 4, Wake::Adaptive);
+        let _stuck = [(); 4].map(|()| {
+            let peer = scene.occupy(0);
+            (0..8).for_each(|_| scene.advance(TICK));
+            peer
+        });
+        assert_eq!(scene.gate.inside(), 4);
+        let guests = [1, 2].map(|set| scene.guest(set));
+        scene.gate.let_through(4);
+        scene.rest();
         // All leads are held and the same: it sleeps deeply.
         (0..8).for_each(|_| scene.advance(TICK));
+        assert!(guests.iter().all(|guest| !guest.is_finished()));
         let _busy = scene.occupy(0);
         let (blind, others) = (scene.echo(0), [scene.echo(1), scene.echo(2)]);
         blind.send(b"x");
@@ -153,5 +174,90 @@ fn rousing_the_watch_puts_no_look_off() {
         scene.advance(TICK / 5);
         assert_eq!(blind.received(), b"y", "a tick has passed");
         scene.gate.let_through(1);
+        let reports = scene.sets.shutdown(LONG);
+        assert!(reports.iter().all(|it| it.is_clean()), "{reports:?}");
+        for guest in guests {
+            assert_eq!(guest.join().unwrap(), Left::Closing);
+        }
+    });
+}
+
+/// One thread is enough for short requests, whichever set they come to: it waits in all of them, and nobody else is called.
+#[test]
+fn one_thread_serves_all_sets() {
+    bounded(|| {
+        let scene = Scene::new(3, 4, Wake::Adaptive);
+        let peers = [0, 1, 2, 0].map(|set| scene.echo(set));
+        for _ in 0..50 {
+            peers.iter().for_each(|peer| peer.send(b"x"));
+            for peer in &peers {
+                assert_eq!(peer.wait_for(1), b"y");
+            }
+            scene.rest();
+            assert_eq!(scene.sets.idle(), 3);
+        }
+        let roamed: u64 = scene.sets.snapshot().iter().map(|it| it.roamed).sum();
+        assert_eq!(roamed, 0);
+    });
+}
+
+/// Whatever a set has for its leader ends the sleep of one that sleeps in others too: a post, a timer, a handle that is new or
+/// resumed, and the end of the pool.
+#[test]
+fn who_sleeps_in_all_sets_is_woken_in_each() {
+    bounded(|| {
+        let scene = Scene::new(3, 4, Wake::Adaptive);
+        for set in [2, 0, 1] {
+            let pool = scene.sets.pool(set);
+            let (tell, told) = mpsc::channel();
+            let posted = tell.clone();
+            pool.post(move |_| posted.send("post").unwrap()).unwrap();
+            assert_eq!(told.recv_timeout(LONG), Ok("post"));
+            scene.rest();
+            let _timer = pool.after(TICK * 3, move |_| tell.send("timer").unwrap());
+            scene.rest();
+            scene.advance(TICK * 2);
+            assert!(told.try_recv().is_err());
+            scene.advance(TICK * 2);
+            assert_eq!(told.recv_timeout(LONG), Ok("timer"));
+            let (handle, peer) = on_byte(pool, &scene.world, |cx| cx.write_all(b"y").unwrap());
+            scene.rest();
+            handle.suspend().unwrap();
+            peer.send(b"x");
+            scene.rest();
+            handle.resume().unwrap();
+            assert_eq!(peer.wait_for(1), b"y");
+            scene.rest();
+        }
+        let report = scene.sets.pool(1).shutdown(LONG);
+        assert!(report.is_clean(), "{report}");
+        let echo = scene.echo(2);
+        echo.send(b"x");
+        assert_eq!(echo.wait_for(1), b"y");
+    });
+}
+
+/// Handlers of one set block by surprise, one after the other. Whoever comes looks at the others first: they have their turn
+/// before everybody is stuck.
+#[test]
+fn a_set_that_blocks_leaves_others_their_turn() {
+    bounded(|| {
+        let scene = Scene::new(2, 4, Wake::Adaptive);
+        let stuck = [(); 4].map(|()| {
+            let gate = Arc::clone(&scene.gate);
+            on_byte(scene.sets.pool(0), &scene.world, move |_| gate.pass()).1
+        });
+        let echo = scene.echo(1);
+        scene.rest();
+        stuck.iter().for_each(|peer| peer.send(b"x"));
+        scene.rest();
+        echo.send(b"x");
+        let mut ticks = 0;
+        while echo.received().is_empty() {
+            assert!(ticks < 8, "everybody is stuck");
+            scene.advance(TICK);
+            ticks += 1;
+        }
+        scene.gate.let_through(4);
     });
 }

@@ -130,7 +130,7 @@ fn bad_sets_are_refused() {
     assert!(refused(wrong.build()).contains("set 1"));
 }
 
-/// At rest each set has a leader, and the others are free for all of them: who leads which set can be seen. Nobody wakes.
+/// At rest every set is led, by one thread or by several, which can be seen, and the others are free. Nobody wakes.
 #[test]
 fn every_set_is_led() {
     bounded(|| {
@@ -138,7 +138,7 @@ fn every_set_is_led() {
         let leads = |threads: &[paceline::observe::ThreadReport]| {
             threads.iter().filter(|it| it.role == Role::Leader).count() == 1
         };
-        wait_until(|| sets.idle() == 2 && sets.threads().iter().all(|set| leads(set)));
+        wait_until(|| sets.idle() >= 2 && sets.threads().iter().all(|set| leads(set)));
         let names: Vec<_> = sets
             .threads()
             .iter()
@@ -199,6 +199,8 @@ fn busy_sets_get_whoever_is_free() {
     bounded(|| {
         for wake in [Wake::Adaptive, Wake::Eager] {
             let sets = sets(2, 5, Leaders::Roaming, wake);
+            // One waits in both sets, or two in one each.
+            wait_until(|| sets.idle() >= 3);
             let gates = Gates::new();
             let blocked: Vec<_> = (0..4)
                 .map(|_| {
@@ -216,7 +218,7 @@ fn busy_sets_get_whoever_is_free() {
             let (near, far) = tcp_pair();
             sets.pool(1).register(near, Interest::READ, echo).unwrap();
             asks(&far, 2);
-            assert_eq!(sets.idle(), 0);
+            wait_until(|| sets.idle() == 0);
             // One comes back, and leads the set that nobody led.
             let (near, waiting) = tcp_pair();
             sets.pool(0).register(near, Interest::READ, echo).unwrap();
@@ -226,9 +228,9 @@ fn busy_sets_get_whoever_is_free() {
             for mut far in blocked {
                 far.read_exact(&mut [0]).unwrap();
             }
-            wait_until(|| sets.idle() == 3);
-            let came = sets.snapshot()[0].roamed;
-            assert!(came >= 3, "{came}");
+            wait_until(|| sets.idle() >= 3);
+            let came: u64 = sets.snapshot().iter().map(|it| it.roamed).sum();
+            assert!(came >= 2, "{came}");
         }
     });
 }
@@ -243,7 +245,7 @@ fn told_blocking_sends_for_a_leader() {
             .leaders(Leaders::Roaming)
             .each(|_, pool| pool.tick(LONG * 10));
         let sets = sets.build().unwrap();
-        wait_until(|| sets.idle() == 2);
+        wait_until(|| sets.idle() >= 2);
         let (open, gate) = mpsc::channel::<()>();
         let gate = Mutex::new(gate);
         let handler = move |cx: &mut Context<'_, _>| {
@@ -343,30 +345,54 @@ fn listeners_and_guests() {
 fn nothing_is_lost_under_load() {
     bounded(|| {
         for (leaders, wake) in kinds() {
-            let sets = sets(3, 6, leaders, wake);
-            let peers: Vec<_> = (0..12_u8)
-                .map(|number| {
-                    let (near, far) = tcp_pair();
-                    let mut calls = number;
-                    let handler = move |cx: &mut Context<'_, _>| {
-                        calls = calls.wrapping_add(1);
-                        if calls % 16 == 0 {
-                            thread::sleep(Duration::from_millis(1));
-                        }
-                        echo(cx)
-                    };
-                    sets.register(near, Interest::READ, handler).unwrap();
-                    far
-                })
-                .collect();
-            thread::scope(|scope| {
-                for peer in &peers {
-                    scope.spawn(move || (0..200).for_each(|byte| asks(peer, byte)));
-                }
-            });
-            drop(peers);
-            let reports = sets.shutdown(LONG);
-            assert!(reports.iter().all(|it| it.is_clean()), "{reports:?}");
+            keeps_its_promise(sets(3, 6, leaders, wake));
         }
     });
+}
+
+/// The same in sets of other kinds, and where they are not of one kind: some can be waited in beside others, some not.
+#[test]
+fn roaming_in_other_sets() {
+    bounded(|| {
+        let kinds = [
+            [SetKind::OneShot, SetKind::OneShot],
+            [SetKind::Poll, SetKind::Poll],
+            [SetKind::Poll, SetKind::Epoll],
+            [SetKind::Epoll, SetKind::OneShot],
+        ];
+        for kinds in kinds {
+            let sets = Sets::builder()
+                .sets(3)
+                .threads(6)
+                .leaders(Leaders::Roaming)
+                .each(move |set, pool| pool.handle_set(kinds[set % 2].clone()));
+            keeps_its_promise(sets.build().unwrap());
+        }
+    });
+}
+
+fn keeps_its_promise(sets: Sets) {
+    let peers: Vec<_> = (0..12_u8)
+        .map(|number| {
+            let (near, far) = tcp_pair();
+            let mut calls = number;
+            let handler = move |cx: &mut Context<'_, _>| {
+                calls = calls.wrapping_add(1);
+                if calls % 16 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                echo(cx)
+            };
+            sets.register(near, Interest::READ, handler).unwrap();
+            far
+        })
+        .collect();
+    thread::scope(|scope| {
+        for peer in &peers {
+            scope.spawn(move || (0..200).for_each(|byte| asks(peer, byte)));
+        }
+    });
+    drop(peers);
+    let reports = sets.shutdown(LONG);
+    assert!(reports.iter().all(|it| it.is_clean()), "{reports:?}");
 }

@@ -116,6 +116,35 @@ impl Line {
         Ok(self.waiting.len() < 2)
     }
 
+    /// Whether somebody waits. Looks into the set, without sleeping, if nobody did.
+    pub(crate) fn finds_somebody(&mut self, registry: &Registry) -> io::Result<bool> {
+        registry.take_returned(self);
+        if self.waiting.is_empty() {
+            self.since_look = self.after_look;
+            self.ask(registry, Some(Timestamp::PAST))?;
+        }
+        Ok(!self.waiting.is_empty())
+    }
+
+    /// Announces the sleep of a leader that sleeps in several sets at once, unless there is something. Until when it may
+    /// sleep that wants to until `until`.
+    pub(crate) fn may_sleep(
+        &mut self,
+        registry: &Registry,
+        until: Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        registry.take_returned(self);
+        match self.waiting.is_empty() {
+            true => registry.may_sleep(until),
+            false => Some(Timestamp::PAST),
+        }
+    }
+
+    /// Ends an announced sleep.
+    pub(crate) fn wake(&mut self, registry: &Registry) {
+        registry.take_returned(self);
+    }
+
     fn must_look(&self, registry: &Registry) -> bool {
         self.waiting.is_empty()
             || self.since_look >= DISPATCHES_BETWEEN_LOOKS

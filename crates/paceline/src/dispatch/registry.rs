@@ -45,7 +45,7 @@ use super::{
     Rejected,
 };
 use crate::{
-    handle_set::{Answer, Event, HandleSet, Ready, Reports},
+    handle_set::{Answer, Beside, Event, HandleSet, Ready, Reports},
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -297,6 +297,11 @@ impl Registry {
     /// Whether the set may be looked at more often than needed.
     pub(crate) fn is_looked_at_cheaply(&self) -> bool {
         self.set.is_looked_at_cheaply()
+    }
+
+    /// How its set can be waited in beside others.
+    pub(crate) fn beside(&self) -> Beside<'_> {
+        self.set.beside()
     }
 
     /// How much one visit may read.

@@ -19,7 +19,7 @@ use std::{
 use super::{
     poll,
     system::{attempted, checked, milliseconds, set_nonblocking, time_left},
-    Answer, Batch, ConcurrentSet, Event, HandleSet, Ready, Reports, Told,
+    Answer, Batch, Beside, ConcurrentSet, Event, HandleSet, Ready, Reports, Told,
 };
 use crate::sync::{Clock, Timestamp};
 
@@ -175,6 +175,10 @@ impl HandleSet for Epoll {
         // SAFETY: the pointer and the length are those of `one`, which lives until the call returns.
         // The only failure, a full counter, leaves the eventfd readable: the wake is on its way.
         unsafe { libc::write(self.waker.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    fn beside(&self) -> Beside<'_> {
+        Beside::Descriptor(self.epoll.as_raw_fd())
     }
 
     fn concurrent(&self) -> Option<&dyn ConcurrentSet> {

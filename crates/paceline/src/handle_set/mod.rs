@@ -20,7 +20,7 @@
 
 use std::{io, ops, os::fd::RawFd};
 
-use crate::sync::Timestamp;
+use crate::sync::{Clock, Timestamp};
 
 #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 mod completion;
@@ -72,9 +72,63 @@ pub(crate) trait HandleSet: Send + Sync {
         true
     }
 
+    /// How somebody can wait in it and in others at once.
+    fn beside(&self) -> Beside<'_> {
+        Beside::Alone
+    }
+
     /// The same set, if it is a concurrent one.
     fn concurrent(&self) -> Option<&dyn ConcurrentSet> {
         None
+    }
+}
+
+/// A set, for somebody who waits in several at once. (That brings nothing: whoever is told that a set has something looks
+/// into it.)
+#[derive(Clone, Copy)]
+pub(crate) enum Beside<'s> {
+    /// It can't be waited in beside others.
+    Alone,
+    /// This descriptor can be read as long as the set has something to tell.
+    Descriptor(RawFd),
+    /// One of a simulated world.
+    Simulated(&'s simulated::SimulatedSet),
+}
+
+impl Beside<'_> {
+    /// Whether somebody can wait in both at once.
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Descriptor(_), Self::Descriptor(_)) => true,
+            (Self::Simulated(one), Self::Simulated(other)) => one.is_beside(other),
+            _ => false,
+        }
+    }
+}
+
+/// Waits until one of these sets has something to tell, or somebody wakes its leader, or `until` has passed (`None`: for
+/// ever). An interrupted wait ends early. Only who holds the leads of all of them calls this; all are of one kind.
+pub(crate) fn wait_for_any(
+    sets: &[Beside<'_>],
+    clock: &Clock,
+    until: Option<Timestamp>,
+) -> io::Result<()> {
+    match sets {
+        [Beside::Simulated(first), ..] => {
+            let others = sets.iter().filter_map(|set| match set {
+                Beside::Simulated(set) => Some(*set),
+                _ => None,
+            });
+            first.wait_beside(others, until);
+            Ok(())
+        }
+        _ => {
+            let descriptors = sets.iter().filter_map(|set| match set {
+                Beside::Descriptor(descriptor) => Some(*descriptor),
+                _ => None,
+            });
+            poll::poll_many(descriptors, system::time_left(clock, until))
+        }
     }
 }
 

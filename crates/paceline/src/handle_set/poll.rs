@@ -289,6 +289,34 @@ pub(crate) fn poll_two(
     }
 }
 
+/// Waits until one of these descriptors can be read, or `timeout` has passed. An interrupted wait ends early.
+pub(super) fn poll_many(
+    descriptors: impl Iterator<Item = RawFd>,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let mut polled: Vec<_> = descriptors
+        .map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // SAFETY: the pointer and the length are those of `polled`, which lives until the call returns.
+    let told = unsafe {
+        libc::poll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            milliseconds(timeout),
+        )
+    };
+    match checked(told) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+            Err(attempted("wait in several sets (poll)", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether a descriptor can be read now. If that can't be known, whoever reads it learns more.
 pub(crate) fn is_readable(fd: RawFd) -> bool {
     // A number that is none is passed over.

@@ -40,7 +40,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::set::{SimulatedSet, Watch, Watched};
+pub(crate) use self::set::SimulatedSet;
+use self::set::{Watch, Watched};
 use super::{HandleSet, Ready, Reports};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};

@@ -322,7 +322,9 @@ impl Board {
             lasts: now.since(seen.since),
             handles: seen.is_inside().then(|| call_of(&seen, now)),
         };
-        seen.into_iter().map(reported).collect()
+        // Who serves several pools, and is in another one, is gone.
+        let here = |(_, seen): &(Arc<Row>, Seen)| seen.role != Role::Gone;
+        seen.into_iter().filter(here).map(reported).collect()
     }
 
     /// The calls that have lasted for `limit` or longer, in the order of entering of their threads; and when the next one

@@ -27,6 +27,8 @@ struct List {
     next: usize,
     /// The pool ends: it spawns no more threads.
     is_closing: bool,
+    /// It has ended: who serves several pools does not come any more.
+    has_ended: bool,
     /// Who waits for others to leave.
     waiting: Vec<Arc<Parker>>,
 }
@@ -39,6 +41,8 @@ struct Member {
     name: String,
     /// It waits for the others itself, so nobody need wait for it.
     waits: bool,
+    /// It serves several pools, and is not in this one now.
+    is_elsewhere: bool,
 }
 
 /// A thread's place in the crew; dropping it leaves.
@@ -46,11 +50,23 @@ struct Member {
 pub(crate) struct Membership<'c> {
     crew: &'c Crew,
     index: usize,
+    end: End,
+}
+
+/// What the end of a membership means.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Leaves,
+    /// It keeps its place, and goes to another pool.
+    StepsOut,
 }
 
 impl Drop for Membership<'_> {
     fn drop(&mut self) {
-        self.crew.leave(self.index);
+        match self.end {
+            End::Leaves => self.crew.leave(self.index),
+            End::StepsOut => self.crew.step_out(self.index),
+        }
     }
 }
 
@@ -108,13 +124,13 @@ impl Crew {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        lock(&self.list).members.len()
+        lock(&self.list).here().count()
     }
 
     /// The threads that run, and those that are about to.
     pub(super) fn thread_ids(&self) -> Vec<ThreadId> {
         let list = lock(&self.list);
-        list.members.iter().filter_map(|it| it.thread).collect()
+        list.here().filter_map(|it| it.thread).collect()
     }
 
     /// The place with this index is this thread's.
@@ -146,7 +162,30 @@ impl Crew {
                 member.name.clone_from(&name);
             }
         }
-        Membership { crew: self, index }
+        let (crew, end) = (self, End::Leaves);
+        Membership { crew, index, end }
+    }
+
+    /// The thread with this index, which serves several pools, is in this one until that is dropped. `None`: the pool has
+    /// ended.
+    pub(super) fn step_in(&self, index: usize) -> Option<Membership<'_>> {
+        let mut list = lock(&self.list);
+        if list.has_ended {
+            return None;
+        }
+        list.set_elsewhere(index, false);
+        let (crew, end) = (self, End::StepsOut);
+        Some(Membership { crew, index, end })
+    }
+
+    /// It goes elsewhere.
+    pub(super) fn step_out(&self, index: usize) {
+        self.change(|list| list.set_elsewhere(index, true));
+    }
+
+    /// Nobody steps in any more: who is in the pool after this is all that will ever be.
+    pub(super) fn end_visits(&self) {
+        lock(&self.list).has_ended = true;
     }
 
     /// Gives a place up, and tells those who wait for it.
@@ -155,8 +194,14 @@ impl Crew {
         self.change(|list| list.members.retain(|member| member.index != index));
     }
 
-    /// Waits until no thread but this one is in the pool, or until `deadline`.
-    pub(super) fn wait_for_others(&self, clock: &Clock, deadline: Timestamp) {
+    /// Waits until no thread but this one is in the pool, and nobody will come who `is_awaited`, or until `deadline`. Whoever
+    /// comes and leaves makes it ask again.
+    pub(super) fn wait_for_others(
+        &self,
+        clock: &Clock,
+        deadline: Timestamp,
+        is_awaited: impl Fn() -> bool,
+    ) {
         let parker = Arc::new(Parker::new());
         self.change(|list| {
             list.waiting.push(Arc::clone(&parker));
@@ -165,7 +210,8 @@ impl Crew {
         loop {
             // Cleared before the look: a leave that comes after the look ends the sleep.
             parker.take();
-            if self.others().is_empty() || clock.has_passed(Some(deadline)) {
+            let is_alone = self.others().is_empty() && !is_awaited();
+            if is_alone || clock.has_passed(Some(deadline)) {
                 break;
             }
             clock.sleep(&parker, Some(deadline));
@@ -181,8 +227,7 @@ impl Crew {
     pub(super) fn others(&self) -> Vec<(usize, String)> {
         let me = thread::current().id();
         lock(&self.list)
-            .members
-            .iter()
+            .here()
             .filter(|member| member.thread != Some(me) && !member.waits)
             .map(|member| (member.index, member.name.clone()))
             .collect()
@@ -214,8 +259,22 @@ impl List {
             thread: None,
             name: format!("thread {index}, not running yet"),
             waits: false,
+            is_elsewhere: false,
         });
         Ok(index)
+    }
+
+    fn set_elsewhere(&mut self, index: usize, is_elsewhere: bool) {
+        let mut members = self.members.iter_mut();
+        let member = members.find(|member| member.index == index);
+        member
+            .into_iter()
+            .for_each(|it| it.is_elsewhere = is_elsewhere);
+    }
+
+    /// All but those that are elsewhere.
+    fn here(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| !member.is_elsewhere)
     }
 
     /// The calling thread, if it is a member, waits for the others or does no more.

@@ -55,7 +55,7 @@ pub(crate) use listen::TakenOnBy;
 use monitor::Monitor;
 pub(crate) use shutdown::Ending;
 use threads::Outfit;
-pub(crate) use visits::Visits;
+pub(crate) use visits::{Visitor, Visits};
 use watch::Watch;
 
 /// A pool of threads that take turns at the front of one handle set.

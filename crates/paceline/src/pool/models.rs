@@ -45,7 +45,7 @@ fn loom_end_waits_for_who_was_called() {
         };
         crew.stop_hiring();
         let far = Timestamp::PAST.after(std::time::Duration::from_secs(1));
-        crew.wait_for_others(&clock, far);
+        crew.wait_for_others(&clock, far, || false);
         assert_eq!(crew.len(), 0);
         if let Ok(called) = caller.join().unwrap() {
             called.join().unwrap();

@@ -5,7 +5,7 @@ use std::{fmt, io, time::Duration};
 use super::Shared;
 use crate::{
     dispatch::HandleId,
-    sync::{is_finished, lock, thread, Clock, Timestamp},
+    sync::{is_finished, lock, thread, Timestamp},
 };
 
 /// What a shutdown left undone.
@@ -102,13 +102,6 @@ pub(crate) struct Ending {
     drained_by: Timestamp,
 }
 
-impl Ending {
-    /// Whether nothing more is to be drained.
-    pub(super) fn is_time_to_leave(&self, clock: &Clock) -> bool {
-        clock.has_passed(Some(self.drained_by))
-    }
-}
-
 impl Shared {
     /// Ends the pool within a time: see [`Pool::shutdown`](super::Pool::shutdown). May be called from
     /// several threads, and again.
@@ -141,12 +134,14 @@ impl Shared {
             drained_by,
         } = *ending;
         // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
-        //    everyone goes. If nobody is there, nobody is waited for.
-        self.crew.wait_for_others(&self.clock, drained_by);
+        //    everyone goes. If nobody is there, nobody is waited for; but those that roam may come.
+        let comes = || self.lead.roams() && !self.registry.is_drained();
+        self.crew.wait_for_others(&self.clock, drained_by, comes);
         // 3. Nobody leads any more; everyone is woken to go.
         self.lead.close();
+        self.crew.end_visits();
         self.registry.end_waits();
-        self.crew.wait_for_others(&self.clock, deadline);
+        self.crew.wait_for_others(&self.clock, deadline, || false);
         // 4. What is left ends now: idle handles here, busy ones when their handler returns.
         self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.

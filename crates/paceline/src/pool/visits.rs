@@ -1,13 +1,15 @@
-//! How a thread that belongs to several pools visits one of them.
+//! How a thread that serves several pools visits one of them.
+//!
+//! It has a place in each for life, and steps in to serve, or to sleep there; between that it is elsewhere, and nobody in
+//! the pool waits for it.
 
 use std::{io, sync::Arc, time::Duration};
 
-use super::{Ending, Pool, Shared};
+use super::{crew::Membership, Pool, Shared};
 use crate::{
     dispatch::Line,
-    promotion::Lead,
+    promotion::{Lead, Seat},
     sync::Clock,
-    turn::{self, Follower},
 };
 
 /// One pool, as those who visit it know it. It does not keep the pool alive.
@@ -30,20 +32,20 @@ impl Visits {
         self.0.outfit.put_on(index, tell);
     }
 
-    /// Leads there if nobody does, serves, and comes back when it is not needed any more, or the pool is shut down.
+    /// The calling thread will visit it.
     ///
     /// # Errors
-    /// What the wait itself said.
-    pub(crate) fn visit(&self) -> io::Result<()> {
+    /// If there are too many already.
+    pub(crate) fn visitor(&self) -> io::Result<Visitor<'_>> {
         let shared = &*self.0;
-        if shared.lead.is_closed() {
-            return Ok(());
-        }
-        // The end of the pool may come first.
-        let Ok(follower) = shared.enter(None, 0) else {
-            return Ok(());
-        };
-        turn::join(Follower::sent(follower)).map(drop)
+        let seat = shared.crew.enlist(0)?;
+        let for_life = shared.crew.arrived(seat.index());
+        shared.crew.step_out(seat.index());
+        Ok(Visitor {
+            shared,
+            seat,
+            _for_life: for_life,
+        })
     }
 
     pub(crate) fn tell_error(&self, error: io::Error) {
@@ -51,21 +53,31 @@ impl Visits {
     }
 }
 
+/// A thread that visits a pool again and again.
+pub(crate) struct Visitor<'s> {
+    shared: &'s Shared,
+    seat: Arc<Seat>,
+    _for_life: Membership<'s>,
+}
+
+impl<'s> Visitor<'s> {
+    pub(crate) fn shared(&self) -> &'s Shared {
+        self.shared
+    }
+
+    pub(crate) fn seat(&self) -> &Arc<Seat> {
+        &self.seat
+    }
+
+    /// Is in the pool until that is dropped. `None`: the pool has ended.
+    pub(crate) fn step_in(&self) -> Option<Membership<'s>> {
+        self.shared.crew.step_in(self.seat.index())
+    }
+}
+
 impl Pool {
     /// For threads that visit it.
     pub(crate) fn visits(&self) -> Visits {
         Visits(Arc::clone(self.shared()))
-    }
-
-    /// Waits until a shutdown that has begun has nothing left to drain, or its time for that is over. Somebody who is not
-    /// there yet may come and drain it.
-    pub(crate) fn wait_until_drained(&self, ending: &Ending) {
-        const PAUSE: Duration = Duration::from_millis(1);
-        let Shared {
-            registry, clock, ..
-        } = &**self.shared();
-        while !registry.is_drained() && !ending.is_time_to_leave(clock) {
-            std::thread::sleep(PAUSE);
-        }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     lead::{Lead, Promotion},
     policy::{Judgement, Taker},
     watcher::LATE,
-    word::{Marks, Snapshot},
+    word::{Marks, Snapshot, Standby},
 };
 use crate::{
     observe::Role,
@@ -267,6 +267,28 @@ impl<'a, T> HeldLead<'a, T> {
                 inside.vacancy = Vacancy::Recorded;
             }
         });
+    }
+
+    /// Opens the lead without an event, and calls nobody of another set: whoever is awake there, this thread first, comes by
+    /// and looks. If somebody of this set sleeps behind it, that one leads.
+    pub(crate) fn set_aside(self, now: Timestamp) {
+        let lead = self.lead;
+        // It is not open for long before its thread has had a tick for another set.
+        lead.opened.set(now.after(lead.policy.tick));
+        let opened = lead
+            .word
+            .update(|word| match word.is_parked() || word.is_closed() {
+                true => (word, None),
+                false => (word.opened(), Some(word.standby())),
+            });
+        let Some(standby) = opened else {
+            return;
+        };
+        std::mem::forget(self);
+        // Or the watch of the lounge has left its mark.
+        if standby == Standby::Deep {
+            let _ = lead.rouse_standby();
+        }
     }
 
     fn with_inside<R>(&mut self, using: impl FnOnce(&mut Inside<T>) -> R) -> R {

@@ -237,10 +237,6 @@ impl<T> Lead<T> {
         clock: &Clock,
         until: Until<'_>,
     ) -> Arrival<'_, T> {
-        let until = match until.wants_something() {
-            true => until,
-            false => until.or_at(self.end_of_stay(clock)),
-        };
         let until = until.or_handed(seat);
         while !until.is_over(clock) {
             let attempt = self.take_or_enlist(seat);

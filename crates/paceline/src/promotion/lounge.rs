@@ -1,20 +1,20 @@
 //! The lounge: where threads are that belong to several sets, and are in none of them now.
 //!
-//! Each set has a lead of its own. A thread that leads or processes is in its set; who follows for longer than a moment goes
-//! to the lounge, and from there to whichever set needs it:
+//! Each set has a lead of its own. A thread that roams leads one set to serve it, or several to sleep in all of them at once
+//! (`turn/company.rs`). Who finds nothing to do while others are awake goes to the lounge, and comes back when it is needed:
 //!
 //! ```text
-//!                set 0                  lounge                      set 1
-//!   leader  T  <--- goes, leads --- T T T  idle           processing T   lead open
-//!   processing T --- idle --------> T      the watch ----- looks ------> blind: goes there, and another watches
+//!      set 0          set 1                        lounge
+//!   processing T   lead set aside   <-- looks --   T  the watch: a lead is open for long, so it goes, and another watches
+//!      leader T --- finds nothing, others are awake ---> T T T  idle
 //!
-//!  idle    --> in a set   [Lounge::send]       a promotion that blocks, starves or is told to has left nobody behind
-//!  watch   --> in a set   [Lounge::look]       a lead was open for a while, and nobody is in that set
-//!                         [Lounge::send]       nobody is idle
-//!  idle    --> watch      [Lounge::leave_for]  the watch goes
-//!  in a set --> watch, idle [Lounge::sit_down] it was not needed there for a while (`Lead::arrive`)
-//!  watch   --> deep       [Lead::glance]       all leads are held and the same: it sleeps without a timer
-//!  deep    --> watch      [Lead::rouse_standby] a promotion finds the mark of that in its word
+//!  idle    --> looks round  [Lounge::send]       a promotion that blocks, starves or is told to has left nobody behind
+//!  watch   --> looks round  [Lounge::look]       a lead was open for a while, and nobody is in that set
+//!                           [Lounge::send]       nobody is idle
+//!  idle    --> watch        [Lounge::leave_for]  the watch goes
+//!  looks round --> watch, idle  [Lounge::sit_down]  nothing is to be done (`Lounge::leave_to_others`), or others lead
+//!  watch   --> deep         [Lead::glance]       all leads are held and the same: it sleeps without a timer
+//!  deep    --> watch        [Lead::rouse_standby] whoever opens a lead finds the mark of that in its word
 //! ```
 //!
 //! **The invariant**: no set has an open lead and an event that waits while a thread is in the lounge, for longer than the
@@ -22,6 +22,11 @@
 //! mark, *standby deep* without a standby, which was set in a step that found the lead held. Who opens it sees the mark in
 //! the same step, takes it off and rouses the watch: so no opening is overlooked. And the lounge has a watch whenever
 //! anybody is in it: who goes appoints the next, in the same section.
+//!
+//! A lead that was **set aside** ([`HeldLead::set_aside`]) is open too, but its thread, or whoever is awake, comes by soon: so
+//! the watch gives it a tick more. Who sets its leads aside to go to the lounge asks afterwards whether somebody is awake
+//! still; who has served says so before it looks round. Of the two the second sees the first: so the leads are found open by
+//! somebody who is awake, or their thread looks round again.
 
 use std::{
     sync::{Arc, Weak},
@@ -33,10 +38,11 @@ use super::{
     lead::{Lead, Promotion},
     word::{Snapshot, Standby},
 };
-use crate::sync::{atomic::Ordering, lock, Clock, Mutex, Parker, Timestamp};
+use crate::sync::{
+    atomic::{fence, AtomicUsize, Ordering},
+    lock, Clock, Moment, Mutex, Parker, Timestamp,
+};
 
-/// A follower that is not needed in a set for so many ticks goes to the lounge.
-const TICKS_OF_A_STAY: u32 = 4;
 /// So many looks at leads that are held and the same make the watch sleep deeply.
 const LOOKS_UNTIL_DEEP: u32 = 2;
 /// So many looks that found nothing to do make it look less often,
@@ -58,6 +64,12 @@ pub(crate) struct Lounge<T> {
     clock: Clock,
     tick: Duration,
     guests: Mutex<Guests>,
+    /// How many serve a set now.
+    serving: AtomicUsize,
+    /// When somebody last began to.
+    begun: Moment,
+    /// The set that is looked at first, by whoever looks round next. It orders nothing.
+    first: AtomicUsize,
 }
 
 /// Who is in the lounge.
@@ -96,6 +108,18 @@ pub(super) enum Glance {
     Moves,
 }
 
+/// Who else there is, for a thread that finds nothing to do.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// Nobody is awake: this thread must wait in the sets.
+    AreNot,
+    /// Somebody is awake, and looks at all leads before it sleeps. Those of this thread are set aside.
+    ComeBy,
+    /// Somebody was, and may have looked before they were set aside: this thread must look round again.
+    AreDone,
+}
+
 /// All that the watch remembers.
 pub(super) struct Outlook {
     sets: Vec<Seen>,
@@ -124,8 +148,58 @@ impl<T> Lounge<T> {
                     coming,
                     is_closed: false,
                 }),
+                serving: AtomicUsize::new(0),
+                begun: Moment::default(),
+                first: AtomicUsize::new(0),
             }
         })
+    }
+
+    /// A thread begins to serve this set. Whoever looks round next looks at this one last, so that every set has its turn
+    /// also where everybody who serves is stuck.
+    pub(crate) fn serves(&self, set: usize) {
+        self.first
+            .store((set + 1) % self.leads.len(), Ordering::Relaxed);
+        self.begun.set(self.clock.now());
+        self.serving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All sets, in the order in which to look at them now.
+    pub(crate) fn round(&self) -> impl Iterator<Item = usize> {
+        let (first, all) = (self.first.load(Ordering::Relaxed), self.leads.len());
+        (first..first + all).map(move |set| set % all)
+    }
+
+    /// It is done, and looks at all leads before it sleeps.
+    pub(crate) fn has_served(&self) {
+        self.serving.fetch_sub(1, Ordering::SeqCst);
+        // Pairs with the fence in `leave_to_others`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// For a thread that finds nothing to do: if others are awake and will come by, it sets its leads aside.
+    pub(crate) fn leave_to_others(&self, set_aside: impl FnOnce()) -> Others {
+        if !self.is_somebody_awake() {
+            return Others::AreNot;
+        }
+        set_aside();
+        // Whoever serves has not looked yet, and finds these leads open; or it is seen here that it does not serve any more.
+        fence(Ordering::SeqCst);
+        match self.is_somebody_awake() {
+            true => Others::ComeBy,
+            false => Others::AreDone,
+        }
+    }
+
+    /// Whether somebody serves a set, not for long, with a handler that is not known to block. (Where the wake is eager, any
+    /// handler may.)
+    fn is_somebody_awake(&self) -> bool {
+        let serves = self.serving.load(Ordering::SeqCst) > 0;
+        let runs = |(lead, _): &(Arc<Lead<T>>, Clock)| {
+            lead.policy.is_adaptive() && lead.word.look().running() > 0
+        };
+        let since = || Duration::from_nanos(self.begun.nanos_before(self.clock.now()));
+        serves && self.leads.iter().any(runs) && since() < self.tick
     }
 
     /// Sits down on this bed until a set needs the thread: which one. `None`: the lounge is closed.
@@ -288,15 +362,20 @@ impl<T> Lead<T> {
         self
     }
 
+    /// Whether its threads come and go between several sets.
+    pub(crate) fn roams(&self) -> bool {
+        self.roams
+    }
+
     /// The period of looks.
     pub(crate) fn tick(&self) -> Duration {
         self.policy.tick
     }
 
-    /// When a thread that arrives now, and is not needed, goes to the lounge.
-    pub(super) fn end_of_stay(&self, clock: &Clock) -> Option<Timestamp> {
-        let stay = self.policy.tick.saturating_mul(TICKS_OF_A_STAY);
-        self.roams.then(|| clock.now().after(stay))
+    /// Whether the lead is open, and for anyone.
+    pub(crate) fn is_vacant(&self) -> bool {
+        let word = self.word.look();
+        word.is_vacant() && !word.is_closed()
     }
 
     /// Takes the lead if it is open and nobody was elected, whatever the order says: for a thread that was sent.

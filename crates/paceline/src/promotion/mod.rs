@@ -17,7 +17,7 @@ mod word;
 pub(crate) use followers::Seat;
 pub(crate) use held::{Behind, HeldLead, Rejoined, Running};
 pub(crate) use lead::{Arrival, Lead, Promotion};
-pub(crate) use lounge::Lounge;
+pub(crate) use lounge::{Lounge, Others};
 pub(crate) use policy::Policy;
 pub use policy::{Order, Wake};
 pub(crate) use recall::{Keeping, Recalled, Until, Wanted};

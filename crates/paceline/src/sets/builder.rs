@@ -5,6 +5,9 @@ use std::{fmt, io, sync::Arc};
 use super::{roamers::Roamers, Leaders, Sets, Shared, Spread};
 use crate::pool::{Builder, Pool};
 
+/// So many threads can roam. (Each has a place in every pool, which has places for guests beside them.)
+const MOST_ROAMERS: usize = 4096;
+
 /// What each set is made of, by its number.
 type Each = Box<dyn FnMut(usize, Builder) -> Builder>;
 
@@ -108,6 +111,9 @@ impl SetsBuilder {
         let (sets, leaders) = (self.sets, self.leaders);
         let wrong = match leaders {
             _ if sets == 0 => "sets(0): there is nowhere to wait".to_owned(),
+            Leaders::Roaming if threads > MOST_ROAMERS => {
+                format!("threads({threads}): at most {MOST_ROAMERS} can roam")
+            }
             Leaders::Assigned if threads < sets => {
                 format!("threads({threads}): each of {sets} sets needs one")
             }

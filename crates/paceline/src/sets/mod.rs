@@ -3,15 +3,17 @@
 //! ```text
 //!    Assigned: each set has its own threads        Roaming: one population
 //!
-//!    set 0   leader T, followers T T T             set 0   leader T               lounge
-//!    set 1   leader T, followers T T T             set 1   leader T    <--------  T T T T T T
-//!                                                  a thread that is not needed in its set goes to the lounge, and from
-//!                                                  there to whichever set has no leader
+//!    set 0   leader T, followers T T T             set 0   processing T  <-------   lounge
+//!    set 1   leader T, followers T T T             set 1   leader T                 T T T T T T
+//!                                                  set 2      '' (the same)
+//!                                                  one thread waits in all sets that nobody serves; who is not needed
+//!                                                  goes to the lounge, and from there to wherever nobody leads
 //! ```
 //!
 //! One leader at a time waits in one set: with very many handles, or on many cores, that may be too few. With several sets
 //! as many threads wait at once. Each set is a [`Pool`] of its own, with all that is promised of one; what is new is who
-//! serves which: see [`Leaders`], and `promotion/lounge.rs` for how threads roam.
+//! serves which: see [`Leaders`]; `turn/company.rs` for how a thread serves several sets, and `promotion/lounge.rs` for where it
+//! is while it serves none.
 //!
 //! A handle stays in the set that it was given to, by the rule of [`Spread`]; to move it, see
 //! [`Handle::move_to`](crate::Handle::move_to).
@@ -46,12 +48,13 @@ pub enum Leaders {
     /// Each set has threads of its own.
     #[default]
     Assigned,
-    /// One population serves all sets: a thread leads any set that has no leader. Who is not needed in a set for a moment
-    /// (four ticks) is free for the others.
+    /// One population serves all sets: a thread leads any set that has no leader, and one that finds nothing to do waits in
+    /// all of them at once (sets of epoll; in others it waits in one). So short requests need one thread, however many
+    /// sets there are, and nobody is woken who is not needed.
     ///
-    /// No set waits for a leader longer than four ticks and a quarter and a wake while a thread is free anywhere (a tick
-    /// and a quarter while it has just begun to work), as in one pool; a handler that usually blocks, or has told that it
-    /// will, sends for the next leader at once. There must be more threads than sets: one leads each, and one is free.
+    /// No set waits for a leader longer than five ticks and a quarter and a wake while a thread is free anywhere (two ticks
+    /// and a quarter while it has just begun to work), much as in one pool; a handler that usually blocks, or has told that
+    /// it will, sends for the next leader at once. There must be more threads than sets: one may lead each, and one is free.
     Roaming,
 }
 
@@ -218,13 +221,8 @@ impl Sets {
             .iter()
             .map(|pool| pool.begin_shutdown(within))
             .collect();
-        let reports = pools.iter().zip(&begun).map(|(pool, end)| {
-            if self.roamers.is_some() {
-                pool.wait_until_drained(end);
-            }
-            pool.finish_shutdown(end)
-        });
-        let reports = reports.collect();
+        let ends = pools.iter().zip(&begun);
+        let reports = ends.map(|(pool, end)| pool.finish_shutdown(end)).collect();
         self.roamers.iter().for_each(Roamers::send_home);
         reports
     }

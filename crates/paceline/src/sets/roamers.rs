@@ -8,9 +8,10 @@ use std::{
 
 use crate::{
     dispatch::{abort_on_unwind, Line},
-    pool::{Pool, Visits},
+    pool::{Pool, Visitor, Visits},
     promotion::Lounge,
     sync::{is_finished, lock, thread, Mutex, Parker},
+    turn::{Company, LedSet, Sent},
 };
 
 /// How long a thread pauses after an error of the wait.
@@ -79,17 +80,67 @@ impl Drop for Roamers {
     }
 }
 
-/// The life of one of them.
+/// The life of one of them: it looks round, serves where something is to be done, and looks round again.
 fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
     sets[0].put_on(index);
-    let bed = Arc::new(Parker::new());
-    // The first ones lead a set each.
-    let mut first = Some(index).filter(|index| *index < sets.len());
-    let next = || lounge.upgrade().and_then(|lounge| lounge.next(&bed));
-    while let Some(set) = first.take().or_else(next) {
-        if let Err(error) = sets[set].visit() {
-            sets[set].tell_error(error);
-            std::thread::sleep(PAUSE_AFTER_ERROR);
+    let visitors: io::Result<Vec<_>> = sets.iter().map(Visits::visitor).collect();
+    let visitors = match visitors {
+        Ok(visitors) => visitors,
+        Err(error) => return sets[0].tell_error(error),
+    };
+    let (bed, mut company, mut led) = (Arc::new(Parker::new()), Company::default(), None);
+    // One is enough to begin with.
+    let mut is_free = index > 0;
+    while let Some(lounge) = lounge.upgrade() {
+        if std::mem::take(&mut is_free) && lounge.next(&bed).is_none() {
+            return;
+        }
+        led = match look_round(&mut company, led.take(), &visitors, &lounge) {
+            Ok(Sent::To(led)) => serve(led, sets, &lounge),
+            Ok(Sent::Round) => None,
+            Ok(Sent::Nowhere) => {
+                is_free = true;
+                None
+            }
+            Err(error) => {
+                pause_after(error, &sets[0]);
+                None
+            }
+        };
+    }
+}
+
+/// Leads all sets that nobody leads, beside the one that it leads already, and waits in them.
+fn look_round<'s>(
+    company: &mut Company<'s>,
+    led: Option<LedSet<'s>>,
+    visitors: &'s [Visitor<'s>],
+    lounge: &Lounge<Line>,
+) -> io::Result<Sent<'s>> {
+    // Else it sleeps in that one alone.
+    if !led.as_ref().is_some_and(LedSet::waits_alone) {
+        for set in lounge.round() {
+            let led = LedSet::at_once(set, &visitors[set]);
+            led.into_iter().for_each(|led| company.add(led));
         }
     }
+    led.into_iter().for_each(|led| company.add(led));
+    company.wait(lounge)
+}
+
+/// Serves one set for a while. Tells whether this thread leads it still.
+fn serve<'s>(led: LedSet<'s>, sets: &[Visits], lounge: &Lounge<Line>) -> Option<LedSet<'s>> {
+    let set = led.set();
+    lounge.serves(set);
+    let served = led.serve();
+    lounge.has_served();
+    served.unwrap_or_else(|error| {
+        pause_after(error, &sets[set]);
+        None
+    })
+}
+
+fn pause_after(error: io::Error, set: &Visits) {
+    set.tell_error(error);
+    std::thread::sleep(PAUSE_AFTER_ERROR);
 }

@@ -154,8 +154,6 @@ impl Steps {
     }
 
     fn end(self) {
-        // Who is on its way to the gate would never be let through.
-        self.settle();
         self.gate.let_through(self.gate.waiting());
         let report = self.pool.shutdown(Duration::from_secs(1));
         assert!(report.is_clean(), "{report}");
@@ -332,6 +330,8 @@ fn idle_core_in_a_race(order: Order) {
             idle.check(&steps, left + 1, 2);
             steps.step_meanwhile(|| steps.gate.let_through(1));
         }
+        // Who is on its way to the gate would never be let through.
+        steps.settle();
         steps.end();
     });
 }

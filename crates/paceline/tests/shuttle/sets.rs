@@ -1,6 +1,6 @@
 //! Threads that roam between sets, under every schedule: no set is left without a leader while somebody is free.
 
-use paceline::{Leaders, Sets};
+use paceline::{Leaders, Sets, TaskContext};
 
 use super::{by_steps::Gate, *};
 
@@ -66,7 +66,7 @@ fn shuttle_roaming_every_byte_eager() {
 
 /// The invariant of the lounge: a handler blocks by surprise, and its set is left without a leader, while one thread is
 /// free. That one comes after two looks of the watch: at once if the wake is eager, at a calm time after eight ticks.
-fn blind_set_is_found(wake: Wake) {
+fn blind_set_is_found(wake: Wake, set: usize) {
     check(move || {
         let most = match wake {
             Wake::Eager => 0,
@@ -80,7 +80,7 @@ fn blind_set_is_found(wake: Wake) {
             }
         };
         settle();
-        let (_, echo) = connect(&world, sets.pool(0), &tally);
+        let (_, echo) = connect(&world, sets.pool(set), &tally);
         let (stream, peer) = world.stream();
         let inside = Arc::clone(&gate);
         let blocks = move |cx: &mut Context<'_, SimStream>| {
@@ -115,10 +115,63 @@ fn blind_set_is_found(wake: Wake) {
 
 #[test]
 fn shuttle_roaming_blind_set_is_found() {
-    blind_set_is_found(Wake::Adaptive);
+    blind_set_is_found(Wake::Adaptive, 0);
 }
 
 #[test]
 fn shuttle_roaming_blind_set_is_found_eager() {
-    blind_set_is_found(Wake::Eager);
+    blind_set_is_found(Wake::Eager, 0);
+}
+
+/// The same, and the event is for another set: whoever led it has set it aside, and does not come back.
+#[test]
+fn shuttle_roaming_set_aside_is_found() {
+    blind_set_is_found(Wake::Adaptive, 1);
+}
+
+/// S1: one of the sets ends at any moment, and the end needs none of the time that it was given, whoever sleeps or serves where;
+/// the other is served on.
+#[test]
+fn shuttle_roaming_shutdown_at_any_moment() {
+    check(|| {
+        let (world, tally) = (world(), Tally::default());
+        let sets = roaming(&world, Wake::Adaptive);
+        let peers = [0, 1].map(|set| connect(&world, sets.pool(set), &tally).1);
+        peers.iter().for_each(|peer| peer.send(&[7]));
+        let report = sets.pool(1).shutdown(Duration::from_secs(1));
+        assert!(report.is_clean(), "{report}");
+        peers[1].wait_closed();
+        let mut back = Vec::new();
+        ticks_until(&world, || {
+            back.extend(peers[0].received());
+            !back.is_empty()
+        });
+    });
+}
+
+/// Who sleeps in all sets at once is woken by whatever one of them has for its leader: posts to each, while events come.
+#[test]
+fn shuttle_roaming_posts_to_all() {
+    check(|| {
+        let (world, tally) = (world(), Tally::default());
+        let sets = roaming(&world, Wake::Adaptive);
+        let done = Arc::new(AtomicUsize::new(0));
+        let peers = [0, 1].map(|set| connect(&world, sets.pool(set), &tally).1);
+        for set in [0, 1, 1, 0] {
+            let done = Arc::clone(&done);
+            let count = move |_: &mut TaskContext<'_>| {
+                done.fetch_add(1, Ordering::SeqCst);
+            };
+            sets.pool(set).post(count).unwrap();
+            peers[1 - set].send(&[7]);
+        }
+        ticks_until(&world, || done.load(Ordering::SeqCst) == 4);
+        for peer in &peers {
+            let mut back = Vec::new();
+            ticks_until(&world, || {
+                back.extend(peer.received());
+                back.len() >= 2
+            });
+        }
+    });
 }

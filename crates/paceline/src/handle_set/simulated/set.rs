@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, io, os::fd::RawFd, sync::Arc};
 
 use super::{
-    super::{Answer, Batch, ConcurrentSet, Event, HandleSet, Ready, Reports},
+    super::{Answer, Batch, Beside, ConcurrentSet, Event, HandleSet, Ready, Reports},
     many::Hall,
     State, Stream, World,
 };
@@ -161,7 +161,7 @@ impl World {
 }
 
 /// One of the handle sets of a world.
-pub(super) struct SimulatedSet {
+pub(crate) struct SimulatedSet {
     pub(super) world: Arc<World>,
     pub(super) set: usize,
     leader: Arc<Parker>,
@@ -171,6 +171,55 @@ impl SimulatedSet {
     pub(super) fn new(world: Arc<World>, set: usize, watch: &Watch) -> Self {
         let leader = Arc::clone(&watch.leader);
         Self { world, set, leader }
+    }
+
+    /// Whether the other is a set of the same world.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.world, &other.world)
+    }
+
+    /// Waits until one of these sets of its world has something to tell, or `until`.
+    pub(crate) fn wait_beside<'s>(
+        &self,
+        sets: impl Iterator<Item = &'s SimulatedSet>,
+        until: Option<Timestamp>,
+    ) {
+        let sets: Vec<_> = sets.collect();
+        let clock = Clock::Virtual(Arc::clone(&self.world.clock));
+        let mut state = lock(&self.world.state);
+        for it in &sets {
+            let is_waited_in = state.watches[it.set].waited_in;
+            assert!(!is_waited_in, "two threads wait in one handle set (L1)");
+        }
+        let interrupted = state.interrupt().is_err();
+        let has_news = |state: &State| sets.iter().any(|it| state.watches[it.set].has_news());
+        while !has_news(&state) && !interrupted && !clock.has_passed(until) {
+            // Whoever wakes the leader of any of them wakes this one.
+            state.lie_down(&sets, &self.leader);
+            self.leader.take();
+            drop(state);
+            clock.sleep(&self.leader, until);
+            state = lock(&self.world.state);
+            state.get_up(&sets);
+        }
+    }
+}
+
+impl State {
+    /// Somebody waits in these sets at once, and sleeps there.
+    fn lie_down(&mut self, sets: &[&SimulatedSet], bed: &Arc<Parker>) {
+        for it in sets {
+            let watch = &mut self.watches[it.set];
+            (watch.waited_in, watch.leader) = (true, Arc::clone(bed));
+        }
+    }
+
+    /// It waits no more.
+    fn get_up(&mut self, sets: &[&SimulatedSet]) {
+        for it in sets {
+            let watch = &mut self.watches[it.set];
+            (watch.waited_in, watch.leader) = (false, Arc::clone(&it.leader));
+        }
     }
 }
 
@@ -248,6 +297,10 @@ impl HandleSet for SimulatedSet {
         watch.woken = true;
         watch.wakes += 1;
         self.world.wake_leader(state, self.set);
+    }
+
+    fn beside(&self) -> Beside<'_> {
+        Beside::Simulated(self)
     }
 
     fn concurrent(&self) -> Option<&dyn ConcurrentSet> {

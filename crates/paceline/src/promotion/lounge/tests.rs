@@ -205,6 +205,72 @@ fn an_election_sends_for_somebody() {
     drop(running);
 }
 
+/// A lead that was set aside is open, and the watch is roused if it has left its mark; but it has a tick of grace. Somebody of
+/// the set's own who sleeps leads at once.
+#[test]
+fn what_is_set_aside_has_a_tick_of_grace() {
+    let sets = Sets::new(1, Wake::Adaptive);
+    let (lead, watch) = (&sets.leads[0], sets.bed());
+    let held = sets.take(0).expect("it is vacant");
+    let _: [Glance; 3] = sets.glances();
+    held.set_aside(sets.now());
+    assert_eq!(watch.take(), LOOK);
+    assert!(lead.is_vacant());
+    assert_eq!(lead.word.look().standby(), Standby::None);
+    sets.time.advance(TICK);
+    assert_eq!(sets.glances(), [Glance::Moves]);
+    sets.time.advance(TICK / 4);
+    assert_eq!(sets.glances(), [Glance::Blind]);
+
+    let held = sets.take(0).expect("it is vacant");
+    let seat = Seat::new(0, 0);
+    sets.park(&seat);
+    held.set_aside(sets.now());
+    assert_eq!(seat.take_message(), Some(Message::Lead));
+    assert_eq!(watch.take(), 0);
+}
+
+/// Who finds nothing leaves its leads to somebody who serves: not if that one blocks, or is stuck, or is done.
+#[test]
+fn leads_are_left_to_who_is_awake() {
+    let sets = Sets::new(2, Wake::Adaptive);
+    let (lounge, blocks) = (&sets.lounge, |blocks| Marks {
+        blocks,
+        ..Marks::default()
+    });
+    let never = || panic!("nobody is awake");
+    assert_eq!(lounge.leave_to_others(never), Others::AreNot);
+    lounge.serves(0);
+    let held = sets.take(0).expect("it is vacant");
+    assert_eq!(lounge.leave_to_others(never), Others::AreNot);
+    let (blocked, _) = promoted(held, blocks(true), sets.now());
+    assert_eq!(lounge.leave_to_others(never), Others::AreNot);
+    drop(blocked);
+    let held = sets.take(0).expect("it is vacant");
+    let (running, _) = promoted(held, blocks(false), sets.now());
+    let mut set_aside = false;
+    let left = lounge.leave_to_others(|| set_aside = true);
+    assert_eq!((left, set_aside), (Others::ComeBy, true));
+    let done = lounge.leave_to_others(|| lounge.has_served());
+    assert_eq!(done, Others::AreDone);
+    lounge.serves(0);
+    sets.time.advance(TICK);
+    assert_eq!(lounge.leave_to_others(never), Others::AreNot);
+    drop(running);
+}
+
+/// Whoever looks round begins with the set after the one that was served last.
+#[test]
+fn every_set_has_its_turn() {
+    let sets = Sets::new(3, Wake::Adaptive);
+    let round = || sets.lounge.round().collect::<Vec<_>>();
+    assert_eq!(round(), [0, 1, 2]);
+    sets.lounge.serves(1);
+    assert_eq!(round(), [2, 0, 1]);
+    sets.lounge.serves(2);
+    assert_eq!(round(), [0, 1, 2]);
+}
+
 /// It looks when it is time, not when it wakes early, and not while it rests; and where nothing is to be done, seldom.
 #[test]
 fn looks_have_their_time() {

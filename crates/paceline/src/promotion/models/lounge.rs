@@ -1,7 +1,7 @@
 //! Roaming: the lounge against promotions, its watch, and its end.
 
 use super::*;
-use crate::promotion::Lounge;
+use crate::promotion::{Lounge, Others};
 
 /// Two sets and their lounge.
 struct Sets {
@@ -164,5 +164,38 @@ fn loom_leaver_is_followed_from_the_lounge() {
             thread::yield_now();
         }
         assert_eq!(roamer.join().unwrap(), Some(0));
+    });
+}
+
+/// Who finds nothing to do sets its lead aside, for somebody who serves another set; and that one is done at this very moment,
+/// and looks round. It finds the lead open, or the first one looks round again: somebody leads.
+#[test]
+fn loom_lead_left_to_who_is_done() {
+    explore(|| {
+        let sets = Sets::new(2, Wake::Adaptive);
+        let idle = sets.take(1);
+        let serves = {
+            let sets = Arc::clone(&sets);
+            thread::spawn(move || {
+                let held = sets.take(0);
+                sets.lounge.serves(0);
+                drop(sets.promote(held, false));
+                sets.lounge.has_served();
+                let beside = sets.leads[1].take_open(&sets.clock());
+                beside.map(mem::forget).is_some()
+            })
+        };
+        let mut idle = Some(idle);
+        let others = sets.lounge.leave_to_others(|| {
+            let now = sets.clock().now();
+            idle.take().into_iter().for_each(|held| held.set_aside(now));
+        });
+        if others == Others::AreDone {
+            idle = sets.leads[1].take_open(&sets.clock());
+        }
+        let comes_by = serves.join().unwrap();
+        assert_eq!(sets.is_held(1), idle.is_some() || comes_by);
+        assert!(sets.is_held(1), "everybody is gone: {others:?}");
+        mem::forget(idle);
     });
 }

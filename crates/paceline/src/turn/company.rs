@@ -1,0 +1,280 @@
+//! A thread that serves several sets, and waits in all of them at once while nothing is to be done in any.
+//!
+//! ```text
+//!   looks round: leads all sets      waits: in all            serves: one set, the
+//!   that nobody leads                at once                  others are set aside
+//!
+//!        0  1  2  ------------------> 0  1  2 --------------> 1 --.
+//!        ^                              something is in 1         | so many dispatches,
+//!        '--------------------------------------------------------' or nothing is left
+//! ```
+//!
+//! A lead that is *set aside* is open, for whoever comes by, and its thread is back soon. So one thread is enough for all
+//! sets while handlers are short, and no more threads sleep and are woken than with one set. If its handler blocks, or takes
+//! long, the watch of the lounge finds the leads open, or a promotion sends for somebody (`promotion/lounge.rs`).
+
+use std::io;
+
+use super::{BeforeSleep, Follower, Leader, Place, Waited};
+use crate::{
+    dispatch::{Line, Registry},
+    handle_set::{wait_for_any, Beside},
+    observe::Role,
+    pool::{Membership, Shared, Visitor},
+    promotion::{HeldLead, Lounge, Others, Until},
+    sync::Timestamp,
+};
+
+/// After so many dispatches in one set a thread looks at the others.
+const DISPATCHES_BETWEEN_ROUNDS: u32 = 32;
+
+/// The sets that one thread leads, in the order in which they are served.
+#[derive(Default)]
+pub(crate) struct Company<'p>(Vec<LedSet<'p>>);
+
+/// One of several sets that this thread leads. It is in that pool only while it sleeps, or serves.
+#[must_use = "dropping it gives the lead away"]
+pub(crate) struct LedSet<'p> {
+    set: usize,
+    visitor: &'p Visitor<'p>,
+    held: HeldLead<'p, Line>,
+}
+
+/// Where a look round has led to.
+#[must_use]
+pub(crate) enum Sent<'p> {
+    /// Something is to be done in this set. All others were set aside.
+    To(LedSet<'p>),
+    /// It must look round again.
+    Round,
+    /// Nothing is to be done, and this thread is not needed: others come by, or lead.
+    Nowhere,
+}
+
+impl<'p> Company<'p> {
+    /// One more set that it leads. It is set aside if it can't be waited in beside those that it leads already.
+    pub(crate) fn add(&mut self, led: LedSet<'p>) {
+        let mut others = self.0.iter();
+        match others.all(|other| other.beside().goes_with(&led.beside())) {
+            true => self.0.push(led),
+            false => led.set_aside(),
+        }
+    }
+
+    /// Waits until something is to be done in one of them; unless others see to it.
+    ///
+    /// # Errors
+    /// What the wait said. The leads have passed on.
+    pub(crate) fn wait(&mut self, lounge: &Lounge<Line>) -> io::Result<Sent<'p>> {
+        let sent = self.find(lounge);
+        if sent.is_err() {
+            self.0.clear();
+        }
+        sent
+    }
+
+    fn find(&mut self, lounge: &Lounge<Line>) -> io::Result<Sent<'p>> {
+        let Some(first) = self.0.first() else {
+            return Ok(Sent::Nowhere);
+        };
+        if first.waits_alone() {
+            return Ok(self.go_to(0));
+        }
+        let shared = first.shared();
+        let mut before_sleep = BeforeSleep::new(shared, true, None);
+        loop {
+            if let Some(place) = self.look()? {
+                before_sleep.note_found(shared);
+                return Ok(self.go_to(place));
+            }
+            before_sleep.note_nothing(shared);
+            if before_sleep.deadline(None).is_some() {
+                continue;
+            }
+            match lounge.leave_to_others(|| self.set_aside()) {
+                Others::ComeBy => return Ok(Sent::Nowhere),
+                Others::AreDone => return Ok(Sent::Round),
+                Others::AreNot => self.sleep()?,
+            }
+        }
+    }
+
+    /// The place of the first set in which something is to be done now.
+    fn look(&mut self) -> io::Result<Option<usize>> {
+        for (place, led) in self.0.iter_mut().enumerate() {
+            if led.finds_something()? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sleeps in all of them, until one has something.
+    fn sleep(&mut self) -> io::Result<()> {
+        // It is in all pools meanwhile: who ends one of them waits for it.
+        let _inside: Vec<_> = self.0.iter().filter_map(LedSet::step_in).collect();
+        // Each announces its sleep, and none may sleep longer than any of them.
+        let announced = |until, led: &mut LedSet<'_>| led.may_sleep(until);
+        let until = self.0.iter_mut().fold(None, announced);
+        let sets: Vec<_> = self.0.iter().map(LedSet::beside).collect();
+        let waited = wait_for_any(&sets, &self.0[0].shared().clock, until);
+        // Each ends its sleep, whatever the wait said.
+        self.0.iter_mut().for_each(LedSet::wake);
+        waited
+    }
+
+    /// Goes on in one set.
+    fn go_to(&mut self, place: usize) -> Sent<'p> {
+        let led = self.0.remove(place);
+        self.set_aside();
+        Sent::To(led)
+    }
+
+    /// Opens all leads for whoever comes by.
+    fn set_aside(&mut self) {
+        self.0.drain(..).for_each(LedSet::set_aside);
+    }
+}
+
+impl<'p> LedSet<'p> {
+    /// Leads this set, if nobody does.
+    pub(crate) fn at_once(set: usize, visitor: &'p Visitor<'p>) -> Option<Self> {
+        let Shared { lead, clock, .. } = visitor.shared();
+        let held = lead.is_vacant().then(|| lead.take_open(clock))??;
+        Some(Self { set, visitor, held })
+    }
+
+    /// Its number.
+    pub(crate) fn set(&self) -> usize {
+        self.set
+    }
+
+    /// Whether it can't be waited in beside others.
+    pub(crate) fn waits_alone(&self) -> bool {
+        matches!(self.beside(), Beside::Alone)
+    }
+
+    /// Handles what the set has to tell now, and what was found before, or so much of it that others want their turn. Tells
+    /// whether this thread leads it still.
+    ///
+    /// # Errors
+    /// What the set said. The lead has passed on then.
+    pub(crate) fn serve(self) -> io::Result<Option<Self>> {
+        let (set, visitor) = (self.set, self.visitor);
+        // It does not sleep in this set, unless it can't in several.
+        let until = (!self.waits_alone()).then_some(Timestamp::PAST);
+        let Some(mut leader) = self.into_leader() else {
+            return Ok(None);
+        };
+        for _ in 0..DISPATCHES_BETWEEN_ROUNDS {
+            leader.place.until = Until::at(until);
+            let Waited::Claimed(mut claimed) = leader.wait(None)? else {
+                return Ok(None);
+            };
+            // Its handler may wait for as long as it likes.
+            claimed.place.until = Until::at(None);
+            let Follower { place } = claimed.promote().run();
+            if place.held.is_none() {
+                return Ok(None);
+            }
+            leader = Leader { place };
+            if leader.is_done() {
+                break;
+            }
+        }
+        let held = leader.place.held.take();
+        Ok(held.map(|held| Self { set, visitor, held }))
+    }
+
+    /// In the pool, to serve; if that has not ended.
+    fn into_leader(self) -> Option<Leader<'p>> {
+        let Self { visitor, held, .. } = self;
+        let inside = visitor.step_in()?;
+        let (shared, seat) = (visitor.shared(), visitor.seat().clone());
+        let mut place = Place::new(shared, seat, Until::at(None), None, Some(inside));
+        place.held = Some(held);
+        place.tell_arrival();
+        Some(Leader { place })
+    }
+
+    /// In the pool, to sleep; likewise.
+    fn step_in(&self) -> Option<Asleep<'p>> {
+        let visitor = self.visitor;
+        let inside = visitor.step_in()?;
+        tell(visitor, Role::Leader);
+        Some(Asleep {
+            visitor,
+            _inside: inside,
+        })
+    }
+
+    fn shared(&self) -> &'p Shared {
+        self.visitor.shared()
+    }
+
+    fn beside(&self) -> Beside<'p> {
+        self.shared().registry.beside()
+    }
+
+    /// Whether somebody waits there now, or the pool ends.
+    fn finds_something(&mut self) -> io::Result<bool> {
+        self.held.note_look();
+        // That look may have used up the wake that has told of the end.
+        Ok(self.with_line(Line::finds_somebody)? || self.shared().is_over())
+    }
+
+    /// Its sleep is over.
+    fn wake(&mut self) {
+        self.with_line(Line::wake);
+        self.held.note_sleep();
+    }
+
+    /// Announces its sleep, as one of several. Until when it may sleep that wants to until `until`.
+    fn may_sleep(&mut self, until: Option<Timestamp>) -> Option<Timestamp> {
+        let limit = self.with_line(|line, registry| line.may_sleep(registry, until));
+        // After the announcement: who ends the pool wakes a leader that sleeps.
+        match self.shared().is_over() {
+            true => Some(Timestamp::PAST),
+            false => limit,
+        }
+    }
+
+    /// Opens the lead for whoever comes by.
+    fn set_aside(self) {
+        let now = self.held.now(&self.shared().clock);
+        self.held.set_aside(now);
+    }
+
+    fn with_line<R>(&mut self, using: impl FnOnce(&mut Line, &Registry) -> R) -> R {
+        let registry = &*self.visitor.shared().registry;
+        self.held.with_owned(|line| using(line, registry))
+    }
+}
+
+impl Leader<'_> {
+    /// Whether nobody waits in the line.
+    fn is_done(&mut self) -> bool {
+        let held = self.place.held.as_mut();
+        held.is_none_or(|held| held.with_owned(|line| line.is_empty()))
+    }
+}
+
+/// A thread that sleeps in this pool, among others.
+struct Asleep<'p> {
+    visitor: &'p Visitor<'p>,
+    _inside: Membership<'p>,
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        tell(self.visitor, Role::Gone);
+    }
+}
+
+/// Tells those who observe, if anybody does.
+fn tell(visitor: &Visitor<'_>, role: Role) {
+    let shared = visitor.shared();
+    if shared.lead.is_observed() {
+        shared.tell(visitor.seat(), role);
+    }
+}
