@@ -37,9 +37,9 @@ usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set S
                   anew for every event), poll (to be had everywhere) or completion (io_uring); or
                   concurrent (epoll, in which all threads wait at once: nobody leads, so --order
                   and --wake mean nothing)
-  --sets N        so many sets, each with a leader (default: one)
+  --sets N        so many sets (default: one)
   --leaders L     with --sets: assigned (default: each set has its own threads) or roaming (one
-                  population: a thread leads any set that has no leader; needs more threads than sets)
+                  population, one of which waits in all sets at once; needs more threads than sets)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,

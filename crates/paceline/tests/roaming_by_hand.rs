@@ -7,7 +7,10 @@ mod gate;
 mod support;
 
 use std::{
-    sync::{mpsc, Arc},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc, Arc,
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -15,8 +18,8 @@ use std::{
 use bell::{on_byte, Bell, ANY};
 use gate::Gate;
 use paceline::{
-    simulated::{SimPeer, Simulation},
-    Leaders, Left, Returned, SetKind, Sets, Wake,
+    simulated::{SimPeer, SimStream, Simulation},
+    Context, Interest, Leaders, Left, Next, Returned, SetKind, Sets, Wake,
 };
 use support::{bounded, wait_until, LONG};
 
@@ -201,6 +204,32 @@ fn one_thread_serves_all_sets() {
     });
 }
 
+/// A set whose line is never empty leaves the others their turn.
+#[test]
+fn a_busy_set_leaves_others_their_turn() {
+    bounded(|| {
+        let scene = Scene::new(2, 3, Wake::Adaptive);
+        let (stream, busy) = scene.world.stream();
+        let done = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&done);
+        let again = move |_: &mut Context<'_, SimStream>| {
+            Ok(match ends.load(Ordering::Relaxed) {
+                true => Next::Close,
+                false => Next::Again,
+            })
+        };
+        let echo = scene.echo(1);
+        scene.rest();
+        let pool = scene.sets.pool(0);
+        pool.register(stream, Interest::READ, again).unwrap();
+        busy.send(b"x");
+        echo.send(b"x");
+        assert_eq!(echo.wait_for(1), b"y");
+        done.store(true, Ordering::Relaxed);
+        busy.wait_closed();
+    });
+}
+
 /// Whatever a set has for its leader ends the sleep of one that sleeps in others too: a post, a timer, a handle that is new or
 /// resumed, and the end of the pool.
 #[test]
@@ -250,6 +279,7 @@ fn a_set_that_blocks_leaves_others_their_turn() {
         let echo = scene.echo(1);
         scene.rest();
         stuck.iter().for_each(|peer| peer.send(b"x"));
+        scene.gate.wait_for(1);
         scene.rest();
         echo.send(b"x");
         let mut ticks = 0;

@@ -13,7 +13,8 @@
 //! 2. An event may be doubled, and may come for a key that was removed a moment ago: the caller
 //!    compares generations. An event is never lost.
 //! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.
-//! 4. Everything but `wait` may be called from anywhere, at any time, also while someone waits.
+//! 4. Everything but `wait` and `wait_for_any` may be called from anywhere, at any time, also while someone waits.
+//! 5. Who waits in several sets at once ([`wait_for_any`]) is woken by whatever would wake one that waits in one of them.
 //!
 //! In a **concurrent** set ([`ConcurrentSet`]) many threads wait at once. Whatever happens is told to one of them, and
 //! so is a wake; wakes that nobody has taken yet are one.
@@ -83,8 +84,7 @@ pub(crate) trait HandleSet: Send + Sync {
     }
 }
 
-/// A set, for somebody who waits in several at once. (That brings nothing: whoever is told that a set has something looks
-/// into it.)
+/// A set, for somebody who waits in several at once. (That wait brings no events: its caller looks into each set then.)
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'s> {
     /// It can't be waited in beside others.
@@ -113,6 +113,7 @@ pub(crate) fn wait_for_any(
     clock: &Clock,
     until: Option<Timestamp>,
 ) -> io::Result<()> {
+    debug_assert!(sets.iter().all(|set| set.goes_with(&sets[0])));
     match sets {
         [Beside::Simulated(first), ..] => {
             let others = sets.iter().filter_map(|set| match set {

@@ -52,7 +52,8 @@ pub enum Role {
     Leader,
     /// It has given the lead away and handles an event.
     Processing,
-    /// It has left the pool.
+    /// It has left the pool. (One of those that serve several [`Sets`](crate::Sets) comes back: it is gone while it is in
+    /// another one, or in none.)
     Gone,
     /// It is the follower that watches over surprises, under [`Wake::Adaptive`](crate::Wake::Adaptive). Only
     /// [`Pool::threads`](crate::Pool::threads) knows it: observers are told `Follower`.
@@ -121,12 +122,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = stuck;
     }
 
-    /// An elastic pool has called this thread.
+    /// An elastic pool has called this thread; or it was let go, and stays because it is wanted.
     fn grown(&self, thread: usize) {
         let _ = thread;
     }
 
-    /// An elastic pool has let this thread go: it was idle for long.
+    /// An elastic pool lets this thread go: it was idle for long. If one more is wanted before it has left, it stays.
     fn retired(&self, thread: usize) {
         let _ = thread;
     }
@@ -189,13 +190,14 @@ pub struct Snapshot {
     pub moved: u64,
     /// Events that had waited too long in the line ([`Builder::age_limit`](crate::Builder::age_limit)).
     pub expired: u64,
-    /// Threads in the pool now: its own, also one that was called and does not run yet, and those that joined.
+    /// Threads in the pool now: its own, also one that was called and does not run yet, and those that
+    /// joined. Of those that serve several [`Sets`](crate::Sets): who serves this one now, or sleeps in it.
     pub threads: usize,
     /// Threads that an elastic pool has called since it was built.
     pub grown: u64,
     /// Threads that an elastic pool has let go because they were idle.
     pub retired: u64,
-    /// Threads that have come from the lounge of several [`Sets`](crate::Sets) to lead this one.
+    /// Threads that were called from the lounge of several [`Sets`](crate::Sets) because this one had no leader.
     pub roamed: u64,
     /// Threads that an elastic pool has called in vain: the system had none.
     pub spawns_failed: u64,

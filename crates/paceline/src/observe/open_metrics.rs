@@ -172,7 +172,7 @@ const FAMILIES: [Family; 30] = [
     ),
     family(
         "roamed",
-        "Threads that came from a lounge to lead",
+        "Threads called from a lounge because nobody led",
         Counter(|it| it.roamed),
     ),
     family(

@@ -1,6 +1,6 @@
 //! Who is in the pool, and the wait for others to leave.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use crate::{
     observe::{Board, Row},
@@ -11,6 +11,9 @@ use crate::{
         Clock, Mutex, Parker, Timestamp,
     },
 };
+
+/// How long somebody waits for those that may come, before it asks again.
+const ASKS_AGAIN: Duration = Duration::from_millis(1);
 
 /// The threads of a pool, its own and those that joined.
 #[derive(Debug, Default)]
@@ -27,8 +30,8 @@ struct List {
     next: usize,
     /// The pool ends: it spawns no more threads.
     is_closing: bool,
-    /// It has ended: who serves several pools does not come any more.
-    has_ended: bool,
+    /// Who serves several pools does not come any more.
+    visits_are_over: bool,
     /// Who waits for others to leave.
     waiting: Vec<Arc<Parker>>,
 }
@@ -45,7 +48,7 @@ struct Member {
     is_elsewhere: bool,
 }
 
-/// A thread's place in the crew; dropping it leaves.
+/// A thread's place in the crew. Dropping it leaves; or steps out, for a thread that serves several pools.
 #[derive(Debug)]
 pub(crate) struct Membership<'c> {
     crew: &'c Crew,
@@ -83,9 +86,22 @@ impl Crew {
     /// A place for a guest.
     pub(super) fn enlist(&self, priority: u8) -> io::Result<Arc<Seat>> {
         let index = self.add(&mut lock(&self.list))?;
+        Ok(self.seat(index, priority))
+    }
+
+    /// A place for a thread that serves several pools. It is elsewhere until it steps in.
+    pub(super) fn enlist_visitor(&self) -> io::Result<Arc<Seat>> {
+        let mut list = lock(&self.list);
+        let index = self.add(&mut list)?;
+        list.set_elsewhere(index, true);
+        drop(list);
+        Ok(self.seat(index, 0))
+    }
+
+    fn seat(&self, index: usize, priority: u8) -> Arc<Seat> {
         let seat = Seat::new(index, priority);
         seat.show_on(self.row(index));
-        Ok(seat)
+        seat
     }
 
     /// A place for one of the pool's own threads, which does not run yet. There is none once the pool ends: whoever
@@ -122,7 +138,7 @@ impl Crew {
         lock(&self.list).is_closing
     }
 
-    /// How many there are.
+    /// How many are in the pool now.
     pub(super) fn len(&self) -> usize {
         lock(&self.list).here().count()
     }
@@ -142,7 +158,7 @@ impl Crew {
         }
     }
 
-    /// Whether the thread with this index is in the pool.
+    /// Whether somebody has the place with this index, here or elsewhere.
     pub(super) fn has(&self, index: usize) -> bool {
         let list = lock(&self.list);
         list.members.iter().any(|member| member.index == index)
@@ -170,7 +186,7 @@ impl Crew {
     /// ended.
     pub(super) fn step_in(&self, index: usize) -> Option<Membership<'_>> {
         let mut list = lock(&self.list);
-        if list.has_ended {
+        if list.visits_are_over {
             return None;
         }
         list.set_elsewhere(index, false);
@@ -185,7 +201,7 @@ impl Crew {
 
     /// Nobody steps in any more: who is in the pool after this is all that will ever be.
     pub(super) fn end_visits(&self) {
-        lock(&self.list).has_ended = true;
+        lock(&self.list).visits_are_over = true;
     }
 
     /// Gives a place up, and tells those who wait for it.
@@ -194,13 +210,13 @@ impl Crew {
         self.change(|list| list.members.retain(|member| member.index != index));
     }
 
-    /// Waits until no thread but this one is in the pool, and nobody will come who `is_awaited`, or until `deadline`. Whoever
-    /// comes and leaves makes it ask again.
+    /// Waits until no thread but this one is in the pool, and nobody `may_come`, or until `deadline`. It asks again whenever
+    /// somebody leaves, or steps out.
     pub(super) fn wait_for_others(
         &self,
         clock: &Clock,
         deadline: Timestamp,
-        is_awaited: impl Fn() -> bool,
+        may_come: impl Fn() -> bool,
     ) {
         let parker = Arc::new(Parker::new());
         self.change(|list| {
@@ -210,11 +226,16 @@ impl Crew {
         loop {
             // Cleared before the look: a leave that comes after the look ends the sleep.
             parker.take();
-            let is_alone = self.others().is_empty() && !is_awaited();
-            if is_alone || clock.has_passed(Some(deadline)) {
+            let is_alone = self.others().is_empty();
+            if is_alone && !may_come() || clock.has_passed(Some(deadline)) {
                 break;
             }
-            clock.sleep(&parker, Some(deadline));
+            // Who may come may also be kept from it, which nobody tells.
+            let until = match is_alone {
+                true => deadline.min(clock.now().after(ASKS_AGAIN)),
+                false => deadline,
+            };
+            clock.sleep(&parker, Some(until));
         }
         self.change(|list| {
             list.waiting.retain(|other| !Arc::ptr_eq(other, &parker));

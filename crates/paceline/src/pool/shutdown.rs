@@ -135,8 +135,8 @@ impl Shared {
         } = *ending;
         // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
         //    everyone goes. If nobody is there, nobody is waited for; but those that roam may come.
-        let comes = || self.lead.roams() && !self.registry.is_drained();
-        self.crew.wait_for_others(&self.clock, drained_by, comes);
+        let may_come = || !self.registry.is_drained() && self.lead.may_be_visited();
+        self.crew.wait_for_others(&self.clock, drained_by, may_come);
         // 3. Nobody leads any more; everyone is woken to go.
         self.lead.close();
         self.crew.end_visits();

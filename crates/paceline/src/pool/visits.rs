@@ -8,6 +8,8 @@ use std::{io, sync::Arc, time::Duration};
 use super::{crew::Membership, Pool, Shared};
 use crate::{
     dispatch::Line,
+    handle_set::Beside,
+    observe::Role,
     promotion::{Lead, Seat},
     sync::Clock,
 };
@@ -38,9 +40,10 @@ impl Visits {
     /// If there are too many already.
     pub(crate) fn visitor(&self) -> io::Result<Visitor<'_>> {
         let shared = &*self.0;
-        let seat = shared.crew.enlist(0)?;
+        let seat = shared.crew.enlist_visitor()?;
         let for_life = shared.crew.arrived(seat.index());
-        shared.crew.step_out(seat.index());
+        let row = seat.row().into_iter();
+        row.for_each(|row| row.set_role(Role::Gone, shared.clock.now()));
         Ok(Visitor {
             shared,
             seat,
@@ -63,6 +66,16 @@ pub(crate) struct Visitor<'s> {
 impl<'s> Visitor<'s> {
     pub(crate) fn shared(&self) -> &'s Shared {
         self.shared
+    }
+
+    /// How its set can be waited in beside others.
+    pub(crate) fn beside(&self) -> Beside<'s> {
+        self.shared.registry.beside()
+    }
+
+    /// Whether it can't.
+    pub(crate) fn waits_alone(&self) -> bool {
+        matches!(self.beside(), Beside::Alone)
     }
 
     pub(crate) fn seat(&self) -> &Arc<Seat> {

@@ -269,11 +269,11 @@ impl<'a, T> HeldLead<'a, T> {
         });
     }
 
-    /// Opens the lead without an event, and calls nobody of another set: whoever is awake there, this thread first, comes by
-    /// and looks. If somebody of this set sleeps behind it, that one leads.
+    /// Opens the lead without an event, and sends for nobody: this thread, or another that roams and is awake, looks at it soon.
+    /// If somebody sleeps in this set, that one is elected.
     pub(crate) fn set_aside(self, now: Timestamp) {
         let lead = self.lead;
-        // It is not open for long before its thread has had a tick for another set.
+        // The watch counts from then: its thread has a tick for another set.
         lead.opened.set(now.after(lead.policy.tick));
         let opened = lead
             .word
@@ -282,6 +282,7 @@ impl<'a, T> HeldLead<'a, T> {
                 false => (word.opened(), Some(word.standby())),
             });
         let Some(standby) = opened else {
+            // Dropping it elects, or does nothing in a pool that has ended.
             return;
         };
         std::mem::forget(self);

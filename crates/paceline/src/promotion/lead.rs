@@ -53,18 +53,18 @@ pub(crate) struct Lead<T> {
     bench: Option<Arc<Bench>>,
     /// How often a standby has looked: a clock for W1 that nobody needs to read.
     pub(super) epoch: AtomicU64,
-    /// When the lead was last opened for an event.
+    /// When the lead was last opened for an event; or set aside, which counts from a tick later.
     pub(super) opened: Moment,
     pub(super) counters: Arc<Counters>,
     /// What is shared with the watcher, if there may be one.
     pub(super) watcher: Option<Watcher>,
     /// Who is called and let go, if the pool is elastic.
     pub(super) staff: Option<Staff>,
-    /// Whether its followers go to a lounge.
+    /// Whether its threads serve other sets too.
     pub(super) roams: bool,
     /// Whether somebody can be called who is not in the set: it has staff, or roams.
     pub(super) calls: bool,
-    /// Which one, and as what.
+    /// The lounge of those, and which set this is there.
     pub(super) lounge: OnceLock<Link<T>>,
     /// Where threads show what they do, if there is one.
     pub(super) board: Option<Arc<Board>>,

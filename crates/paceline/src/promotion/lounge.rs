@@ -39,7 +39,7 @@ use super::{
     word::{Snapshot, Standby},
 };
 use crate::sync::{
-    atomic::{fence, AtomicUsize, Ordering},
+    atomic::{fence, AtomicBool, AtomicUsize, Ordering},
     lock, Clock, Moment, Mutex, Parker, Timestamp,
 };
 
@@ -64,12 +64,17 @@ pub(crate) struct Lounge<T> {
     clock: Clock,
     tick: Duration,
     guests: Mutex<Guests>,
-    /// How many serve a set now.
-    serving: AtomicUsize,
-    /// When somebody last began to.
-    begun: Moment,
+    /// Of each thread.
+    services: Vec<Service>,
     /// The set that is looked at first, by whoever looks round next. It orders nothing.
     first: AtomicUsize,
+}
+
+/// Whether a thread serves a set now, and since when.
+#[derive(Debug, Default)]
+struct Service {
+    is_on: AtomicBool,
+    begun: Moment,
 }
 
 /// Who is in the lounge.
@@ -77,7 +82,7 @@ pub(crate) struct Lounge<T> {
 struct Guests {
     idle: Vec<Arc<Parker>>,
     watch: Option<Arc<Parker>>,
-    /// Somebody was sent to this set, and is not there yet.
+    /// Somebody was sent for this set, and has not begun to look round.
     coming: Vec<bool>,
     is_closed: bool,
 }
@@ -130,8 +135,12 @@ pub(super) struct Outlook {
 }
 
 impl<T> Lounge<T> {
-    /// The lounge of these leads, each of which was made for [roaming](Lead::roaming).
-    pub(crate) fn new(leads: Vec<(Arc<Lead<T>>, Clock)>, tick: Duration) -> Arc<Self> {
+    /// The lounge of these leads, each of which was made for [roaming](Lead::roaming), for so many threads.
+    pub(crate) fn new(
+        leads: Vec<(Arc<Lead<T>>, Clock)>,
+        tick: Duration,
+        threads: usize,
+    ) -> Arc<Self> {
         let coming = vec![false; leads.len()];
         Arc::new_cyclic(|me| {
             for (set, (lead, _)) in leads.iter().enumerate() {
@@ -148,20 +157,20 @@ impl<T> Lounge<T> {
                     coming,
                     is_closed: false,
                 }),
-                serving: AtomicUsize::new(0),
-                begun: Moment::default(),
+                services: (0..threads).map(|_| Service::default()).collect(),
                 first: AtomicUsize::new(0),
             }
         })
     }
 
-    /// A thread begins to serve this set. Whoever looks round next looks at this one last, so that every set has its turn
+    /// A thread begins to serve this set: it looks round again when it is done, unless its handler blocks. Whoever looks round next looks at this one last, so that every set has its turn
     /// also where everybody who serves is stuck.
-    pub(crate) fn serves(&self, set: usize) {
+    pub(crate) fn serves(&self, thread: usize, set: usize) {
         self.first
             .store((set + 1) % self.leads.len(), Ordering::Relaxed);
-        self.begun.set(self.clock.now());
-        self.serving.fetch_add(1, Ordering::Relaxed);
+        let service = &self.services[thread];
+        service.begun.set(self.clock.now());
+        service.is_on.store(true, Ordering::Release);
     }
 
     /// All sets, in the order in which to look at them now.
@@ -171,8 +180,8 @@ impl<T> Lounge<T> {
     }
 
     /// It is done, and looks at all leads before it sleeps.
-    pub(crate) fn has_served(&self) {
-        self.serving.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn has_served(&self, thread: usize) {
+        self.services[thread].is_on.store(false, Ordering::SeqCst);
         // Pairs with the fence in `leave_to_others`.
         fence(Ordering::SeqCst);
     }
@@ -183,7 +192,8 @@ impl<T> Lounge<T> {
             return Others::AreNot;
         }
         set_aside();
-        // Whoever serves has not looked yet, and finds these leads open; or it is seen here that it does not serve any more.
+        // Pairs with the fence in `has_served`: whoever serves has not looked yet, and finds these leads open; or it is seen here
+        // that it does not serve any more. Without the two it could miss them, and still be counted here: nobody would lead.
         fence(Ordering::SeqCst);
         match self.is_somebody_awake() {
             true => Others::ComeBy,
@@ -191,18 +201,23 @@ impl<T> Lounge<T> {
         }
     }
 
-    /// Whether somebody serves a set, not for long, with a handler that is not known to block. (Where the wake is eager, any
-    /// handler may.)
+    /// A guess whether another one is awake: it serves, for less than a tick, and a handler runs that is not known to block. If it
+    /// is wrong (that is a guest's handler, or one that is stuck) the watch finds the leads. Where the wake is eager any
+    /// handler may block.
     fn is_somebody_awake(&self) -> bool {
-        let serves = self.serving.load(Ordering::SeqCst) > 0;
+        let now = self.clock.now();
+        let serves = |service: &Service| {
+            let lasts = Duration::from_nanos(service.begun.nanos_before(now));
+            service.is_on.load(Ordering::SeqCst) && lasts < self.tick
+        };
         let runs = |(lead, _): &(Arc<Lead<T>>, Clock)| {
             lead.policy.is_adaptive() && lead.word.look().running() > 0
         };
-        let since = || Duration::from_nanos(self.begun.nanos_before(self.clock.now()));
-        serves && self.leads.iter().any(runs) && since() < self.tick
+        self.services.iter().any(serves) && self.leads.iter().any(runs)
     }
 
-    /// Sits down on this bed until a set needs the thread: which one. `None`: the lounge is closed.
+    /// Sits down on this bed until a set needs the thread, which looks round then: because of which one. `None`: the lounge
+    /// is closed.
     pub(crate) fn next(&self, bed: &Arc<Parker>) -> Option<usize> {
         let mut outlook = self.sit_down(bed)?;
         loop {
@@ -293,7 +308,7 @@ impl<T> Lounge<T> {
         }
     }
 
-    /// One look of the watch at all leads. The set that it goes to, if it goes.
+    /// One look of the watch at all leads. The set because of which it goes, if it does.
     fn look(&self, bed: &Arc<Parker>, outlook: &mut Outlook) -> Option<usize> {
         let (now, mut rest) = (self.clock.now(), true);
         for (set, (lead, clock)) in self.leads.iter().enumerate() {
@@ -312,7 +327,7 @@ impl<T> Lounge<T> {
         None
     }
 
-    /// The watch goes to a set; somebody else watches from now on. Tells whether it may: it may have been sent elsewhere.
+    /// The watch goes because of a set; somebody else watches from now on. Tells whether it may: it may have been sent elsewhere.
     pub(super) fn leave_for(&self, bed: &Arc<Parker>, set: usize) -> bool {
         let mut guests = lock(&self.guests);
         let watches = guests.watch.as_ref().is_some_and(|it| Arc::ptr_eq(it, bed));
@@ -330,7 +345,7 @@ impl<T> Lounge<T> {
         true
     }
 
-    /// Somebody who was sent goes there. From here on another one may be sent: whoever opens the lead before this is seen
+    /// Somebody who was sent goes. From here on another one may be sent: whoever opens the lead before this is seen
     /// by the one that comes.
     fn set_off(&self, message: u32) -> usize {
         let set = (message - GO) as usize;
@@ -355,16 +370,16 @@ impl Outlook {
 }
 
 impl<T> Lead<T> {
-    /// A lead whose followers go to a lounge, which is made of it later.
+    /// A lead whose threads serve other sets too; their lounge is made later.
     pub(crate) fn roaming(mut self, on: bool) -> Self {
         self.calls |= on;
         self.roams = on;
         self
     }
 
-    /// Whether its threads come and go between several sets.
-    pub(crate) fn roams(&self) -> bool {
-        self.roams
+    /// Whether somebody may come who is in another set, or in none: it roams, and the lounge is not closed.
+    pub(crate) fn may_be_visited(&self) -> bool {
+        self.roams && self.with_lounge(|lounge, _| !lock(&lounge.guests).is_closed)
     }
 
     /// The period of looks.
@@ -378,7 +393,7 @@ impl<T> Lead<T> {
         word.is_vacant() && !word.is_closed()
     }
 
-    /// Takes the lead if it is open and nobody was elected, whatever the order says: for a thread that was sent.
+    /// Takes the lead if it is open and nobody was elected, whatever the order says: for a thread that looks round.
     pub(crate) fn take_open(&self, clock: &Clock) -> Option<HeldLead<'_, T>> {
         let took = self
             .word

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! **No storm.** While a thread was called and is not here yet, nobody else is called; so a pool grows by one at a time,
-//! however many find nobody behind them. **Never more than may be**: who is leaving counts until it has left. **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so
+//! however many find nobody behind them. **Never more than may be.** Who is leaving counts until it has left.
+//! **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so
 //! a promotion that has seen somebody asleep can rely on it. A pool of fixed size has no staff, and nothing here costs it
 //! anything.
 
@@ -146,6 +147,7 @@ impl Staff {
         if mem::take(&mut count.is_one_wanted) {
             seat.come_back();
             count.own += 1;
+            // Or somebody else was called meanwhile.
             if count.call == Call::Nobody {
                 count.call = Call::Thread(seat.index());
             }
@@ -296,8 +298,10 @@ mod tests {
         assert_eq!(staff.own(), 2);
         let has_left = staff.part(&seat, || assert!(staff.count.try_lock().is_err()));
         assert!(has_left);
-        assert!(staff.claim(now()));
-        assert!(!staff.claim(now()));
+        assert!(staff.claim(now()), "there is room");
+        staff.called(3);
+        let _ = staff.arrived(&Seat::of_pool(3, 0), &Clock::monotonic());
+        assert!(!staff.claim(now()), "there are three");
     }
 
     /// One more is wanted while somebody is leaving, and there is no room: that one stays, as if it had been called.

@@ -69,7 +69,7 @@ impl SetsBuilder {
     /// Builds the sets and spawns the threads.
     ///
     /// # Errors
-    /// `InvalidInput`, naming what can't be: fewer threads than sets, or for [`Leaders::Roaming`] not more; a roaming set
+    /// `InvalidInput`, naming what can't be: fewer threads than sets, or for [`Leaders::Roaming`] not more, or more than 4096; a roaming set
     /// that has another order than the newest first, or is a concurrent one. Otherwise as [`Builder::build`].
     pub fn build(mut self) -> io::Result<Sets> {
         let threads = self.threads.unwrap_or_else(|| default_threads(self.sets));

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! One leader at a time waits in one set: with very many handles, or on many cores, that may be too few. With several sets
-//! as many threads wait at once. Each set is a [`Pool`] of its own, with all that is promised of one; what is new is who
+//! as many threads can wait at once. Each set is a [`Pool`] of its own, with all that is promised of one; what is new is who
 //! serves which: see [`Leaders`]; `turn/company.rs` for how a thread serves several sets, and `promotion/lounge.rs` for where it
 //! is while it serves none.
 //!
@@ -48,13 +48,13 @@ pub enum Leaders {
     /// Each set has threads of its own.
     #[default]
     Assigned,
-    /// One population serves all sets: a thread leads any set that has no leader, and one that finds nothing to do waits in
-    /// all of them at once (sets of epoll; in others it waits in one). So short requests need one thread, however many
-    /// sets there are, and nobody is woken who is not needed.
+    /// One population serves all sets. A thread leads any set that has no leader; one that finds nothing to do waits in all of
+    /// them at once, if they are sets of epoll (of another kind: in one of them). So under [`Wake::Adaptive`](crate::Wake)
+    /// short requests need one thread, however many sets of epoll there are.
     ///
-    /// No set waits for a leader longer than five ticks and a quarter and a wake while a thread is free anywhere (two ticks
-    /// and a quarter while it has just begun to work), much as in one pool; a handler that usually blocks, or has told that
-    /// it will, sends for the next leader at once. There must be more threads than sets: one may lead each, and one is free.
+    /// While a thread is free, no set waits for a leader longer than five and a quarter ticks and a wake, or two and a quarter
+    /// where something has happened lately. A handler that usually blocks, or says that it will, sends for the next leader at
+    /// once. There must be more threads than sets: one may lead each, and one is free.
     Roaming,
 }
 
@@ -92,7 +92,8 @@ pub enum Spread {
 /// # io::Result::Ok(())
 /// ```
 ///
-/// Dropping it ends each set that nobody else holds ([`pool`](Self::pool) can be cloned), without waiting.
+/// Dropping it ends each set that nobody else holds ([`pool`](Self::pool) can be cloned), without waiting. With roaming leaders
+/// a set that is held still loses its threads then, after one more event at most; those that [join](Pool::join) it stay.
 pub struct Sets {
     shared: Arc<Shared>,
     /// Of roaming leaders. After the pools, so that these are closed when the threads are sent home.

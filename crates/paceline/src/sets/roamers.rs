@@ -1,4 +1,5 @@
-//! The threads of roaming leaders: each goes from set to set, by way of the lounge.
+//! The threads of roaming leaders: each looks round in all sets, serves one for a while, and rests in the lounge while it is
+//! not needed.
 
 use std::{
     io,
@@ -31,7 +32,7 @@ impl Roamers {
         let sets: Arc<[Visits]> = pools.iter().map(Pool::visits).collect();
         let leads = sets.iter().map(Visits::lead).collect();
         let roamers = Self {
-            lounge: Lounge::new(leads, sets[0].tick()),
+            lounge: Lounge::new(leads, sets[0].tick(), count),
             threads: Mutex::default(),
         };
         for index in 0..count {
@@ -90,13 +91,18 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
     };
     let (bed, mut company, mut led) = (Arc::new(Parker::new()), Company::default(), None);
     // One is enough to begin with.
-    let mut is_free = index > 0;
+    let (mut is_free, mut called_for) = (index > 0, None);
     while let Some(lounge) = lounge.upgrade() {
-        if std::mem::take(&mut is_free) && lounge.next(&bed).is_none() {
-            return;
+        if std::mem::take(&mut is_free) {
+            called_for = lounge.next(&bed);
+            if called_for.is_none() {
+                return;
+            }
         }
-        led = match look_round(&mut company, led.take(), &visitors, &lounge) {
-            Ok(Sent::To(led)) => serve(led, sets, &lounge),
+        let begin = called_for.take().filter(|set| visitors[*set].waits_alone());
+        gather(&mut company, led.take(), begin, &visitors, &lounge);
+        led = match company.wait(&lounge) {
+            Ok(Sent::To(led)) => serve(index, led, sets, &lounge),
             Ok(Sent::Round) => None,
             Ok(Sent::Nowhere) => {
                 is_free = true;
@@ -110,34 +116,48 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
     }
 }
 
-/// Leads all sets that nobody leads, beside the one that it leads already, and waits in them.
-fn look_round<'s>(
+/// Leads all sets that nobody leads, beside the one that it leads already. Of those that can't be waited in beside others it
+/// leads one at most: the one that it was called for, if that is one of them.
+fn gather<'s>(
     company: &mut Company<'s>,
     led: Option<LedSet<'s>>,
+    begin: Option<usize>,
     visitors: &'s [Visitor<'s>],
     lounge: &Lounge<Line>,
-) -> io::Result<Sent<'s>> {
-    // Else it sleeps in that one alone.
-    if !led.as_ref().is_some_and(LedSet::waits_alone) {
-        for set in lounge.round() {
-            let led = LedSet::at_once(set, &visitors[set]);
+) {
+    // It sleeps in that one alone.
+    if led.as_ref().is_some_and(LedSet::waits_alone) {
+        return led.into_iter().for_each(|led| company.add(led));
+    }
+    for set in begin.into_iter().chain(lounge.round()) {
+        let visitor = &visitors[set];
+        // Who can't join is left as it is: the watch finds it.
+        if company.has_room_for(visitor) {
+            let led = LedSet::at_once(set, visitor);
             led.into_iter().for_each(|led| company.add(led));
         }
     }
     led.into_iter().for_each(|led| company.add(led));
-    company.wait(lounge)
 }
 
 /// Serves one set for a while. Tells whether this thread leads it still.
-fn serve<'s>(led: LedSet<'s>, sets: &[Visits], lounge: &Lounge<Line>) -> Option<LedSet<'s>> {
+fn serve<'s>(
+    thread: usize,
+    led: LedSet<'s>,
+    sets: &[Visits],
+    lounge: &Lounge<Line>,
+) -> Option<LedSet<'s>> {
     let set = led.set();
-    lounge.serves(set);
-    let served = led.serve();
-    lounge.has_served();
-    served.unwrap_or_else(|error| {
+    // Who sleeps in it alone does not come by.
+    if !led.waits_alone() {
+        lounge.serves(thread, set);
+    }
+    let served = led.serve().unwrap_or_else(|error| {
         pause_after(error, &sets[set]);
         None
-    })
+    });
+    lounge.has_served(thread);
+    served
 }
 
 fn pause_after(error: io::Error, set: &Visits) {

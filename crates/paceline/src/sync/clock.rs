@@ -3,7 +3,11 @@
 //! All deadlines are points on one monotonic clock. A virtual clock stands still until a test moves
 //! it, and then makes every sleeper look again, so that time-outs become steps of a schedule.
 
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU64,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use super::{
     atomic::{AtomicU64, Ordering},
@@ -83,8 +87,10 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
+    /// All have one origin: who waits in several pools compares their times.
     pub(crate) fn monotonic() -> Self {
-        Self::Monotonic(monotonic_nanos())
+        static ORIGIN: OnceLock<u64> = OnceLock::new();
+        Self::Monotonic(*ORIGIN.get_or_init(monotonic_nanos))
     }
 
     /// Whether it moves by itself.

@@ -52,10 +52,15 @@ pub(crate) enum Sent<'p> {
 }
 
 impl<'p> Company<'p> {
-    /// One more set that it leads. It is set aside if it can't be waited in beside those that it leads already.
-    pub(crate) fn add(&mut self, led: LedSet<'p>) {
+    /// Whether a set can be waited in beside those that it leads already.
+    pub(crate) fn has_room_for(&self, visitor: &Visitor<'_>) -> bool {
         let mut others = self.0.iter();
-        match others.all(|other| other.beside().goes_with(&led.beside())) {
+        others.all(|other| other.beside().goes_with(&visitor.beside()))
+    }
+
+    /// One more set that it leads. It is set aside if there is no room for it.
+    pub(crate) fn add(&mut self, led: LedSet<'p>) {
+        match self.has_room_for(led.visitor) {
             true => self.0.push(led),
             false => led.set_aside(),
         }
@@ -111,7 +116,7 @@ impl<'p> Company<'p> {
 
     /// Sleeps in all of them, until one has something.
     fn sleep(&mut self) -> io::Result<()> {
-        // It is in all pools meanwhile: who ends one of them waits for it.
+        // It is in all pools meanwhile: who ends one of them waits for it. (In one that has ended it does not sleep.)
         let _inside: Vec<_> = self.0.iter().filter_map(LedSet::step_in).collect();
         // Each announces its sleep, and none may sleep longer than any of them.
         let announced = |until, led: &mut LedSet<'_>| led.may_sleep(until);
@@ -151,11 +156,11 @@ impl<'p> LedSet<'p> {
 
     /// Whether it can't be waited in beside others.
     pub(crate) fn waits_alone(&self) -> bool {
-        matches!(self.beside(), Beside::Alone)
+        self.visitor.waits_alone()
     }
 
-    /// Handles what the set has to tell now, and what was found before, or so much of it that others want their turn. Tells
-    /// whether this thread leads it still.
+    /// Serves the set until its line is empty, or for so many dispatches that others want their turn. Gives the lead back if
+    /// this thread has it still.
     ///
     /// # Errors
     /// What the set said. The lead has passed on then.
@@ -186,7 +191,7 @@ impl<'p> LedSet<'p> {
         Ok(held.map(|held| Self { set, visitor, held }))
     }
 
-    /// In the pool, to serve; if that has not ended.
+    /// Steps into the pool, to serve. `None`: it has ended.
     fn into_leader(self) -> Option<Leader<'p>> {
         let Self { visitor, held, .. } = self;
         let inside = visitor.step_in()?;
@@ -197,7 +202,7 @@ impl<'p> LedSet<'p> {
         Some(Leader { place })
     }
 
-    /// In the pool, to sleep; likewise.
+    /// Steps into the pool, to sleep; likewise.
     fn step_in(&self) -> Option<Asleep<'p>> {
         let visitor = self.visitor;
         let inside = visitor.step_in()?;
@@ -213,7 +218,7 @@ impl<'p> LedSet<'p> {
     }
 
     fn beside(&self) -> Beside<'p> {
-        self.shared().registry.beside()
+        self.visitor.beside()
     }
 
     /// Whether somebody waits there now, or the pool ends.

@@ -32,7 +32,7 @@ impl Sets {
         let lead = |_| Arc::new(Lead::vacant((), policy, Arc::default()).roaming(true));
         let leads: Vec<_> = (0..count).map(lead).collect();
         let clock = |lead: &Arc<_>| (Arc::clone(lead), Clock::Virtual(Arc::clone(&time)));
-        let lounge = Lounge::new(leads.iter().map(clock).collect(), leads[0].tick());
+        let lounge = Lounge::new(leads.iter().map(clock).collect(), leads[0].tick(), 2);
         Self {
             leads,
             time,
@@ -240,7 +240,7 @@ fn leads_are_left_to_who_is_awake() {
     });
     let never = || panic!("nobody is awake");
     assert_eq!(lounge.leave_to_others(never), Others::AreNot);
-    lounge.serves(0);
+    lounge.serves(0, 0);
     let held = sets.take(0).expect("it is vacant");
     assert_eq!(lounge.leave_to_others(never), Others::AreNot);
     let (blocked, _) = promoted(held, blocks(true), sets.now());
@@ -251,10 +251,13 @@ fn leads_are_left_to_who_is_awake() {
     let mut set_aside = false;
     let left = lounge.leave_to_others(|| set_aside = true);
     assert_eq!((left, set_aside), (Others::ComeBy, true));
-    let done = lounge.leave_to_others(|| lounge.has_served());
+    let done = lounge.leave_to_others(|| lounge.has_served(0));
     assert_eq!(done, Others::AreDone);
-    lounge.serves(0);
+    lounge.serves(0, 0);
     sets.time.advance(TICK);
+    // Who asks has just served too: that does not count.
+    lounge.serves(1, 1);
+    lounge.has_served(1);
     assert_eq!(lounge.leave_to_others(never), Others::AreNot);
     drop(running);
 }
@@ -265,9 +268,9 @@ fn every_set_has_its_turn() {
     let sets = Sets::new(3, Wake::Adaptive);
     let round = || sets.lounge.round().collect::<Vec<_>>();
     assert_eq!(round(), [0, 1, 2]);
-    sets.lounge.serves(1);
+    sets.lounge.serves(0, 1);
     assert_eq!(round(), [2, 0, 1]);
-    sets.lounge.serves(2);
+    sets.lounge.serves(0, 2);
     assert_eq!(round(), [0, 1, 2]);
 }
 

@@ -25,7 +25,7 @@ impl Sets {
             let clock = Clock::Virtual(Arc::clone(&clock));
             (Arc::clone(lead), clock)
         });
-        let lounge = Lounge::new(clocks.collect(), TICK);
+        let lounge = Lounge::new(clocks.collect(), TICK, 1);
         Arc::new(Self {
             leads,
             clock,
@@ -178,9 +178,9 @@ fn loom_lead_left_to_who_is_done() {
             let sets = Arc::clone(&sets);
             thread::spawn(move || {
                 let held = sets.take(0);
-                sets.lounge.serves(0);
+                sets.lounge.serves(0, 0);
                 drop(sets.promote(held, false));
-                sets.lounge.has_served();
+                sets.lounge.has_served(0);
                 let beside = sets.leads[1].take_open(&sets.clock());
                 beside.map(mem::forget).is_some()
             })
