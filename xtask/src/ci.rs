@@ -18,7 +18,7 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask ci [--full]
 
 Runs, in this order: fmt, clippy, doc, test (these three with the feature `tracing`; the others without),
-loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every third one; the others
+loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every fifth one; the others
 after the next commits), inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also behind one that failed; a table of them comes
 last. Under 20 minutes on two cores.
 

@@ -70,11 +70,10 @@ pub(crate) fn check() -> Verdict {
     }
 }
 
-/// Reads the tree and its faults; a patch that cannot be understood, or none at all, is an error.
 /// So many commits it takes until CI has planted every fault: all at once take longer than the rest of it.
-const TURNS: usize = 3;
+const TURNS: usize = 5;
 
-/// What CI plants: every third fault; the others after the next commits.
+/// What CI plants: every fifth fault; the others after the next commits.
 pub(crate) fn check_some() -> Verdict {
     match load() {
         Ok((tree, faults)) => {
@@ -100,6 +99,7 @@ fn commits() -> usize {
     count.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
+/// Reads the tree and its faults; a patch that cannot be understood, or none at all, is an error.
 fn load() -> Result<(Tree, Vec<Fault>), String> {
     let tree = Tree::tracked(&Workspace::this().root)
         .map_err(|error| format!("the tree cannot be read: {error}"))?;

@@ -294,6 +294,8 @@ mod tests {
     #[test]
     fn who_is_leaving_counts_until_it_has_left() {
         let (staff, seat) = (Staff::of(3, 3, KEEP_ALIVE), Seat::of_pool(2, 0));
+        // Nobody is leaving: nobody is wanted.
+        assert!(!staff.claim(now()));
         assert!(staff.dismiss(&seat));
         assert_eq!(staff.own(), 2);
         let has_left = staff.part(&seat, || assert!(staff.count.try_lock().is_err()));

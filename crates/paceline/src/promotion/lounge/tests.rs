@@ -97,7 +97,9 @@ fn one_is_on_its_way() {
 fn who_is_in_a_closed_lounge_goes() {
     let sets = Sets::new(1, Wake::Adaptive);
     let beds = [sets.bed(), sets.bed()];
+    assert!(sets.leads[0].may_be_visited());
     sets.lounge.close();
+    assert!(!sets.leads[0].may_be_visited(), "nobody comes any more");
     assert_eq!(beds.map(|bed| bed.take()), [CLOSE; 2]);
     assert!(sets.lounge.sit_down(&Arc::new(Parker::new())).is_none());
     assert_eq!(sets.lounge.len(), 0);
