@@ -425,6 +425,32 @@ mod tests {
         assert_eq!(settled(1, 1, &[0]).misrouted, 1, "nobody else was there");
     }
 
+    /// Ann says three lines in one piece. Bob hears the first of them, and breaks off; Eve hears all of them. The receipt
+    /// of what Bob has heard comes last, for he was called once more before he was gone.
+    #[test]
+    fn receipts_of_one_piece_may_overtake_each_other_and_tell_of_no_more_for_that() {
+        let settled = |told: [u64; 3]| {
+            let (room, mut ann, mut bob) = ann_speaks(0);
+            let mut eve = guest(&room, EVE);
+            room.book().say(ANN, 3);
+            bob.take(&lines(ANN, &[0]));
+            eve.take(&lines(ANN, &[0, 1, 2]));
+            bob.end();
+            eve.end();
+            told.into_iter().for_each(|reached| {
+                let told = format!("* reached {reached}, missed by {}\n", 2 - reached);
+                ann.take(told.as_bytes());
+            });
+            room.settle()
+        };
+        for told in [[2, 1, 1], [1, 2, 1], [1, 1, 2]] {
+            assert_eq!(settled(told), Findings::default(), "{told:?}");
+        }
+        for told in [[2, 2, 1], [1, 2, 2], [2, 1, 2]] {
+            assert_eq!(settled(told).lost, 1, "{told:?}");
+        }
+    }
+
     /// Who did not hear the end may have heard what its client has not read; a stranger may have heard anything.
     #[test]
     fn a_receipt_in_doubt_is_believed() {

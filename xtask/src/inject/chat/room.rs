@@ -30,15 +30,32 @@ impl Room {
         for voice in book.voices.values() {
             // The speaker was there too, and does not hear itself.
             let itself = u64::from(voice.gone.is_none());
-            for (receipt, heard) in voice.receipts.iter().zip(&voice.heard) {
+            let in_doubt = |receipt: &Receipt| unsure.during(receipt) - itself + book.strangers;
+            for piece in voice.receipts.chunk_by(|one, next| one.said == next.said) {
+                findings.lost += unheard(piece, voice.heard_of(piece), in_doubt);
+            }
+            for receipt in &voice.receipts {
                 let others = all.during(receipt) - 1 + book.strangers;
-                let hearers = heard + unsure.during(receipt) - itself + book.strangers;
-                findings.lost += receipt.short() + receipt.reached.saturating_sub(hearers);
+                findings.lost += receipt.short();
                 findings.misrouted += (receipt.reached + receipt.missed).saturating_sub(others);
             }
         }
         findings
     }
+}
+
+/// How many the receipts of one piece tell of that have not heard a line of it. Receipts may overtake each other there,
+/// so whoever tells of most is taken for that of the line that most have heard.
+fn unheard(piece: &[Receipt], heard: &[u64], in_doubt: impl Fn(&Receipt) -> u64) -> u64 {
+    let descending = |mut counts: Vec<u64>| {
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts
+    };
+    let sure = |receipt: &Receipt| receipt.reached.saturating_sub(in_doubt(receipt));
+    let told = descending(piece.iter().map(sure).collect());
+    let heard = descending(heard.to_vec());
+    let pairs = told.into_iter().zip(heard);
+    pairs.map(|(told, heard)| told.saturating_sub(heard)).sum()
 }
 
 /// When some of the guests were about to come, and when it was known that they were out, in order.
@@ -97,8 +114,8 @@ pub(super) struct Voice {
     /// was ever sent to it.
     gone: Option<Time>,
     /// What it was told of its first lines. So many have been handed to the system for everybody who stays: receipts
-    /// may overtake each other, but only among lines that were said in one piece, and none of them tells then of
-    /// fewer than are bound to hear any of these.
+    /// may overtake each other (who breaks off loses what waits behind a line before that line itself), but only among
+    /// lines that were said in one piece, and none of them tells then of fewer than are bound to hear any of these.
     receipts: Vec<Receipt>,
     /// How many had left before it; `None` while it is there.
     left: Option<usize>,
@@ -129,6 +146,14 @@ impl Voice {
     /// How many of its lines are settled.
     pub(super) fn settled(&self) -> u64 {
         self.receipts.len() as u64
+    }
+
+    /// How many have heard each line of this piece.
+    fn heard_of(&self, piece: &[Receipt]) -> &[u64] {
+        let said = piece[0].said;
+        let first = self.times.partition_point(|time| *time < said);
+        let end = self.times.partition_point(|time| *time <= said);
+        &self.heard[first..end]
     }
 
     /// Whether this is its name. Whoever hears a name first takes it for true.
