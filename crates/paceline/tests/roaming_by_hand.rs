@@ -28,7 +28,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// Sets whose threads are all accounted for: asleep, or at the gate.
 struct Scene {
     sets: Sets,
+    /// That of the first set, in which all streams are.
     world: Simulation,
+    worlds: Vec<Simulation>,
     gate: Arc<Gate>,
     threads: usize,
 }
@@ -42,17 +44,19 @@ impl Scene {
                 _ => world.beside(),
             })
             .collect();
+        let own = worlds.clone();
         let sets = Sets::builder()
             .sets(sets)
             .threads(threads)
             .leaders(Leaders::Roaming)
             .each(move |set, pool| {
-                let set = SetKind::Simulated(worlds[set].clone());
+                let set = SetKind::Simulated(own[set].clone());
                 pool.handle_set(set).wake(wake).tick(TICK).parallelism(2)
             });
         let scene = Self {
             sets: sets.build().unwrap(),
             world,
+            worlds,
             gate: Gate::shut(),
             threads,
         };
@@ -263,6 +267,29 @@ fn who_sleeps_in_all_sets_is_woken_in_each() {
         let echo = scene.echo(2);
         echo.send(b"x");
         assert_eq!(echo.wait_for(1), b"y");
+    });
+}
+
+/// Who has slept in all sets sleeps in none of them while it serves one: what is posted to another wakes nobody, and is
+/// found by the look that follows.
+#[test]
+fn who_is_awake_in_one_set_is_awake_in_all() {
+    bounded(|| {
+        let scene = Scene::new(2, 4, Wake::Adaptive);
+        for (set, other) in [(0, 1), (1, 0)] {
+            let (tell, told) = mpsc::channel();
+            let pool = scene.sets.pool(other).clone();
+            let (_, peer) = on_byte(scene.sets.pool(set), &scene.world, move |_| {
+                let tell = tell.clone();
+                pool.post(move |_| tell.send(()).unwrap()).unwrap();
+            });
+            scene.rest();
+            let wakes = scene.worlds[other].wakes();
+            peer.send(b"x");
+            assert_eq!(told.recv_timeout(LONG), Ok(()));
+            scene.rest();
+            assert_eq!(scene.worlds[other].wakes(), wakes, "from set {set}");
+        }
     });
 }
 

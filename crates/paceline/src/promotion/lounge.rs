@@ -163,11 +163,10 @@ impl<T> Lounge<T> {
         })
     }
 
-    /// A thread begins to serve this set: it looks round again when it is done, unless its handler blocks. Whoever looks round next looks at this one last, so that every set has its turn
-    /// also where everybody who serves is stuck.
+    /// A thread begins to serve this set: it looks round again when it is done, unless its handler blocks. Whoever looks round
+    /// next looks at this one last, so that every set has its turn also where everybody who serves is stuck.
     pub(crate) fn serves(&self, thread: usize, set: usize) {
-        self.first
-            .store((set + 1) % self.leads.len(), Ordering::Relaxed);
+        self.first.store(set + 1, Ordering::Relaxed);
         let service = &self.services[thread];
         service.begun.set(self.clock.now());
         service.is_on.store(true, Ordering::Release);

@@ -147,10 +147,8 @@ impl Staff {
         if mem::take(&mut count.is_one_wanted) {
             seat.come_back();
             count.own += 1;
-            // Or somebody else was called meanwhile.
-            if count.call == Call::Nobody {
-                count.call = Call::Thread(seat.index());
-            }
+            // Nobody else was: there is no room since one more was wanted, and nobody was called then.
+            count.call = Call::Thread(seat.index());
             return false;
         }
         leave();
@@ -315,6 +313,7 @@ mod tests {
         assert!(!staff.claim(now()), "there are three");
         assert!(!staff.part(&seat, || panic!("it left")));
         assert_eq!(staff.own(), 3);
+        assert_eq!(lock(&staff.count).call, Call::Thread(2));
         let _ = staff.arrived(&seat, &Clock::monotonic());
         assert_eq!(lock(&staff.count).call, Call::Nobody);
         assert_eq!(seat.keep(), Keeping::Begun);

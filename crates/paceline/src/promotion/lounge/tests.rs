@@ -76,20 +76,22 @@ impl Sets {
 /// One is sent at a time, the watch last; and to the set that needs it.
 #[test]
 fn one_is_on_its_way() {
-    let sets = Sets::new(2, Wake::Adaptive);
-    let (watch, idle) = (sets.bed(), sets.bed());
-    let lead = &sets.leads[1];
-    assert_eq!(lead.send_for_somebody(false), Promotion::LeftOpen);
-    assert_eq!(sets.lounge.len(), 2);
-    assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
-    assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
-    assert_eq!(sets.lounge.len(), 1);
-    assert_eq!(sets.lounge.set_off(idle.take()), 1);
-    assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
-    assert_eq!(sets.lounge.set_off(watch.take()), 1);
-    assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
-    assert_eq!(lead.counters.snapshot().roamed, 2);
-    assert_eq!(sets.leads[0].counters.snapshot().roamed, 0);
+    for (set, other) in [(0, 1), (1, 0)] {
+        let sets = Sets::new(2, Wake::Adaptive);
+        let (watch, idle) = (sets.bed(), sets.bed());
+        let lead = &sets.leads[set];
+        assert_eq!(lead.send_for_somebody(false), Promotion::LeftOpen);
+        assert_eq!(sets.lounge.len(), 2);
+        assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
+        assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
+        assert_eq!(sets.lounge.len(), 1);
+        assert_eq!(sets.lounge.set_off(idle.take()), set);
+        assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
+        assert_eq!(sets.lounge.set_off(watch.take()), set);
+        assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
+        assert_eq!(lead.counters.snapshot().roamed, 2);
+        assert_eq!(sets.leads[other].counters.snapshot().roamed, 0);
+    }
 }
 
 /// Everybody is told to go, and nobody sits down any more.
