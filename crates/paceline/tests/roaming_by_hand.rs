@@ -7,9 +7,11 @@ mod gate;
 mod support;
 
 use std::{
+    collections::HashSet,
+    io::ErrorKind,
     sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc, Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc, Arc, Mutex, PoisonError,
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -24,6 +26,14 @@ use paceline::{
 use support::{bounded, wait_until, LONG};
 
 const TICK: Duration = Duration::from_millis(10);
+
+/// Runs a test while no other of this file runs. (A watch that goes and the one that is appointed in its place may both look
+/// round if the first is kept from its core, and then each waits in some of the sets. That is allowed, and not what is tested.)
+fn one_at_a_time(test: impl FnOnce() + Send + 'static) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(test);
+}
 
 /// Sets whose threads are all accounted for: asleep, or at the gate.
 struct Scene {
@@ -104,7 +114,7 @@ impl Scene {
 /// guest that goes on to other sets when it is not needed for a while: its wait would end before its time.
 #[test]
 fn who_waits_in_a_set_does_not_roam() {
-    bounded(|| {
+    one_at_a_time(|| {
         for wake in [Wake::Adaptive, Wake::Eager] {
             let scene = Scene::new(2, 4, wake);
             let (bell, gate) = (Bell::new(), Arc::clone(&scene.gate));
@@ -135,7 +145,7 @@ fn who_waits_in_a_set_does_not_roam() {
 /// held: with one in its word, the last thread of a set would leave the lead to somebody who is not there.
 #[test]
 fn the_last_one_of_an_eager_set_leads_on() {
-    bounded(|| {
+    one_at_a_time(|| {
         let scene = Scene::new(2, 3, Wake::Eager);
         (0..8).for_each(|_| scene.advance(TICK));
         let _others = [scene.occupy(1), scene.occupy(1)];
@@ -154,7 +164,7 @@ fn the_last_one_of_an_eager_set_leads_on() {
 /// there.)
 #[test]
 fn rousing_the_watch_puts_no_look_off() {
-    bounded(|| {
+    one_at_a_time(|| {
         let mut scene = Scene::new(3, 4, Wake::Adaptive);
         let _stuck = [(); 4].map(|()| {
             let peer = scene.occupy(0);
@@ -192,7 +202,7 @@ fn rousing_the_watch_puts_no_look_off() {
 /// One thread is enough for short requests, whichever set they come to: it waits in all of them, and nobody else is called.
 #[test]
 fn one_thread_serves_all_sets() {
-    bounded(|| {
+    one_at_a_time(|| {
         let scene = Scene::new(3, 4, Wake::Adaptive);
         let peers = [0, 1, 2, 0].map(|set| scene.echo(set));
         for _ in 0..50 {
@@ -211,7 +221,7 @@ fn one_thread_serves_all_sets() {
 /// A set whose line is never empty leaves the others their turn.
 #[test]
 fn a_busy_set_leaves_others_their_turn() {
-    bounded(|| {
+    one_at_a_time(|| {
         let scene = Scene::new(2, 3, Wake::Adaptive);
         let (stream, busy) = scene.world.stream();
         let done = Arc::new(AtomicBool::new(false));
@@ -238,7 +248,7 @@ fn a_busy_set_leaves_others_their_turn() {
 /// resumed, and the end of the pool.
 #[test]
 fn who_sleeps_in_all_sets_is_woken_in_each() {
-    bounded(|| {
+    one_at_a_time(|| {
         let scene = Scene::new(3, 4, Wake::Adaptive);
         for set in [2, 0, 1] {
             let pool = scene.sets.pool(set);
@@ -274,7 +284,7 @@ fn who_sleeps_in_all_sets_is_woken_in_each() {
 /// found by the look that follows.
 #[test]
 fn who_is_awake_in_one_set_is_awake_in_all() {
-    bounded(|| {
+    one_at_a_time(|| {
         let scene = Scene::new(2, 4, Wake::Adaptive);
         for (set, other) in [(0, 1), (1, 0)] {
             let (tell, told) = mpsc::channel();
@@ -293,11 +303,97 @@ fn who_is_awake_in_one_set_is_awake_in_all() {
     });
 }
 
+/// The wait in one set fails again and again. The others are served.
+#[test]
+fn a_set_that_fails_does_not_hold_up_the_others() {
+    one_at_a_time(|| {
+        let world = Simulation::new(1);
+        let (worlds, errors) = (
+            [world.clone(), world.beside()],
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let (own, fails, count) = (worlds.clone(), world.clone(), Arc::clone(&errors));
+        let sets = Sets::builder()
+            .sets(2)
+            .threads(3)
+            .leaders(Leaders::Roaming)
+            .each(move |set, pool| {
+                let (fails, count) = (fails.clone(), Arc::clone(&count));
+                let set = SetKind::Simulated(own[set].clone());
+                pool.handle_set(set).on_error(move |_| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    fails.fail_next_wait(ErrorKind::Other);
+                })
+            });
+        let (sets, gate) = (sets.build().unwrap(), Gate::shut());
+        // One thread is left, and was in the other set last.
+        let _stuck = [1, 2].map(|count| {
+            let inside = Arc::clone(&gate);
+            let (_, peer) = on_byte(sets.pool(1), &world, move |_| inside.pass());
+            peer.send(b"x");
+            wait_until(|| {
+                world.clock().advance(TICK);
+                gate.inside() == count
+            });
+            peer
+        });
+        let (_, peer) = on_byte(sets.pool(1), &world, |cx| cx.write_all(b"y").unwrap());
+        world.fail_next_wait(ErrorKind::Other);
+        for answers in 1..=3 {
+            wait_until(|| {
+                world.clock().advance(TICK);
+                errors.load(Ordering::Relaxed) > answers
+            });
+            let before = errors.load(Ordering::Relaxed);
+            peer.send(b"x");
+            wait_until(|| {
+                world.clock().advance(TICK);
+                let failed = errors.load(Ordering::Relaxed) - before;
+                assert!(failed < 20, "the other set is not served");
+                !peer.received().is_empty()
+            });
+        }
+        gate.let_through(2);
+    });
+}
+
+/// Many sets have something at once, and one thread serves them in turn. It sets those aside again and again that it has not
+/// looked into: that does not put off the watch, which brings another one.
+#[test]
+fn who_serves_many_sets_in_turn_is_helped() {
+    const SETS: usize = 16;
+    one_at_a_time(|| {
+        let scene = Scene::new(SETS, SETS + 1, Wake::Adaptive);
+        let threads = Arc::new(Mutex::new(HashSet::new()));
+        let peers: Vec<_> = (1..SETS)
+            .map(|set| {
+                let (threads, gate) = (Arc::clone(&threads), Arc::clone(&scene.gate));
+                let served = move |_: &mut Context<'_, SimStream>| {
+                    threads.lock().unwrap().insert(thread::current().id());
+                    gate.pass();
+                };
+                on_byte(scene.sets.pool(set), &scene.world, served).1
+            })
+            .collect();
+        let _first = scene.occupy(0);
+        peers.iter().for_each(|peer| peer.send(b"x"));
+        // Each handler takes a fifth of a tick, in which the watch may look.
+        for _ in 0..SETS {
+            scene.gate.let_all_through();
+            scene.rest();
+            scene.advance(TICK / 5);
+        }
+        let served = threads.lock().unwrap().len();
+        assert!(served > 1, "nobody has helped");
+        scene.gate.let_through(SETS);
+    });
+}
+
 /// Handlers of one set block by surprise, one after the other. Whoever comes looks at the others first: they have their turn
 /// before everybody is stuck.
 #[test]
 fn a_set_that_blocks_leaves_others_their_turn() {
-    bounded(|| {
+    one_at_a_time(|| {
         let scene = Scene::new(2, 4, Wake::Adaptive);
         let stuck = [(); 4].map(|()| {
             let gate = Arc::clone(&scene.gate);

@@ -48,7 +48,7 @@ struct Member {
     is_elsewhere: bool,
 }
 
-/// A thread's place in the crew. Dropping it leaves; or steps out, for a thread that serves several pools.
+/// A thread's place in the crew. Dropping it does what `end` says.
 #[derive(Debug)]
 pub(crate) struct Membership<'c> {
     crew: &'c Crew,

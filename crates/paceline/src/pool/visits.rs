@@ -14,7 +14,7 @@ use crate::{
     sync::Clock,
 };
 
-/// One pool, as those who visit it know it. It does not keep the pool alive.
+/// One pool, as those who visit it know it: they share its inside, and do not keep it from ending.
 pub(crate) struct Visits(Arc<Shared>);
 
 impl Visits {
@@ -73,7 +73,7 @@ impl<'s> Visitor<'s> {
         self.shared.registry.beside()
     }
 
-    /// Whether it can't.
+    /// Whether its set can't be waited in beside others.
     pub(crate) fn waits_alone(&self) -> bool {
         matches!(self.beside(), Beside::Alone)
     }

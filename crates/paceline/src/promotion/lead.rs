@@ -315,9 +315,11 @@ impl<T> Lead<T> {
     #[cold]
     fn enlist(&self, seat: &Arc<Seat>) -> Attempt {
         let mut followers = lock(&self.followers);
-        let may_stand_by =
-            |word: Snapshot| self.policy.is_adaptive() && word.standby() == Standby::None;
-        let taker = taker(seat);
+        // Where a lounge has left its mark nobody stands by, and its watch may have gone since.
+        let may_stand_by = |word: Snapshot| {
+            self.policy.is_adaptive() && matches!(word.standby(), Standby::None | Standby::Marked)
+        };
+        let (taker, mut before) = (taker(seat), Standby::None);
         let attempt = self
             .word
             .update(|word| match self.policy.judge(word, taker) {
@@ -325,6 +327,7 @@ impl<T> Lead<T> {
                 Judgement::Take => (word.taken(), Attempt::Took),
                 Judgement::Elect => (word, Attempt::Elect),
                 Judgement::Follow if may_stand_by(word) => {
+                    before = word.standby();
                     (word.with_standby(Standby::Ticking), Attempt::StandsBy)
                 }
                 Judgement::Follow => (word.with_parked(true), Attempt::Parked),
@@ -333,6 +336,11 @@ impl<T> Lead<T> {
             Attempt::Parked => followers.push(seat),
             Attempt::StandsBy => followers.set_standby(seat),
             _ => {}
+        }
+        drop(followers);
+        if let (Attempt::StandsBy, Standby::Marked) = (&attempt, before) {
+            // An opening would not rouse the watch any more: it must look by itself again.
+            self.rouse_lounge();
         }
         attempt
     }

@@ -15,13 +15,15 @@
 //!  looks round --> watch, idle  [Lounge::sit_down]  nothing is to be done (`Lounge::leave_to_others`), or others lead
 //!  watch   --> deep         [Lead::glance]       all leads are held and the same: it sleeps without a timer
 //!  deep    --> watch        [Lead::rouse_standby] whoever opens a lead finds the mark of that in its word
+//!                           [Lead::enlist]       a guest of that set stands by from now on, in place of the mark
 //! ```
 //!
 //! **The invariant**: no set has an open lead and an event that waits while a thread is in the lounge, for longer than the
-//! watch needs: the time between two looks, a quarter of a tick and a wake. While the watch sleeps deeply every word has a
-//! mark, *standby deep* without a standby, which was set in a step that found the lead held. Who opens it sees the mark in
-//! the same step, takes it off and rouses the watch: so no opening is overlooked. And the lounge has a watch whenever
-//! anybody is in it: who goes appoints the next, in the same section.
+//! watch needs: the time between two looks, a quarter of a tick and a wake. While the watch sleeps deeply every word has
+//! its mark ([`Standby::Marked`]), which was set in a step that found the lead held. Who opens it sees the mark in the same
+//! step, and takes it off and rouses the watch: so no opening is overlooked. (If the watch was sent away the mark may be left
+//! behind, and means nothing any more.) And the lounge has a watch whenever anybody is in it: who goes appoints the next, in
+//! the same section.
 //!
 //! A lead that was **set aside** ([`HeldLead::set_aside`]) is open too, but its thread, or whoever is awake, comes by soon: so
 //! the watch gives it a tick more. Who sets its leads aside to go to the lounge asks afterwards whether somebody is awake
@@ -36,19 +38,13 @@ use std::{
 use super::{
     held::HeldLead,
     lead::{Lead, Promotion},
+    standby::{CALM, LOOKS_UNTIL_CALM, LOOKS_UNTIL_DEEP},
     word::{Snapshot, Standby},
 };
 use crate::sync::{
     atomic::{fence, AtomicBool, AtomicUsize, Ordering},
     lock, Clock, Moment, Mutex, Parker, Timestamp,
 };
-
-/// So many looks at leads that are held and the same make the watch sleep deeply.
-const LOOKS_UNTIL_DEEP: u32 = 2;
-/// So many looks that found nothing to do make it look less often,
-const LOOKS_UNTIL_CALM: u32 = 32;
-/// once in so many ticks.
-const CALM: u32 = 4;
 
 /// What somebody in the lounge is told, as the word of its bed. Sets follow from [`GO`] on.
 const CLOSE: u32 = 1;
@@ -166,10 +162,15 @@ impl<T> Lounge<T> {
     /// A thread begins to serve this set: it looks round again when it is done, unless its handler blocks. Whoever looks round
     /// next looks at this one last, so that every set has its turn also where everybody who serves is stuck.
     pub(crate) fn serves(&self, thread: usize, set: usize) {
-        self.first.store(set + 1, Ordering::Relaxed);
+        self.look_last_at(set);
         let service = &self.services[thread];
         service.begun.set(self.clock.now());
         service.is_on.store(true, Ordering::Release);
+    }
+
+    /// Whoever looks round next looks at all others before this one.
+    pub(crate) fn look_last_at(&self, set: usize) {
+        self.first.store(set + 1, Ordering::Relaxed);
     }
 
     /// All sets, in the order in which to look at them now.
@@ -233,9 +234,14 @@ impl<T> Lounge<T> {
                 WATCH => outlook = Some(self.outlook(self.clock.now())),
                 // Somebody has just opened a lead.
                 LOOK => {
-                    let next = self.clock.now().after(self.tick);
-                    let due = outlook.and_then(|outlook| outlook.due);
-                    outlook = Some(self.outlook(due.map_or(next, |due| due.min(next))));
+                    let now = self.clock.now();
+                    let next = now.after(self.tick);
+                    let due = match outlook {
+                        // It was told to watch before that.
+                        None => now,
+                        Some(outlook) => outlook.due.map_or(next, |due| due.min(next)),
+                    };
+                    outlook = Some(self.outlook(due));
                 }
                 go => return Some(self.set_off(go)),
             }
@@ -291,6 +297,8 @@ impl<T> Lounge<T> {
         if guests.is_closed {
             return None;
         }
+        // Who was told to look as it left is not told to watch now.
+        bed.take();
         if guests.watch.is_some() {
             guests.idle.push(Arc::clone(bed));
             return Some(None);
@@ -378,7 +386,8 @@ impl<T> Lead<T> {
 
     /// Whether somebody may come who is in another set, or in none: it roams, and the lounge is not closed.
     pub(crate) fn may_be_visited(&self) -> bool {
-        self.roams && self.with_lounge(|lounge, _| !lock(&lounge.guests).is_closed)
+        let lounge = self.lounge().filter(|_| self.roams);
+        lounge.is_some_and(|(lounge, _)| !lock(&lounge.guests).is_closed)
     }
 
     /// The period of looks.
@@ -407,36 +416,37 @@ impl<T> Lead<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn call_for_somebody(&self, needed: bool) -> Promotion {
-        match self.roams {
-            true => self.send_for_somebody(needed),
+        if !self.roams {
             // Whoever has promoted calls.
-            false => Promotion::Alone,
+            return Promotion::Alone;
+        }
+        match self.send_for_somebody(needed) {
+            Promotion::LeftOpen if self.word.look().standby() == Standby::Marked => {
+                self.rouse_standby()
+            }
+            promotion => promotion,
         }
     }
 
     /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to
     /// it.
     pub(super) fn send_for_somebody(&self, needed: bool) -> Promotion {
-        match needed && self.with_lounge(|lounge, set| lounge.send(set)) {
+        let lounge = self.lounge().filter(|_| needed);
+        match lounge.is_some_and(|(lounge, set)| lounge.send(set)) {
             true => Promotion::Watched,
             false => Promotion::LeftOpen,
         }
     }
 
-    /// The mark in the word of this lead was found: the watch of the lounge is to look again.
-    pub(super) fn rouse_lounge(&self) -> Promotion {
-        self.with_lounge(|lounge, _| {
-            lounge.rouse();
-            true
-        });
-        Promotion::Watched
+    /// The mark is taken off this lead: the watch of the lounge is to look again.
+    pub(super) fn rouse_lounge(&self) {
+        self.lounge().iter().for_each(|(lounge, _)| lounge.rouse());
     }
 
-    fn with_lounge(&self, using: impl FnOnce(&Lounge<T>, usize) -> bool) -> bool {
-        let Some(Link { lounge, set }) = self.lounge.get() else {
-            return false;
-        };
-        lounge.upgrade().is_some_and(|lounge| using(&lounge, *set))
+    /// The lounge, as long as it is there, and the number of this set in it.
+    fn lounge(&self) -> Option<(Arc<Lounge<T>>, usize)> {
+        let link = self.lounge.get()?;
+        Some((link.lounge.upgrade()?, link.set))
     }
 
     /// The watch looks at this lead.
@@ -444,7 +454,8 @@ impl<T> Lead<T> {
         // First the epoch: see `look_after`.
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.counters.ticks.one_more();
-        let word = self.word.look();
+        // A step, though it changes nothing: of it and an opening the second sees the first.
+        let word = self.word.update(|word| (word, word));
         let same = seen.sequence.replace(word.sequence()) == Some(word.sequence());
         seen.unchanged = if same { seen.unchanged + 1 } else { 0 };
         match word.is_open() {
@@ -471,23 +482,17 @@ impl<T> Lead<T> {
         }
     }
 
-    /// The lead is held for long: whoever opens it shall rouse the watch. A section, since a standby of the set's own that
-    /// sleeps deeply looks the same in the word, and may leave.
+    /// The lead is held for long, and nobody is in the set: whoever opens it shall rouse the watch.
     fn mark(&self, seen: Snapshot) -> Glance {
-        let followers = lock(&self.followers);
-        let marked = followers.standby().is_none()
-            && self.word.update(|word| {
-                let same = word.sequence() == seen.sequence() && !word.is_parked();
-                match same && !word.is_closed() {
-                    true => (word.with_standby(Standby::Deep), true),
-                    false => (word, false),
+        self.word.update(|word| {
+            let is_same = word.sequence() == seen.sequence() && !word.is_closed();
+            match word.standby() {
+                Standby::None | Standby::Marked if is_same && !word.is_parked() => {
+                    (word.with_standby(Standby::Marked), Glance::Rests)
                 }
-            });
-        drop(followers);
-        match marked {
-            true => Glance::Rests,
-            false => Glance::Moves,
-        }
+                _ => (word, Glance::Moves),
+            }
+        })
     }
 }
 

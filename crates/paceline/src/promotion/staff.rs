@@ -11,9 +11,8 @@
 //!
 //! **No storm.** While a thread was called and is not here yet, nobody else is called; so a pool grows by one at a time,
 //! however many find nobody behind them. **Never more than may be.** Who is leaving counts until it has left.
-//! **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so
-//! a promotion that has seen somebody asleep can rely on it. A pool of fixed size has no staff, and nothing here costs it
-//! anything.
+//! **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so a promotion that has seen somebody
+//! asleep can rely on it. A pool of fixed size has no staff, and nothing here costs it anything.
 
 use std::{mem, time::Duration};
 
@@ -147,7 +146,8 @@ impl Staff {
         if mem::take(&mut count.is_one_wanted) {
             seat.come_back();
             count.own += 1;
-            // Nobody else was: there is no room since one more was wanted, and nobody was called then.
+            // One is wanted only while nobody is called, and there was no room for a call since.
+            debug_assert_eq!(count.call, Call::Nobody);
             count.call = Call::Thread(seat.index());
             return false;
         }

@@ -7,7 +7,7 @@
 //! pool: as each look costs a thread its core for a while, it looks only every fourth tick then.
 //!
 //! ```text
-//!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby
+//!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby, or only the mark of a lounge
 //!  none    --> ticking   [Lead::appoint_standby]   a promotion finds no standby, and someone parked
 //!  ticking --> deep      [Lead::look_after]        held, and the same for two looks
 //!  deep    --> ticking   [Lead::rouse_standby]     a promotion finds it in deep sleep
@@ -29,12 +29,11 @@ use super::{
 use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
 
 /// So many looks at the same held lead make an idle pool: a look costs about as much as rousing the standby does.
-const LOOKS_UNTIL_DEEP: u32 = 2;
-
+pub(super) const LOOKS_UNTIL_DEEP: u32 = 2;
 /// So many looks at a lead that had moved on make a calm pool.
-const LOOKS_UNTIL_CALM: u32 = 32;
+pub(super) const LOOKS_UNTIL_CALM: u32 = 32;
 /// A calm pool is looked at once in so many ticks.
-const CALM: u32 = 4;
+pub(super) const CALM: u32 = 4;
 /// A lead that was open for this part of a tick is open for long.
 const LONG_OPEN: u32 = 4;
 
@@ -250,27 +249,25 @@ impl<T> Lead<T> {
         None
     }
 
-    /// A promotion found the standby in deep sleep: it shall tick again.
+    /// An opening found the standby in deep sleep: it shall tick again. Or it found the mark of a lounge: its watch shall
+    /// look.
     #[cold]
     pub(super) fn rouse_standby(&self) -> Promotion {
         let followers = lock(&self.followers);
-        let standby = followers.standby();
-        let awake = match standby {
-            Some(_) => Standby::Ticking,
-            // It is the mark of a lounge.
-            None => Standby::None,
-        };
-        let roused = self.word.update(|word| match word.standby() {
-            Standby::Deep => (word.with_standby(awake), true),
-            _ => (word, false),
+        let before = self.word.update(|word| match word.standby() {
+            Standby::Deep => (word.with_standby(Standby::Ticking), Standby::Deep),
+            Standby::Marked => (word.with_standby(Standby::None), Standby::Marked),
+            other => (word, other),
         });
-        if roused && standby.is_none() {
-            drop(followers);
-            return self.rouse_lounge();
-        }
-        let standby = standby.filter(|_| roused);
-        let standby = standby.inspect(|standby| standby.post(Message::Tick));
+        let standby = followers
+            .standby()
+            .filter(|_| before == Standby::Deep)
+            .inspect(|standby| standby.post(Message::Tick));
         drop(followers);
+        if before == Standby::Marked {
+            self.rouse_lounge();
+            return Promotion::Watched;
+        }
         self.watched_by(standby)
     }
 

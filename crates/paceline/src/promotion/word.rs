@@ -5,7 +5,7 @@
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
 //! | 23 | eager | under `Eager` the elected follower is woken on every event; never changed |
 //! | 22 | observed | somebody wants to be told who does what; orders nothing, and is looked at together with *eager* or *closed*, so that it costs nothing |
-//! | 20..22 | standby | none (0), ticking (1), in deep sleep (2); always none under `Eager` |
+//! | 20..22 | standby | none (0), none but the mark of a lounge (1), ticking (2), in deep sleep (3); always none under `Eager` |
 //! | 19 | wants core | more was ready when the lead was opened, or will be before its handler is done computing; published by the opener, for speed only |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
 //! | 17 | closed | nobody takes the lead any more; never cleared |
@@ -30,6 +30,8 @@ const BLOCKS: u64 = 1 << 18;
 const WANTS_CORE: u64 = 1 << 19;
 const STANDBY_SHIFT: u32 = 20;
 const STANDBY: u64 = 3 << STANDBY_SHIFT;
+/// Of the standby's: that there is one.
+const STANDS_BY: u64 = 2 << STANDBY_SHIFT;
 /// Nobody can observe in a build from which observation is left out: `cargo xtask instructions` compares with it.
 const OBSERVED: u64 = if cfg!(paceline_unobserved) {
     0
@@ -83,7 +85,8 @@ impl LeadWord {
         self.update_from(Snapshot(self.0.load(Ordering::Relaxed)), step)
     }
 
-    /// As [`update`](Self::update), beginning with a guess: a right one saves the load.
+    /// As [`update`](Self::update), beginning with a guess: a right one saves the load. (Inlined: every turn has one.)
+    #[inline(always)]
     pub(super) fn update_from<R>(
         &self,
         guess: Snapshot,
@@ -132,6 +135,8 @@ impl Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standby {
     None,
+    /// There is none. The watch of a lounge sleeps without a timer, until whoever opens this lead rouses it.
+    Marked,
     /// It wakes up every tick, or every few.
     Ticking,
     /// It sleeps without a timer until the next promotion.
@@ -190,14 +195,15 @@ impl Snapshot {
     pub(super) fn standby(self) -> Standby {
         match (self.0 & STANDBY) >> STANDBY_SHIFT {
             0 => Standby::None,
-            1 => Standby::Ticking,
+            1 => Standby::Marked,
+            2 => Standby::Ticking,
             _ => Standby::Deep,
         }
     }
 
     /// No follower is asleep: none parked, and no standby.
     pub(super) fn has_nobody(self) -> bool {
-        !self.is_parked() && self.standby() == Standby::None
+        self.0 & (PARKED | STANDS_BY) == 0
     }
 
     /// Which opening or taking this is, for comparison.
@@ -232,8 +238,9 @@ impl Snapshot {
     pub(super) fn with_standby(self, standby: Standby) -> Self {
         let bits = match standby {
             Standby::None => 0,
-            Standby::Ticking => 1,
-            Standby::Deep => 2,
+            Standby::Marked => 1,
+            Standby::Ticking => 2,
+            Standby::Deep => 3,
         };
         Self(self.0 & !STANDBY | bits << STANDBY_SHIFT)
     }

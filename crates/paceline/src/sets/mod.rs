@@ -26,7 +26,6 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     os::fd::AsRawFd,
     sync::{
-        // A number that orders nothing.
         atomic::{AtomicUsize, Ordering},
         Arc,
     },
@@ -48,13 +47,13 @@ pub enum Leaders {
     /// Each set has threads of its own.
     #[default]
     Assigned,
-    /// One population serves all sets. A thread leads any set that has no leader; one that finds nothing to do waits in all of
-    /// them at once, if they are sets of epoll (of another kind: in one of them). So under [`Wake::Adaptive`](crate::Wake)
-    /// short requests need one thread, however many sets of epoll there are.
+    /// One population serves all sets. A thread leads any set that has no leader; one that finds nothing to do waits in all
+    /// of them at once, if they are sets of epoll (of another kind: in one of them). So under
+    /// [`Wake::Adaptive`](crate::Wake) short requests need one thread, however many sets of epoll there are.
     ///
-    /// While a thread is free, no set waits for a leader longer than five and a quarter ticks and a wake, or two and a quarter
-    /// where something has happened lately. A handler that usually blocks, or says that it will, sends for the next leader at
-    /// once. There must be more threads than sets: one may lead each, and one is free.
+    /// While a thread is free, no set waits for a leader longer than five and a quarter ticks and a wake, or two and a
+    /// quarter where something has happened lately. A handler that usually blocks, or says that it will, sends for the next
+    /// leader at once. There must be more threads than sets: one may lead each, and one is free.
     Roaming,
 }
 
@@ -104,6 +103,7 @@ pub struct Sets {
 struct Shared {
     pools: Vec<Pool>,
     spread: Spread,
+    /// Whose turn it is, where sets take turns. It orders nothing.
     next: AtomicUsize,
 }
 
@@ -160,7 +160,7 @@ impl Sets {
             .listen_for(address, make, self.chooser())
     }
 
-    /// As [`Pool::listen_on`], likewise.
+    /// As [`Pool::listen_on`]; each connection goes to a set by the rule.
     ///
     /// # Errors
     /// As [`Pool::listen_on`].
@@ -182,7 +182,7 @@ impl Sets {
     /// others. A thread that [joins](Pool::join) it serves that set alone.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `set` is not below [`count`](Self::count).
     #[must_use]
     pub fn pool(&self, set: usize) -> &Pool {
         &self.shared.pools[set]

@@ -20,7 +20,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 /// How long those who have been sent home are waited for: they have only to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// All of them, and the lounge.
+/// All threads that roam, and their lounge.
 pub(super) struct Roamers {
     lounge: Arc<Lounge<Line>>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -140,7 +140,7 @@ fn gather<'s>(
     led.into_iter().for_each(|led| company.add(led));
 }
 
-/// Serves one set for a while. Tells whether this thread leads it still.
+/// Serves one set for a while. Gives it back if this thread leads it still.
 fn serve<'s>(
     thread: usize,
     led: LedSet<'s>,

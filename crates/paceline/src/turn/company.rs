@@ -38,6 +38,8 @@ pub(crate) struct LedSet<'p> {
     set: usize,
     visitor: &'p Visitor<'p>,
     held: HeldLead<'p, Line>,
+    /// It was looked into, or slept in, since this thread leads it.
+    is_seen: bool,
 }
 
 /// Where a look round has led to.
@@ -69,7 +71,7 @@ impl<'p> Company<'p> {
     /// Waits until something is to be done in one of them; unless others see to it.
     ///
     /// # Errors
-    /// What the wait said. The leads have passed on.
+    /// What the wait said. The leads have passed on, and the set that has failed is the last of the next round.
     pub(crate) fn wait(&mut self, lounge: &Lounge<Line>) -> io::Result<Sent<'p>> {
         let sent = self.find(lounge);
         if sent.is_err() {
@@ -88,7 +90,7 @@ impl<'p> Company<'p> {
         let shared = first.shared();
         let mut before_sleep = BeforeSleep::new(shared, true, None);
         loop {
-            if let Some(place) = self.look()? {
+            if let Some(place) = self.look(lounge)? {
                 before_sleep.note_found(shared);
                 return Ok(self.go_to(place));
             }
@@ -105,9 +107,10 @@ impl<'p> Company<'p> {
     }
 
     /// The place of the first set in which something is to be done now.
-    fn look(&mut self) -> io::Result<Option<usize>> {
+    fn look(&mut self, lounge: &Lounge<Line>) -> io::Result<Option<usize>> {
         for (place, led) in self.0.iter_mut().enumerate() {
-            if led.finds_something()? {
+            let found = led.finds_something();
+            if found.inspect_err(|_| lounge.look_last_at(led.set))? {
                 return Ok(Some(place));
             }
         }
@@ -146,7 +149,16 @@ impl<'p> LedSet<'p> {
     pub(crate) fn at_once(set: usize, visitor: &'p Visitor<'p>) -> Option<Self> {
         let Shared { lead, clock, .. } = visitor.shared();
         let held = lead.is_vacant().then(|| lead.take_open(clock))??;
-        Some(Self { set, visitor, held })
+        Some(Self::new(set, visitor, held))
+    }
+
+    fn new(set: usize, visitor: &'p Visitor<'p>, held: HeldLead<'p, Line>) -> Self {
+        Self {
+            set,
+            visitor,
+            held,
+            is_seen: false,
+        }
     }
 
     /// Its number.
@@ -188,7 +200,7 @@ impl<'p> LedSet<'p> {
             }
         }
         let held = leader.place.held.take();
-        Ok(held.map(|held| Self { set, visitor, held }))
+        Ok(held.map(|held| Self::new(set, visitor, held)))
     }
 
     /// Steps into the pool, to serve. `None`: it has ended.
@@ -202,7 +214,7 @@ impl<'p> LedSet<'p> {
         Some(Leader { place })
     }
 
-    /// Steps into the pool, to sleep; likewise.
+    /// Steps into the pool, to sleep. `None`: it has ended.
     fn step_in(&self) -> Option<Asleep<'p>> {
         let visitor = self.visitor;
         let inside = visitor.step_in()?;
@@ -223,6 +235,7 @@ impl<'p> LedSet<'p> {
 
     /// Whether somebody waits there now, or the pool ends.
     fn finds_something(&mut self) -> io::Result<bool> {
+        self.is_seen = true;
         self.held.note_look();
         // That look may have used up the wake that has told of the end.
         Ok(self.with_line(Line::finds_somebody)? || self.shared().is_over())
@@ -230,6 +243,7 @@ impl<'p> LedSet<'p> {
 
     /// Its sleep is over.
     fn wake(&mut self) {
+        self.is_seen = true;
         self.with_line(Line::wake);
         self.held.note_sleep();
     }
@@ -246,7 +260,7 @@ impl<'p> LedSet<'p> {
 
     /// Opens the lead for whoever comes by.
     fn set_aside(self) {
-        let now = self.held.now(&self.shared().clock);
+        let now = self.is_seen.then(|| self.held.now(&self.shared().clock));
         self.held.set_aside(now);
     }
 

@@ -54,6 +54,12 @@ impl Gate {
         self.moved.notify_all();
     }
 
+    /// All who wait, and until they have gone.
+    pub fn let_all_through(&self) {
+        self.let_through(self.inside());
+        wait_until(|| self.state().permits == 0);
+    }
+
     /// Waits until so many wait here.
     pub fn wait_for(&self, count: usize) {
         wait_until(|| self.inside() == count);

@@ -45,7 +45,7 @@ impl Room {
 }
 
 /// How many the receipts of one piece tell of that have not heard a line of it. Receipts may overtake each other there,
-/// so whoever tells of most is taken for that of the line that most have heard.
+/// so the one that tells of most is compared with the line that most have heard.
 fn unheard(piece: &[Receipt], heard: &[u64], in_doubt: impl Fn(&Receipt) -> u64) -> u64 {
     let descending = |mut counts: Vec<u64>| {
         counts.sort_unstable_by(|one, other| other.cmp(one));
@@ -113,9 +113,9 @@ pub(super) struct Voice {
     /// When it had read the end of what the server sends: it was out of the room by then, and has heard everything that
     /// was ever sent to it.
     gone: Option<Time>,
-    /// What it was told of its first lines. So many have been handed to the system for everybody who stays: receipts
-    /// may overtake each other (who breaks off loses what waits behind a line before that line itself), but only among
-    /// lines that were said in one piece, and none of them tells then of fewer than are bound to hear any of these.
+    /// One for each of its first lines, which are settled. Receipts of lines that were said in one piece may overtake each
+    /// other (who breaks off loses what waits behind a line before that line itself), so which of these lines each belongs
+    /// to is not known: see [`unheard`]. None of them tells of fewer than are bound to hear any of these lines.
     receipts: Vec<Receipt>,
     /// How many had left before it; `None` while it is there.
     left: Option<usize>,
@@ -136,7 +136,7 @@ struct Receipt {
 }
 
 impl Receipt {
-    /// How many of those it has reached it does not tell.
+    /// How many have proved that they heard the line, beyond those it tells of.
     fn short(&self) -> u64 {
         self.proved.saturating_sub(self.reached)
     }

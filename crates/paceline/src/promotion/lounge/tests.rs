@@ -94,6 +94,19 @@ fn one_is_on_its_way() {
     }
 }
 
+/// The watch goes, and is told to look at this very moment: that is for who watches now. It is not taken for the watch when
+/// it sits down again.
+#[test]
+fn who_has_gone_is_not_told_to_look() {
+    let sets = Sets::new(2, Wake::Adaptive);
+    let (first, second) = (sets.bed(), sets.bed());
+    sets.lounge.rouse();
+    assert!(sets.lounge.leave_for(&first, 0));
+    assert_eq!(second.take(), WATCH);
+    assert!(sets.lounge.sit_down(&first).is_some_and(|it| it.is_none()));
+    assert_eq!(first.take(), 0);
+}
+
 /// Everybody is told to go, and nobody sits down any more.
 #[test]
 fn who_is_in_a_closed_lounge_goes() {
@@ -133,7 +146,7 @@ fn the_watch_rests_beside_a_lead_that_is_held() {
         sets.glances(),
         [Glance::Moves, Glance::Moves, Glance::Rests]
     );
-    assert_eq!(sets.leads[0].word.look().standby(), Standby::Deep);
+    assert_eq!(sets.leads[0].word.look().standby(), Standby::Marked);
     let (running, promotion) = promoted(held, Marks::default(), sets.now());
     assert_eq!(promotion, Promotion::Watched);
     assert_eq!([watch.take(), idle.take()], [LOOK, 0]);
@@ -156,9 +169,10 @@ fn there_is_no_mark_beside_a_follower() {
     assert_eq!(lead.mark(lead.word.look()), Glance::Moves);
     let _ = lock(&lead.followers).withdraw(&seat);
     lead.word.update(|word| (word.with_parked(false), ()));
-    lock(&lead.followers).set_standby(&seat);
+    lead.word
+        .update(|word| (word.with_standby(Standby::Deep), ()));
     assert_eq!(lead.mark(lead.word.look()), Glance::Moves);
-    assert_eq!(lead.word.look().standby(), Standby::None);
+    assert_eq!(lead.word.look().standby(), Standby::Deep);
     drop(held);
 }
 
@@ -217,19 +231,21 @@ fn what_is_set_aside_has_a_tick_of_grace() {
     let (lead, watch) = (&sets.leads[0], sets.bed());
     let held = sets.take(0).expect("it is vacant");
     let _: [Glance; 3] = sets.glances();
-    held.set_aside(sets.now());
+    held.set_aside(Some(sets.now()));
     assert_eq!(watch.take(), LOOK);
     assert!(lead.is_vacant());
     assert_eq!(lead.word.look().standby(), Standby::None);
     sets.time.advance(TICK);
     assert_eq!(sets.glances(), [Glance::Moves]);
+    // Who led it meanwhile, and has not looked, does not put that off.
+    sets.take(0).expect("it is vacant").set_aside(None);
     sets.time.advance(TICK / 4);
     assert_eq!(sets.glances(), [Glance::Blind]);
 
     let held = sets.take(0).expect("it is vacant");
     let seat = Seat::new(0, 0);
     sets.park(&seat);
-    held.set_aside(sets.now());
+    held.set_aside(Some(sets.now()));
     assert_eq!(seat.take_message(), Some(Message::Lead));
     assert_eq!(watch.take(), 0);
 }

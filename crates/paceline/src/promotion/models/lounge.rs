@@ -1,7 +1,7 @@
 //! Roaming: the lounge against promotions, its watch, and its end.
 
 use super::*;
-use crate::promotion::{Lounge, Others};
+use crate::promotion::{lounge::Seen, Lounge, Others};
 
 /// Two sets and their lounge.
 struct Sets {
@@ -120,6 +120,36 @@ fn loom_deep_watch_is_roused() {
     });
 }
 
+/// The watch has left its mark, and was sent away. A guest comes while the lead is opened for an event: it is not taken in by
+/// the mark, and stands by.
+#[test]
+fn loom_guest_beside_the_mark_of_who_has_gone() {
+    explore(|| {
+        let sets = Sets::new(1, Wake::Adaptive);
+        let held = sets.take(0);
+        let mut seen = Seen::default();
+        for _ in 0..3 {
+            let _ = sets.leads[0].glance(&mut seen, sets.clock().now());
+        }
+        let guest = {
+            let sets = Arc::clone(&sets);
+            thread::spawn(move || {
+                let seat = Arc::new(Seat::new(0, 0));
+                let led = sets.leads[0].arrive(&seat, &sets.clock(), Until::at(None));
+                assert!(matches!(&led, Arrival::Leads(_)));
+                mem::forget(led);
+            })
+        };
+        let running = sets.promote(held, false);
+        while !sets.is_held(0) {
+            sets.clock.advance(TICK);
+            thread::yield_now();
+        }
+        guest.join().unwrap();
+        drop(running);
+    });
+}
+
 /// The lounge is closed while somebody sits down, or watches: it gets out.
 #[test]
 fn loom_close_of_the_lounge() {
@@ -188,7 +218,9 @@ fn loom_lead_left_to_who_is_done() {
         let mut idle = Some(idle);
         let others = sets.lounge.leave_to_others(|| {
             let now = sets.clock().now();
-            idle.take().into_iter().for_each(|held| held.set_aside(now));
+            idle.take()
+                .into_iter()
+                .for_each(|held| held.set_aside(Some(now)));
         });
         if others == Others::AreDone {
             idle = sets.leads[1].take_open(&sets.clock());
