@@ -47,6 +47,10 @@ struct Scene {
 
 impl Scene {
     fn new(sets: usize, threads: usize, wake: Wake) -> Self {
+        Self::on_cores(2, sets, threads, wake)
+    }
+
+    fn on_cores(cores: usize, sets: usize, threads: usize, wake: Wake) -> Self {
         let world = Simulation::new(1);
         let worlds: Vec<_> = (0..sets)
             .map(|set| match set {
@@ -61,7 +65,8 @@ impl Scene {
             .leaders(Leaders::Roaming)
             .each(move |set, pool| {
                 let set = SetKind::Simulated(own[set].clone());
-                pool.handle_set(set).wake(wake).tick(TICK).parallelism(2)
+                let pool = pool.handle_set(set).wake(wake);
+                pool.tick(TICK).parallelism(cores)
             });
         let scene = Self {
             sets: sets.build().unwrap(),
@@ -386,6 +391,29 @@ fn who_serves_many_sets_in_turn_is_helped() {
         let served = threads.lock().unwrap().len();
         assert!(served > 1, "nobody has helped");
         scene.gate.let_through(SETS);
+    });
+}
+
+/// One thread serves two sets in turn. The one that it has just served has a tick until the watch comes, though its lead is
+/// open: the other one's handlers take a fifth of a tick each, and a tick together.
+#[test]
+fn what_was_served_just_now_is_left_alone() {
+    one_at_a_time(|| {
+        let scene = Scene::on_cores(1, 2, 3, Wake::Adaptive);
+        let peers = [(); 6].map(|()| {
+            let gate = Arc::clone(&scene.gate);
+            on_byte(scene.sets.pool(1), &scene.world, move |_| gate.pass()).1
+        });
+        let _served = scene.occupy(0);
+        peers.iter().for_each(|peer| peer.send(b"x"));
+        for _ in 0..5 {
+            scene.gate.let_all_through();
+            scene.rest();
+            scene.advance(TICK / 5);
+        }
+        let roamed: u64 = scene.sets.snapshot().iter().map(|it| it.roamed).sum();
+        assert_eq!(roamed, 0);
+        scene.gate.let_through(2);
     });
 }
 

@@ -205,15 +205,29 @@ impl<T> Lounge<T> {
     /// is wrong (that is a guest's handler, or one that is stuck) the watch finds the leads. Where the wake is eager any
     /// handler may block.
     fn is_somebody_awake(&self) -> bool {
+        self.serving() > 0 && self.running() > 0
+    }
+
+    /// A guess how many cores the sets use: a handler runs there, or a thread serves and is between two of them.
+    fn cores_in_use(&self) -> usize {
+        self.running().max(self.serving())
+    }
+
+    /// How many threads serve, for less than a tick each.
+    fn serving(&self) -> usize {
         let now = self.clock.now();
-        let serves = |service: &Service| {
+        let serves = |service: &&Service| {
             let lasts = Duration::from_nanos(service.begun.nanos_before(now));
             service.is_on.load(Ordering::SeqCst) && lasts < self.tick
         };
-        let runs = |(lead, _): &(Arc<Lead<T>>, Clock)| {
-            lead.policy.is_adaptive() && lead.word.look().running() > 0
-        };
-        self.services.iter().any(serves) && self.leads.iter().any(runs)
+        self.services.iter().filter(serves).count()
+    }
+
+    /// How many handlers run that are not known to block.
+    fn running(&self) -> usize {
+        let adaptive = |(lead, _): &&(Arc<Lead<T>>, Clock)| lead.policy.is_adaptive();
+        let running = |(lead, _): &(Arc<Lead<T>>, Clock)| lead.word.look().running();
+        self.leads.iter().filter(adaptive).map(running).sum()
     }
 
     /// Sits down on this bed until a set needs the thread, which looks round then: because of which one. `None`: the lounge
@@ -420,12 +434,21 @@ impl<T> Lead<T> {
             // Whoever has promoted calls.
             return Promotion::Alone;
         }
-        match self.send_for_somebody(needed) {
+        match self.send_for_somebody(needed && self.has_use_for_somebody()) {
             Promotion::LeftOpen if self.word.look().standby() == Standby::Marked => {
                 self.rouse_standby()
             }
             promotion => promotion,
         }
+    }
+
+    /// Whether one more thread helps: the handler blocks, or any may (eager), or a core is idle. The promotion has judged
+    /// that by its own set, and its thread may serve others in turn with somebody who serves them already.
+    fn has_use_for_somebody(&self) -> bool {
+        let blocks = !self.policy.is_adaptive() || self.word.look().blocks();
+        let idle_core =
+            |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.cores_in_use() < self.policy.cores;
+        blocks || self.lounge().is_some_and(idle_core)
     }
 
     /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to

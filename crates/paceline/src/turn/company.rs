@@ -38,7 +38,7 @@ pub(crate) struct LedSet<'p> {
     set: usize,
     visitor: &'p Visitor<'p>,
     held: HeldLead<'p, Line>,
-    /// It was looked into, or slept in, since this thread leads it.
+    /// It was served, looked into, or slept in, since this thread leads it.
     is_seen: bool,
 }
 
@@ -149,16 +149,12 @@ impl<'p> LedSet<'p> {
     pub(crate) fn at_once(set: usize, visitor: &'p Visitor<'p>) -> Option<Self> {
         let Shared { lead, clock, .. } = visitor.shared();
         let held = lead.is_vacant().then(|| lead.take_open(clock))??;
-        Some(Self::new(set, visitor, held))
-    }
-
-    fn new(set: usize, visitor: &'p Visitor<'p>, held: HeldLead<'p, Line>) -> Self {
-        Self {
+        Some(Self {
             set,
             visitor,
             held,
             is_seen: false,
-        }
+        })
     }
 
     /// Its number.
@@ -200,7 +196,12 @@ impl<'p> LedSet<'p> {
             }
         }
         let held = leader.place.held.take();
-        Ok(held.map(|held| Self::new(set, visitor, held)))
+        Ok(held.map(|held| Self {
+            set,
+            visitor,
+            held,
+            is_seen: true,
+        }))
     }
 
     /// Steps into the pool, to serve. `None`: it has ended.

@@ -3,7 +3,7 @@
 use super::{
     super::{
         followers::{Message, Seat},
-        held::promoted,
+        held::{promoted, Rejoined, Running},
         policy::{Order, Policy, Wake},
         word::Marks,
     },
@@ -22,10 +22,14 @@ struct Sets {
 
 impl Sets {
     fn new(count: usize, wake: Wake) -> Self {
+        Self::on_cores(1, count, wake)
+    }
+
+    fn on_cores(cores: usize, count: usize, wake: Wake) -> Self {
         let policy = Policy {
             wake,
             order: Order::Newest,
-            cores: 1,
+            cores,
             tick: TICK,
         };
         let time = Arc::new(VirtualClock::new());
@@ -221,6 +225,44 @@ fn an_election_sends_for_somebody() {
     assert_eq!(lead.elect(|_| true, |word| word), Promotion::Watched);
     assert_eq!(watch.take(), GO);
     drop(running);
+}
+
+/// Somebody is sent for to compute on a core that is idle in all sets, not only in one: neither a handler runs on it in another
+/// set, nor does a thread serve there that is between two handlers. A handler that blocks needs none.
+#[test]
+fn a_core_is_idle_in_all_sets_or_not_at_all() {
+    let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
+    let (watch, idle) = (sets.bed(), sets.bed());
+    let begin = |set, marks| promoted(sets.take(set).expect("vacant"), marks, sets.now());
+    let end = |running: Running<'_, ()>| match running.rejoin(&seat, sets.now()) {
+        Rejoined::Leads(held) => held.set_aside(None),
+        _ => panic!("nobody else leads"),
+    };
+    let promotion = |marks| {
+        let (running, promotion) = begin(0, marks);
+        end(running);
+        promotion
+    };
+    let computes = Marks {
+        computes: true,
+        ..Marks::default()
+    };
+    let blocks = Marks {
+        blocks: true,
+        ..Marks::default()
+    };
+    let (other, _) = begin(1, Marks::default());
+    assert_eq!(promotion(computes), Promotion::LeftOpen);
+    assert_eq!(promotion(blocks), Promotion::Watched);
+    assert_eq!(sets.lounge.set_off(idle.take()), 0);
+    end(other);
+    (0..2).for_each(|thread| sets.lounge.serves(thread, thread));
+    assert_eq!(promotion(computes), Promotion::LeftOpen);
+    // Who serves for so long may be stuck.
+    sets.time.advance(TICK);
+    assert_eq!(promotion(Marks::default()), Promotion::LeftOpen);
+    assert_eq!(promotion(computes), Promotion::Watched);
+    assert_eq!(sets.lounge.set_off(watch.take()), 0);
 }
 
 /// A lead that was set aside is open, and the watch is roused if it has left its mark; but it has a tick of grace. Somebody of
