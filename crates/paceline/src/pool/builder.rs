@@ -14,7 +14,7 @@ use crate::{
     dispatch::{Arrangement, Closed, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry},
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
-    sync::{Looks, Mutex},
+    sync::{cores, Looks, Mutex},
 };
 
 /// Settings of a pool. [`build`](Self::build) judges them all at once.
@@ -528,9 +528,4 @@ const _: () = assert!(threads::MOST < MOST_THREADS);
 
 fn default_threads() -> Threads {
     (4 * cores()).clamp(4, threads::MOST).into()
-}
-
-/// The cores that this process may use.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -270,13 +270,13 @@ impl<'a, T> HeldLead<'a, T> {
     }
 
     /// Opens the lead without an event, and sends for nobody: this thread, or another that roams and is awake, looks at it soon.
-    /// If somebody sleeps in this set, that one is elected. `seen`: when it was seen that nothing waits.
-    pub(crate) fn set_aside(self, seen: Option<Timestamp>) {
+    /// If somebody sleeps in this set, that one is elected. `attended`: now, if it was served or looked into just before.
+    pub(crate) fn set_aside(self, attended: Option<Timestamp>) {
         let lead = self.lead;
-        // The watch counts from then: its thread has a tick for another set. If it has not looked, the watch counts from the
-        // opening before.
-        seen.iter()
-            .for_each(|seen| lead.opened.set(seen.after(lead.policy.tick)));
+        // The watch counts from then: its thread has a tick for another set. Otherwise it counts from the opening before.
+        attended
+            .iter()
+            .for_each(|now| lead.opened.set(now.after(lead.policy.tick)));
         let opened = lead
             .word
             .update(|word| match word.is_parked() || word.is_closed() {

@@ -501,16 +501,16 @@ impl<T> Lead<T> {
             }
         });
         match opened {
-            (opening, Some(Promotion::Alone)) => (opening, self.left_alone(true)),
+            (opening, Some(Promotion::Alone)) => (opening, self.left_alone(opening, true)),
             (opening, Some(promotion)) => (opening, promotion),
             (opening, None) => (opening, self.elect(|_| true, |word| change(word.opened()))),
         }
     }
 
-    /// What a promotion tells that found nobody asleep; whether somebody is `needed`.
-    fn left_alone(&self, needed: bool) -> Promotion {
+    /// What a promotion with this opening tells that found nobody asleep; whether somebody is `needed`.
+    fn left_alone(&self, opening: Snapshot, needed: bool) -> Promotion {
         match self.calls {
-            true => self.call_for_somebody(needed),
+            true => self.call_for_somebody(opening, needed),
             false => Promotion::LeftOpen,
         }
     }
@@ -525,7 +525,7 @@ impl<T> Lead<T> {
             _ if was.is_closed() => Promotion::Closing,
             // A wake is on its way.
             _ if was.is_elected() => Promotion::LeftOpen,
-            _ if was.has_nobody() => self.left_alone(needed),
+            _ if was.has_nobody() => self.left_alone(is, needed),
             _ if needed => self.elect(|word| word.sequence() == is.sequence(), |word| word),
             Standby::Deep => self.rouse_standby(),
             Standby::None if unwatched => self.appoint_standby(),

@@ -8,7 +8,8 @@
 //!   processing T   lead set aside   <-- looks --   T  the watch: a lead is open for long, so it goes, and another watches
 //!      leader T --- finds nothing, others are awake ---> T T T  idle
 //!
-//!  idle    --> looks round  [Lounge::send]       a promotion that blocks, starves or is told to has left nobody behind
+//!  idle    --> looks round  [Lounge::send]       a promotion has left nobody behind, and its handler blocks, or computes or
+//!                                               starves others while a core is idle in all sets
 //!  watch   --> looks round  [Lounge::look]       a lead was open for a while, and nobody is in that set
 //!                           [Lounge::send]       nobody is idle
 //!  idle    --> watch        [Lounge::leave_for]  the watch goes
@@ -52,6 +53,9 @@ const WATCH: u32 = 2;
 const LOOK: u32 = 3;
 const GO: u32 = 4;
 
+/// Who serves for so long may be stuck in a handler, and uses no core. (Who has only lost its core has it back by then.)
+const TICKS_UNTIL_STUCK: u32 = 64;
+
 /// Threads in no set, and the leads of all sets.
 pub(crate) struct Lounge<T> {
     /// Each with its own clock.
@@ -59,6 +63,8 @@ pub(crate) struct Lounge<T> {
     /// By which the watch sleeps.
     clock: Clock,
     tick: Duration,
+    /// How many threads of all sets can run at once.
+    cores: usize,
     guests: Mutex<Guests>,
     /// Of each thread.
     services: Vec<Service>,
@@ -121,6 +127,15 @@ pub(crate) enum Others {
     AreDone,
 }
 
+/// As what somebody is in the lounge.
+#[must_use]
+pub(super) enum Seated {
+    Watches(Outlook),
+    Idle,
+    /// It is closed: nobody sits down.
+    Closed,
+}
+
 /// All that the watch remembers.
 pub(super) struct Outlook {
     sets: Vec<Seen>,
@@ -130,12 +145,21 @@ pub(super) struct Outlook {
     due: Option<Timestamp>,
 }
 
+/// How many of these cores the sets use at most: each has a limit of its own, which may be more than there are.
+fn cores_for<T>(leads: &[(Arc<Lead<T>>, Clock)], cores: usize) -> usize {
+    let each = leads.iter().map(|(lead, _)| lead.policy.cores);
+    let most = each.clone().max().unwrap_or(1);
+    each.sum::<usize>().min(cores).max(most)
+}
+
 impl<T> Lounge<T> {
-    /// The lounge of these leads, each of which was made for [roaming](Lead::roaming), for so many threads.
+    /// The lounge of these leads, each of which was made for [roaming](Lead::roaming), for so many
+    /// threads on so many cores.
     pub(crate) fn new(
         leads: Vec<(Arc<Lead<T>>, Clock)>,
         tick: Duration,
         threads: usize,
+        cores: usize,
     ) -> Arc<Self> {
         let coming = vec![false; leads.len()];
         Arc::new_cyclic(|me| {
@@ -145,6 +169,7 @@ impl<T> Lounge<T> {
             }
             Self {
                 clock: leads[0].1.clone(),
+                cores: cores_for(&leads, cores),
                 leads,
                 tick,
                 guests: Mutex::new(Guests {
@@ -205,35 +230,37 @@ impl<T> Lounge<T> {
     /// is wrong (that is a guest's handler, or one that is stuck) the watch finds the leads. Where the wake is eager any
     /// handler may block.
     fn is_somebody_awake(&self) -> bool {
-        self.serving() > 0 && self.running() > 0
-    }
-
-    /// A guess how many cores the sets use: a handler runs there, or a thread serves and is between two of them.
-    fn cores_in_use(&self) -> usize {
-        self.running().max(self.serving())
-    }
-
-    /// How many threads serve, for less than a tick each.
-    fn serving(&self) -> usize {
-        let now = self.clock.now();
-        let serves = |service: &&Service| {
-            let lasts = Duration::from_nanos(service.begun.nanos_before(now));
-            service.is_on.load(Ordering::SeqCst) && lasts < self.tick
+        let runs = |(lead, _): &(Arc<Lead<T>>, Clock)| {
+            lead.policy.is_adaptive() && lead.word.look().running() > 0
         };
-        self.services.iter().filter(serves).count()
+        self.serving(self.tick).next().is_some() && self.leads.iter().any(runs)
     }
 
-    /// How many handlers run that are not known to block.
-    fn running(&self) -> usize {
-        let adaptive = |(lead, _): &&(Arc<Lead<T>>, Clock)| lead.policy.is_adaptive();
-        let running = |(lead, _): &(Arc<Lead<T>>, Clock)| lead.word.look().running();
-        self.leads.iter().filter(adaptive).map(running).sum()
+    /// A guess whether a core is idle: the sets share the cores, and a thread that serves one of them uses one, unless it is
+    /// stuck. (A promotion has asked before whether its own set may use one more.)
+    fn has_idle_core(&self) -> bool {
+        let stuck = self.tick.saturating_mul(TICKS_UNTIL_STUCK);
+        self.serving(stuck).take(self.cores).count() < self.cores
+    }
+
+    /// Who serves, for less than so long.
+    fn serving(&self, span: Duration) -> impl Iterator<Item = &Service> {
+        let now = self.clock.now();
+        self.services.iter().filter(move |service| {
+            let lasts = Duration::from_nanos(service.begun.nanos_before(now));
+            // SeqCst, for `leave_to_others`.
+            service.is_on.load(Ordering::SeqCst) && lasts < span
+        })
     }
 
     /// Sits down on this bed until a set needs the thread, which looks round then: because of which one. `None`: the lounge
     /// is closed.
     pub(crate) fn next(&self, bed: &Arc<Parker>) -> Option<usize> {
-        let mut outlook = self.sit_down(bed)?;
+        let mut outlook = match self.sit_down(bed) {
+            Seated::Watches(outlook) => Some(outlook),
+            Seated::Idle => None,
+            Seated::Closed => return None,
+        };
         loop {
             if let Some(outlook) = outlook.as_mut().filter(|it| it.is_due(&self.clock)) {
                 if let Some(set) = self.look(bed, outlook) {
@@ -305,20 +332,20 @@ impl<T> Lounge<T> {
         guests.idle.len() + usize::from(guests.watch.is_some())
     }
 
-    /// The first to sit down watches, and looks at once. `None`: it is closed.
-    pub(super) fn sit_down(&self, bed: &Arc<Parker>) -> Option<Option<Outlook>> {
+    /// The first to sit down watches, and looks at once.
+    pub(super) fn sit_down(&self, bed: &Arc<Parker>) -> Seated {
         let mut guests = lock(&self.guests);
         if guests.is_closed {
-            return None;
+            return Seated::Closed;
         }
         // Who was told to look as it left is not told to watch now.
         bed.take();
         if guests.watch.is_some() {
             guests.idle.push(Arc::clone(bed));
-            return Some(None);
+            return Seated::Idle;
         }
         guests.watch = Some(Arc::clone(bed));
-        Some(Some(self.outlook(self.clock.now())))
+        Seated::Watches(self.outlook(self.clock.now()))
     }
 
     fn outlook(&self, due: Timestamp) -> Outlook {
@@ -426,29 +453,24 @@ impl<T> Lead<T> {
         took.then(|| HeldLead::taken(self, clock.now()))
     }
 
-    /// A promotion found nobody asleep, and somebody can be called.
+    /// A promotion with this opening found nobody asleep, and somebody can be called.
     #[cold]
     #[inline(never)]
-    pub(super) fn call_for_somebody(&self, needed: bool) -> Promotion {
+    pub(super) fn call_for_somebody(&self, opening: Snapshot, needed: bool) -> Promotion {
         if !self.roams {
             // Whoever has promoted calls.
             return Promotion::Alone;
         }
-        match self.send_for_somebody(needed && self.has_use_for_somebody()) {
+        // Who may block needs no core.
+        let may_block = opening.blocks() || !self.policy.is_adaptive();
+        let has_idle_core = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_idle_core();
+        let needed = needed && (may_block || self.lounge().is_some_and(has_idle_core));
+        match self.send_for_somebody(needed) {
             Promotion::LeftOpen if self.word.look().standby() == Standby::Marked => {
                 self.rouse_standby()
             }
             promotion => promotion,
         }
-    }
-
-    /// Whether one more thread helps: the handler blocks, or any may (eager), or a core is idle. The promotion has judged
-    /// that by its own set, and its thread may serve others in turn with somebody who serves them already.
-    fn has_use_for_somebody(&self) -> bool {
-        let blocks = !self.policy.is_adaptive() || self.word.look().blocks();
-        let idle_core =
-            |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.cores_in_use() < self.policy.cores;
-        blocks || self.lounge().is_some_and(idle_core)
     }
 
     /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to

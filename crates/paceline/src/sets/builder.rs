@@ -3,7 +3,10 @@
 use std::{fmt, io, sync::Arc};
 
 use super::{roamers::Roamers, Leaders, Sets, Shared, Spread};
-use crate::pool::{Builder, Pool};
+use crate::{
+    pool::{Builder, Pool},
+    sync::cores,
+};
 
 /// So many threads can roam. (Each has a place in every pool, which has places for guests beside them.)
 const MOST_ROAMERS: usize = 4096;
@@ -139,6 +142,5 @@ impl fmt::Debug for SetsBuilder {
 }
 
 fn default_threads(sets: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (4 * cores).max(4).max(sets.saturating_mul(2))
+    (4 * cores()).max(4).max(sets.saturating_mul(2))
 }

@@ -11,7 +11,7 @@ use crate::{
     dispatch::{abort_on_unwind, Line},
     pool::{Pool, Visitor, Visits},
     promotion::Lounge,
-    sync::{is_finished, lock, thread, Mutex, Parker},
+    sync::{cores, is_finished, lock, thread, Mutex, Parker},
     turn::{Company, LedSet, Sent},
 };
 
@@ -32,7 +32,7 @@ impl Roamers {
         let sets: Arc<[Visits]> = pools.iter().map(Pool::visits).collect();
         let leads = sets.iter().map(Visits::lead).collect();
         let roamers = Self {
-            lounge: Lounge::new(leads, sets[0].tick(), count),
+            lounge: Lounge::new(leads, sets[0].tick(), count, cores()),
             threads: Mutex::default(),
         };
         for index in 0..count {

@@ -57,6 +57,11 @@ pub(crate) use std::{
 #[cfg(not(loom))]
 pub(crate) use cell::UnsafeCell;
 
+/// The cores that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Locks `mutex`, poisoned or not.
 ///
 /// No user code ever runs under one of our locks, and a panic of our own code aborts the process

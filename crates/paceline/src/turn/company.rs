@@ -39,7 +39,7 @@ pub(crate) struct LedSet<'p> {
     visitor: &'p Visitor<'p>,
     held: HeldLead<'p, Line>,
     /// It was served, looked into, or slept in, since this thread leads it.
-    is_seen: bool,
+    is_attended: bool,
 }
 
 /// Where a look round has led to.
@@ -153,7 +153,7 @@ impl<'p> LedSet<'p> {
             set,
             visitor,
             held,
-            is_seen: false,
+            is_attended: false,
         })
     }
 
@@ -200,7 +200,7 @@ impl<'p> LedSet<'p> {
             set,
             visitor,
             held,
-            is_seen: true,
+            is_attended: true,
         }))
     }
 
@@ -236,7 +236,7 @@ impl<'p> LedSet<'p> {
 
     /// Whether somebody waits there now, or the pool ends.
     fn finds_something(&mut self) -> io::Result<bool> {
-        self.is_seen = true;
+        self.is_attended = true;
         self.held.note_look();
         // That look may have used up the wake that has told of the end.
         Ok(self.with_line(Line::finds_somebody)? || self.shared().is_over())
@@ -244,7 +244,7 @@ impl<'p> LedSet<'p> {
 
     /// Its sleep is over.
     fn wake(&mut self) {
-        self.is_seen = true;
+        self.is_attended = true;
         self.with_line(Line::wake);
         self.held.note_sleep();
     }
@@ -261,7 +261,9 @@ impl<'p> LedSet<'p> {
 
     /// Opens the lead for whoever comes by.
     fn set_aside(self) {
-        let now = self.is_seen.then(|| self.held.now(&self.shared().clock));
+        let now = self
+            .is_attended
+            .then(|| self.held.now(&self.shared().clock));
         self.held.set_aside(now);
     }
 

@@ -3,7 +3,7 @@
 use super::{
     super::{
         followers::{Message, Seat},
-        held::{promoted, Rejoined, Running},
+        held::{promoted, Rejoined},
         policy::{Order, Policy, Wake},
         word::Marks,
     },
@@ -36,7 +36,7 @@ impl Sets {
         let lead = |_| Arc::new(Lead::vacant((), policy, Arc::default()).roaming(true));
         let leads: Vec<_> = (0..count).map(lead).collect();
         let clock = |lead: &Arc<_>| (Arc::clone(lead), Clock::Virtual(Arc::clone(&time)));
-        let lounge = Lounge::new(leads.iter().map(clock).collect(), leads[0].tick(), 2);
+        let lounge = Lounge::new(leads.iter().map(clock).collect(), TICK, 2, cores);
         Self {
             leads,
             time,
@@ -59,7 +59,8 @@ impl Sets {
     /// A bed in the lounge. The first is that of the watch.
     fn bed(&self) -> Arc<Parker> {
         let bed = Arc::new(Parker::new());
-        assert!(self.lounge.sit_down(&bed).is_some(), "it is open");
+        let seated = self.lounge.sit_down(&bed);
+        assert!(!matches!(seated, Seated::Closed), "it is open");
         bed
     }
 
@@ -107,7 +108,7 @@ fn who_has_gone_is_not_told_to_look() {
     sets.lounge.rouse();
     assert!(sets.lounge.leave_for(&first, 0));
     assert_eq!(second.take(), WATCH);
-    assert!(sets.lounge.sit_down(&first).is_some_and(|it| it.is_none()));
+    assert!(matches!(sets.lounge.sit_down(&first), Seated::Idle));
     assert_eq!(first.take(), 0);
 }
 
@@ -120,7 +121,8 @@ fn who_is_in_a_closed_lounge_goes() {
     sets.lounge.close();
     assert!(!sets.leads[0].may_be_visited(), "nobody comes any more");
     assert_eq!(beds.map(|bed| bed.take()), [CLOSE; 2]);
-    assert!(sets.lounge.sit_down(&Arc::new(Parker::new())).is_none());
+    let late = sets.lounge.sit_down(&Arc::new(Parker::new()));
+    assert!(matches!(late, Seated::Closed));
     assert_eq!(sets.lounge.len(), 0);
 }
 
@@ -227,20 +229,19 @@ fn an_election_sends_for_somebody() {
     drop(running);
 }
 
-/// Somebody is sent for to compute on a core that is idle in all sets, not only in one: neither a handler runs on it in another
-/// set, nor does a thread serve there that is between two handlers. A handler that blocks needs none.
+/// Somebody is sent for to compute on a core that is idle in all sets: nobody who serves another one uses it, and is not stuck.
+/// A handler that blocks needs none.
 #[test]
 fn a_core_is_idle_in_all_sets_or_not_at_all() {
     let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
     let (watch, idle) = (sets.bed(), sets.bed());
-    let begin = |set, marks| promoted(sets.take(set).expect("vacant"), marks, sets.now());
-    let end = |running: Running<'_, ()>| match running.rejoin(&seat, sets.now()) {
-        Rejoined::Leads(held) => held.set_aside(None),
-        _ => panic!("nobody else leads"),
-    };
     let promotion = |marks| {
-        let (running, promotion) = begin(0, marks);
-        end(running);
+        let held = sets.take(0).expect("it is vacant");
+        let (running, promotion) = promoted(held, marks, sets.now());
+        match running.rejoin(&seat, sets.now()) {
+            Rejoined::Leads(held) => held.set_aside(None),
+            _ => panic!("nobody else leads"),
+        }
         promotion
     };
     let computes = Marks {
@@ -251,18 +252,28 @@ fn a_core_is_idle_in_all_sets_or_not_at_all() {
         blocks: true,
         ..Marks::default()
     };
-    let (other, _) = begin(1, Marks::default());
+    (0..2).for_each(|thread| sets.lounge.serves(thread, thread));
+    sets.time.advance(TICK * (TICKS_UNTIL_STUCK - 1));
     assert_eq!(promotion(computes), Promotion::LeftOpen);
     assert_eq!(promotion(blocks), Promotion::Watched);
     assert_eq!(sets.lounge.set_off(idle.take()), 0);
-    end(other);
-    (0..2).for_each(|thread| sets.lounge.serves(thread, thread));
-    assert_eq!(promotion(computes), Promotion::LeftOpen);
-    // Who serves for so long may be stuck.
     sets.time.advance(TICK);
     assert_eq!(promotion(Marks::default()), Promotion::LeftOpen);
     assert_eq!(promotion(computes), Promotion::Watched);
     assert_eq!(sets.lounge.set_off(watch.take()), 0);
+}
+
+/// Sets share the cores of the process, and may be given fewer each.
+#[test]
+fn cores_are_counted_once() {
+    let cores = |count, each| {
+        let sets = Sets::on_cores(each, count, Wake::Adaptive);
+        let clock = |lead: &Arc<_>| (Arc::clone(lead), sets.clock());
+        cores_for(&sets.leads.iter().map(clock).collect::<Vec<_>>(), 8)
+    };
+    assert_eq!([cores(3, 8), cores(1, 2), cores(3, 2)], [8, 2, 6]);
+    // Somebody wants it so.
+    assert_eq!(cores(2, 16), 16);
 }
 
 /// A lead that was set aside is open, and the watch is roused if it has left its mark; but it has a tick of grace. Somebody of

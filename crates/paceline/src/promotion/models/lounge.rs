@@ -1,7 +1,10 @@
 //! Roaming: the lounge against promotions, its watch, and its end.
 
 use super::*;
-use crate::promotion::{lounge::Seen, Lounge, Others};
+use crate::promotion::{
+    lounge::{Seated, Seen},
+    Lounge, Others,
+};
 
 /// Two sets and their lounge.
 struct Sets {
@@ -25,7 +28,7 @@ impl Sets {
             let clock = Clock::Virtual(Arc::clone(&clock));
             (Arc::clone(lead), clock)
         });
-        let lounge = Lounge::new(clocks.collect(), TICK, 1);
+        let lounge = Lounge::new(clocks.collect(), TICK, 1, 2);
         Arc::new(Self {
             leads,
             clock,
@@ -163,16 +166,21 @@ fn loom_close_of_the_lounge() {
     });
 }
 
+/// Whether who sits down on this bed is the watch.
+fn watches(sets: &Sets, bed: &Arc<Parker>) -> bool {
+    matches!(sets.lounge.sit_down(bed), Seated::Watches(_))
+}
+
 /// The watch goes while another sits down, who finds it there and does not watch: then it is appointed.
 #[test]
 fn loom_watch_goes_while_another_comes() {
     explore(|| {
         let sets = Sets::new(1, Wake::Adaptive);
         let [first, second] = [(); 2].map(|()| Arc::new(Parker::new()));
-        assert!(sets.lounge.sit_down(&first).flatten().is_some());
+        assert!(watches(&sets, &first));
         let other = {
             let (sets, second) = (Arc::clone(&sets), Arc::clone(&second));
-            thread::spawn(move || sets.lounge.sit_down(&second).flatten().is_some())
+            thread::spawn(move || watches(&sets, &second))
         };
         assert!(sets.lounge.leave_for(&first, 0));
         let watches = other.join().unwrap();
