@@ -91,8 +91,7 @@ impl Scene {
 
     /// Somebody in this set handles something, by surprise for as long as the gate is shut.
     fn occupy(&self, set: usize) -> SimPeer {
-        let gate = Arc::clone(&self.gate);
-        let (_, peer) = on_byte(self.sets.pool(set), &self.world, move |_| gate.pass());
+        let peer = self.gated(set);
         peer.send(b"x");
         self.rest();
         peer
@@ -105,6 +104,26 @@ impl Scene {
         self.threads += 1;
         self.rest();
         guest
+    }
+
+    /// A peer whose byte keeps a thread of this set at the gate.
+    fn gated(&self, set: usize) -> SimPeer {
+        let gate = Arc::clone(&self.gate);
+        on_byte(self.sets.pool(set), &self.world, move |_| gate.pass()).1
+    }
+
+    /// Handlers at the gate take a fifth of a tick each, so many times; the watch may look meanwhile.
+    fn serve_slowly(&self, times: usize) {
+        for _ in 0..times {
+            self.gate.let_all_through();
+            self.rest();
+            self.advance(TICK / 5);
+        }
+    }
+
+    /// How often somebody has come from the lounge.
+    fn roamed(&self) -> u64 {
+        self.sets.snapshot().iter().map(|it| it.roamed).sum()
     }
 
     fn echo(&self, set: usize) -> SimPeer {
@@ -218,8 +237,7 @@ fn one_thread_serves_all_sets() {
             scene.rest();
             assert_eq!(scene.sets.idle(), 3);
         }
-        let roamed: u64 = scene.sets.snapshot().iter().map(|it| it.roamed).sum();
-        assert_eq!(roamed, 0);
+        assert_eq!(scene.roamed(), 0);
     });
 }
 
@@ -382,12 +400,7 @@ fn who_serves_many_sets_in_turn_is_helped() {
             .collect();
         let _first = scene.occupy(0);
         peers.iter().for_each(|peer| peer.send(b"x"));
-        // Each handler takes a fifth of a tick, in which the watch may look.
-        for _ in 0..SETS {
-            scene.gate.let_all_through();
-            scene.rest();
-            scene.advance(TICK / 5);
-        }
+        scene.serve_slowly(SETS);
         let served = threads.lock().unwrap().len();
         assert!(served > 1, "nobody has helped");
         scene.gate.let_through(SETS);
@@ -400,19 +413,12 @@ fn who_serves_many_sets_in_turn_is_helped() {
 fn what_was_served_just_now_is_left_alone() {
     one_at_a_time(|| {
         let scene = Scene::on_cores(1, 2, 3, Wake::Adaptive);
-        let peers = [(); 6].map(|()| {
-            let gate = Arc::clone(&scene.gate);
-            on_byte(scene.sets.pool(1), &scene.world, move |_| gate.pass()).1
-        });
+        let peers = [(); 6].map(|()| scene.gated(1));
         let _served = scene.occupy(0);
         peers.iter().for_each(|peer| peer.send(b"x"));
-        for _ in 0..5 {
-            scene.gate.let_all_through();
-            scene.rest();
-            scene.advance(TICK / 5);
-        }
-        let roamed: u64 = scene.sets.snapshot().iter().map(|it| it.roamed).sum();
-        assert_eq!(roamed, 0);
+        scene.serve_slowly(5);
+        assert_eq!(scene.roamed(), 0);
+        // Two of them are left.
         scene.gate.let_through(2);
     });
 }
@@ -423,10 +429,7 @@ fn what_was_served_just_now_is_left_alone() {
 fn a_set_that_blocks_leaves_others_their_turn() {
     one_at_a_time(|| {
         let scene = Scene::new(2, 4, Wake::Adaptive);
-        let stuck = [(); 4].map(|()| {
-            let gate = Arc::clone(&scene.gate);
-            on_byte(scene.sets.pool(0), &scene.world, move |_| gate.pass()).1
-        });
+        let stuck = [(); 4].map(|()| scene.gated(0));
         let echo = scene.echo(1);
         scene.rest();
         stuck.iter().for_each(|peer| peer.send(b"x"));

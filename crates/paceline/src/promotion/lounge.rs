@@ -190,6 +190,7 @@ impl<T> Lounge<T> {
         self.look_last_at(set);
         let service = &self.services[thread];
         service.begun.set(self.clock.now());
+        // Release: who sees it on sees since when.
         service.is_on.store(true, Ordering::Release);
     }
 
