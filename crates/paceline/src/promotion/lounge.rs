@@ -30,31 +30,70 @@
 //! the watch gives it a tick more. Who sets its leads aside to go to the lounge asks afterwards whether somebody is awake
 //! still; who has served says so before it looks round. Of the two the second sees the first: so the leads are found open by
 //! somebody who is awake, or their thread looks round again.
+//!
+//! What the watch sees, and remembers, stands in `lounge/watch.rs`.
+
+mod watch;
 
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use watch::Outlook;
+#[cfg(all(test, loom))]
+pub(super) use watch::Seen;
+
 use super::{
     held::HeldLead,
     lead::{Lead, Promotion},
-    standby::{CALM, LOOKS_UNTIL_CALM, LOOKS_UNTIL_DEEP},
     word::{Snapshot, Standby},
 };
 use crate::sync::{
     atomic::{fence, AtomicBool, AtomicUsize, Ordering},
-    lock, Clock, Moment, Mutex, Parker, Timestamp,
+    lock, Clock, Moment, Mutex, Parker,
 };
-
-/// What somebody in the lounge is told, as the word of its bed. Sets follow from [`GO`] on.
-const CLOSE: u32 = 1;
-const WATCH: u32 = 2;
-const LOOK: u32 = 3;
-const GO: u32 = 4;
 
 /// Who serves for so long may be stuck in a handler, and uses no core. (Who has only lost its core has it back by then.)
 const TICKS_UNTIL_STUCK: u32 = 64;
+
+/// What somebody in the lounge is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// The lounge is closed.
+    Close,
+    /// It is the watch.
+    Watch,
+    /// Somebody has just opened a lead that had the mark.
+    Look,
+    /// This set needs it.
+    Go(usize),
+}
+
+impl Told {
+    /// Left on a bed, whose word it is; whoever sleeps there is woken later.
+    fn leave_on(self, bed: &Parker) {
+        bed.post(match self {
+            Self::Nothing => 0,
+            Self::Close => 1,
+            Self::Watch => 2,
+            Self::Look => 3,
+            Self::Go(set) => 4 + set as u32,
+        });
+    }
+
+    /// What was left on a bed, and is taken off it.
+    fn take_from(bed: &Parker) -> Self {
+        match bed.take() {
+            0 => Self::Nothing,
+            1 => Self::Close,
+            2 => Self::Watch,
+            3 => Self::Look,
+            go => Self::Go(go as usize - 4),
+        }
+    }
+}
 
 /// Threads in no set, and the leads of all sets.
 pub(crate) struct Lounge<T> {
@@ -95,26 +134,6 @@ pub(super) struct Link<T> {
     set: usize,
 }
 
-/// What the watch remembers of a lead.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    sequence: Option<u64>,
-    /// How often it was held and the same.
-    unchanged: u32,
-}
-
-/// What the watch sees of a lead.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Glance {
-    /// It is open, and nobody will take it.
-    Blind,
-    /// It is held for long, and whoever opens it rouses the watch.
-    Rests,
-    /// Anything else.
-    Moves,
-}
-
 /// Who else there is, for a thread that finds nothing to do.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,15 +153,6 @@ pub(super) enum Seated {
     Idle,
     /// It is closed: nobody sits down.
     Closed,
-}
-
-/// All that the watch remembers.
-pub(super) struct Outlook {
-    sets: Vec<Seen>,
-    /// Looks in a row that found nothing to do.
-    calm: u32,
-    /// When it looks next; `None`: when it is roused.
-    due: Option<Timestamp>,
 }
 
 /// How many of these cores the sets use at most: each has a limit of its own, which may be more than there are.
@@ -256,7 +266,7 @@ impl<T> Lounge<T> {
 
     /// Sits down on this bed until a set needs the thread, which looks round then: because of which one. `None`: the lounge
     /// is closed.
-    pub(crate) fn next(&self, bed: &Arc<Parker>) -> Option<usize> {
+    pub(crate) fn rest_until_called(&self, bed: &Arc<Parker>) -> Option<usize> {
         let mut outlook = match self.sit_down(bed) {
             Seated::Watches(outlook) => Some(outlook),
             Seated::Idle => None,
@@ -270,22 +280,15 @@ impl<T> Lounge<T> {
             }
             let until = outlook.as_ref().and_then(|outlook| outlook.due);
             self.clock.sleep(bed, until);
-            match bed.take() {
-                0 => {}
-                CLOSE => return None,
-                WATCH => outlook = Some(self.outlook(self.clock.now())),
-                // Somebody has just opened a lead.
-                LOOK => {
-                    let now = self.clock.now();
-                    let next = now.after(self.tick);
-                    let due = match outlook {
-                        // It was told to watch before that.
-                        None => now,
-                        Some(outlook) => outlook.due.map_or(next, |due| due.min(next)),
-                    };
-                    outlook = Some(self.outlook(due));
+            match Told::take_from(bed) {
+                Told::Nothing => {}
+                Told::Close => return None,
+                Told::Watch => outlook = Some(self.outlook(self.clock.now())),
+                Told::Look => outlook = Some(self.look_soon(outlook)),
+                Told::Go(set) => {
+                    self.set_off(set);
+                    return Some(set);
                 }
-                go => return Some(self.set_off(go)),
             }
         }
     }
@@ -299,7 +302,7 @@ impl<T> Lounge<T> {
         let bed = guests.idle.pop().or_else(|| guests.watch.take());
         if let Some(bed) = &bed {
             guests.coming[set] = true;
-            bed.post(GO + set as u32);
+            Told::Go(set).leave_on(bed);
         }
         drop(guests);
         bed.inspect(|bed| bed.wake()).is_some()
@@ -310,7 +313,7 @@ impl<T> Lounge<T> {
         let guests = lock(&self.guests);
         let watch = guests.watch.clone();
         if let Some(bed) = &watch {
-            bed.post(LOOK);
+            Told::Look.leave_on(bed);
         }
         drop(guests);
         watch.iter().for_each(|bed| bed.wake());
@@ -322,7 +325,7 @@ impl<T> Lounge<T> {
         guests.is_closed = true;
         let mut beds = std::mem::take(&mut guests.idle);
         beds.extend(guests.watch.take());
-        beds.iter().for_each(|bed| bed.post(CLOSE));
+        beds.iter().for_each(|bed| Told::Close.leave_on(bed));
         drop(guests);
         beds.iter().for_each(|bed| bed.wake());
     }
@@ -349,33 +352,6 @@ impl<T> Lounge<T> {
         Seated::Watches(self.outlook(self.clock.now()))
     }
 
-    fn outlook(&self, due: Timestamp) -> Outlook {
-        Outlook {
-            sets: vec![Seen::default(); self.leads.len()],
-            calm: 0,
-            due: Some(due),
-        }
-    }
-
-    /// One look of the watch at all leads. The set because of which it goes, if it does.
-    fn look(&self, bed: &Arc<Parker>, outlook: &mut Outlook) -> Option<usize> {
-        let (now, mut rest) = (self.clock.now(), true);
-        for (set, (lead, clock)) in self.leads.iter().enumerate() {
-            match lead.glance(&mut outlook.sets[set], clock.now()) {
-                Glance::Blind => match self.leave_for(bed, set) {
-                    true => return Some(set),
-                    // It was sent elsewhere, and finds that on its bed.
-                    false => return None,
-                },
-                Glance::Rests => {}
-                Glance::Moves => rest = false,
-            }
-        }
-        outlook.calm = outlook.calm.saturating_add(1);
-        outlook.due = (!rest).then(|| now.after(outlook.pause(self.tick)));
-        None
-    }
-
     /// The watch goes because of a set; somebody else watches from now on. Tells whether it may: it may have been sent elsewhere.
     pub(super) fn leave_for(&self, bed: &Arc<Parker>, set: usize) -> bool {
         let mut guests = lock(&self.guests);
@@ -386,7 +362,7 @@ impl<T> Lounge<T> {
         guests.watch = guests.idle.pop();
         let next = guests.watch.clone();
         if let Some(bed) = &next {
-            bed.post(WATCH);
+            Told::Watch.leave_on(bed);
         }
         drop(guests);
         next.iter().for_each(|bed| bed.wake());
@@ -396,25 +372,9 @@ impl<T> Lounge<T> {
 
     /// Somebody who was sent goes. From here on another one may be sent: whoever opens the lead before this is seen
     /// by the one that comes.
-    fn set_off(&self, message: u32) -> usize {
-        let set = (message - GO) as usize;
+    fn set_off(&self, set: usize) {
         lock(&self.guests).coming[set] = false;
         self.leads[set].0.counters.roamed.one_more();
-        set
-    }
-}
-
-impl Outlook {
-    /// An early return from a sleep is no look.
-    fn is_due(&self, clock: &Clock) -> bool {
-        self.due.is_some_and(|due| clock.now() >= due)
-    }
-
-    fn pause(&self, tick: Duration) -> Duration {
-        match self.calm >= LOOKS_UNTIL_CALM {
-            true => tick.saturating_mul(CALM),
-            false => tick,
-        }
     }
 }
 
@@ -493,52 +453,6 @@ impl<T> Lead<T> {
     fn lounge(&self) -> Option<(Arc<Lounge<T>>, usize)> {
         let link = self.lounge.get()?;
         Some((link.lounge.upgrade()?, link.set))
-    }
-
-    /// The watch looks at this lead.
-    pub(super) fn glance(&self, seen: &mut Seen, now: Timestamp) -> Glance {
-        // First the epoch: see `look_after`.
-        self.epoch.fetch_add(1, Ordering::Relaxed);
-        self.counters.ticks.one_more();
-        // A step, though it changes nothing: of it and an opening the second sees the first.
-        let word = self.word.update(|word| (word, word));
-        let same = seen.sequence.replace(word.sequence()) == Some(word.sequence());
-        seen.unchanged = if same { seen.unchanged + 1 } else { 0 };
-        match word.is_open() {
-            _ if word.is_closed() => Glance::Rests,
-            // An eager opener looks for no mark.
-            false if self.policy.is_adaptive() && seen.unchanged >= LOOKS_UNTIL_DEEP => {
-                self.mark(word)
-            }
-            true if same || self.is_open_for_long(word, now) => self.see_to_it(word),
-            _ => Glance::Moves,
-        }
-    }
-
-    /// The lead is open for long. If somebody is in the set, it is that one's affair.
-    fn see_to_it(&self, word: Snapshot) -> Glance {
-        match word.standby() {
-            _ if word.is_elected() => Glance::Moves,
-            Standby::Ticking => Glance::Moves,
-            _ if word.is_parked() => {
-                self.elect_anyone();
-                Glance::Moves
-            }
-            _ => Glance::Blind,
-        }
-    }
-
-    /// The lead is held for long, and nobody is in the set: whoever opens it shall rouse the watch.
-    fn mark(&self, seen: Snapshot) -> Glance {
-        self.word.update(|word| {
-            let is_same = word.sequence() == seen.sequence() && !word.is_closed();
-            match word.standby() {
-                Standby::None | Standby::Marked if is_same && !word.is_parked() => {
-                    (word.with_standby(Standby::Marked), Glance::Rests)
-                }
-                _ => (word, Glance::Moves),
-            }
-        })
     }
 }
 

@@ -89,31 +89,39 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
         Ok(visitors) => visitors,
         Err(error) => return sets[0].tell_error(error),
     };
-    let (bed, mut company, mut led) = (Arc::new(Parker::new()), Company::default(), None);
+    let (bed, mut company) = (Arc::new(Parker::new()), Company::default());
     // One is enough to begin with.
-    let (mut is_free, mut called_for) = (index > 0, None);
+    let mut next = match index {
+        0 => Step::LookRound(None),
+        _ => Step::Rest,
+    };
     while let Some(lounge) = lounge.upgrade() {
-        if std::mem::take(&mut is_free) {
-            called_for = lounge.next(&bed);
-            if called_for.is_none() {
-                return;
-            }
-        }
-        let begin = called_for.take().filter(|set| visitors[*set].waits_alone());
-        gather(&mut company, led.take(), begin, &visitors, &lounge);
-        led = match company.wait(&lounge) {
-            Ok(Sent::To(led)) => serve(index, led, sets, &lounge),
-            Ok(Sent::Round) => None,
-            Ok(Sent::Nowhere) => {
-                is_free = true;
-                None
-            }
+        let (led, called_for) = match next {
+            Step::LookRound(led) => (led, None),
+            Step::Rest => match lounge.rest_until_called(&bed) {
+                None => return,
+                called_for => (None, called_for),
+            },
+        };
+        gather(&mut company, led, called_for, &visitors, &lounge);
+        next = match company.wait(&lounge) {
+            Ok(Sent::To(led)) => Step::LookRound(serve(index, led, sets, &lounge)),
+            Ok(Sent::Round) => Step::LookRound(None),
+            Ok(Sent::Nowhere) => Step::Rest,
             Err(error) => {
                 pause_after(error, &sets[0]);
-                None
+                Step::LookRound(None)
             }
         };
     }
+}
+
+/// What a thread that roams does next.
+enum Step<'s> {
+    /// It looks round, beside a set that it leads, if it does.
+    LookRound(Option<LedSet<'s>>),
+    /// It rests in the lounge until it is called.
+    Rest,
 }
 
 /// Leads all sets that nobody leads, beside the one that it leads already. Of those that can't be waited in beside others it
@@ -121,23 +129,23 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
 fn gather<'s>(
     company: &mut Company<'s>,
     led: Option<LedSet<'s>>,
-    begin: Option<usize>,
+    called_for: Option<usize>,
     visitors: &'s [Visitor<'s>],
     lounge: &Lounge<Line>,
 ) {
     // It sleeps in that one alone.
     if led.as_ref().is_some_and(LedSet::waits_alone) {
-        return led.into_iter().for_each(|led| company.add(led));
+        return company.add(led);
     }
+    let begin = called_for.filter(|set| visitors[*set].waits_alone());
     for set in begin.into_iter().chain(lounge.round()) {
         let visitor = &visitors[set];
         // Who can't join is left as it is: the watch finds it.
         if company.has_room_for(visitor) {
-            let led = LedSet::at_once(set, visitor);
-            led.into_iter().for_each(|led| company.add(led));
+            company.add(LedSet::at_once(set, visitor));
         }
     }
-    led.into_iter().for_each(|led| company.add(led));
+    company.add(led);
 }
 
 /// Serves one set for a while. Gives it back if this thread leads it still.

@@ -60,11 +60,11 @@ impl<'p> Company<'p> {
         others.all(|other| other.beside().goes_with(&visitor.beside()))
     }
 
-    /// One more set that it leads. It is set aside if there is no room for it.
-    pub(crate) fn add(&mut self, led: LedSet<'p>) {
-        match self.has_room_for(led.visitor) {
-            true => self.0.push(led),
-            false => led.set_aside(),
+    /// One more set that it leads, if it does. It is set aside if there is no room for it.
+    pub(crate) fn add(&mut self, led: Option<LedSet<'p>>) {
+        match led {
+            Some(led) if self.has_room_for(led.visitor) => self.0.push(led),
+            led => led.into_iter().for_each(LedSet::set_aside),
         }
     }
 

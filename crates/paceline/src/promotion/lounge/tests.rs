@@ -5,11 +5,13 @@ use super::{
         followers::{Message, Seat},
         held::{promoted, Rejoined},
         policy::{Order, Policy, Wake},
+        standby::{CALM, LOOKS_UNTIL_CALM},
         word::Marks,
     },
+    watch::{Glance, Seen},
     *,
 };
-use crate::sync::VirtualClock;
+use crate::sync::{Timestamp, VirtualClock};
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -90,9 +92,11 @@ fn one_is_on_its_way() {
         assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
         assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
         assert_eq!(sets.lounge.len(), 1);
-        assert_eq!(sets.lounge.set_off(idle.take()), set);
+        assert_eq!(Told::take_from(&idle), Told::Go(set));
+        sets.lounge.set_off(set);
         assert_eq!(lead.send_for_somebody(true), Promotion::Watched);
-        assert_eq!(sets.lounge.set_off(watch.take()), set);
+        assert_eq!(Told::take_from(&watch), Told::Go(set));
+        sets.lounge.set_off(set);
         assert_eq!(lead.send_for_somebody(true), Promotion::LeftOpen);
         assert_eq!(lead.counters.snapshot().roamed, 2);
         assert_eq!(sets.leads[other].counters.snapshot().roamed, 0);
@@ -107,9 +111,9 @@ fn who_has_gone_is_not_told_to_look() {
     let (first, second) = (sets.bed(), sets.bed());
     sets.lounge.rouse();
     assert!(sets.lounge.leave_for(&first, 0));
-    assert_eq!(second.take(), WATCH);
+    assert_eq!(Told::take_from(&second), Told::Watch);
     assert!(matches!(sets.lounge.sit_down(&first), Seated::Idle));
-    assert_eq!(first.take(), 0);
+    assert_eq!(Told::take_from(&first), Told::Nothing);
 }
 
 /// Everybody is told to go, and nobody sits down any more.
@@ -120,7 +124,7 @@ fn who_is_in_a_closed_lounge_goes() {
     assert!(sets.leads[0].may_be_visited());
     sets.lounge.close();
     assert!(!sets.leads[0].may_be_visited(), "nobody comes any more");
-    assert_eq!(beds.map(|bed| bed.take()), [CLOSE; 2]);
+    assert_eq!(beds.map(|bed| Told::take_from(&bed)), [Told::Close; 2]);
     let late = sets.lounge.sit_down(&Arc::new(Parker::new()));
     assert!(matches!(late, Seated::Closed));
     assert_eq!(sets.lounge.len(), 0);
@@ -155,7 +159,8 @@ fn the_watch_rests_beside_a_lead_that_is_held() {
     assert_eq!(sets.leads[0].word.look().standby(), Standby::Marked);
     let (running, promotion) = promoted(held, Marks::default(), sets.now());
     assert_eq!(promotion, Promotion::Watched);
-    assert_eq!([watch.take(), idle.take()], [LOOK, 0]);
+    assert_eq!(Told::take_from(&watch), Told::Look);
+    assert_eq!(Told::take_from(&idle), Told::Nothing);
     assert_eq!(sets.leads[0].word.look().standby(), Standby::None);
     drop(running);
 
@@ -223,9 +228,9 @@ fn an_election_sends_for_somebody() {
     assert_eq!(elected, Promotion::Elected(Some(7)));
     lead.word.update(|word| (word.with_elect(false), ()));
     assert_eq!(lead.elect(|_| false, |word| word), Promotion::LeftOpen);
-    assert_eq!(watch.take(), 0);
+    assert_eq!(Told::take_from(&watch), Told::Nothing);
     assert_eq!(lead.elect(|_| true, |word| word), Promotion::Watched);
-    assert_eq!(watch.take(), GO);
+    assert_eq!(Told::take_from(&watch), Told::Go(0));
     drop(running);
 }
 
@@ -256,11 +261,13 @@ fn a_core_is_idle_in_all_sets_or_not_at_all() {
     sets.time.advance(TICK * (TICKS_UNTIL_STUCK - 1));
     assert_eq!(promotion(computes), Promotion::LeftOpen);
     assert_eq!(promotion(blocks), Promotion::Watched);
-    assert_eq!(sets.lounge.set_off(idle.take()), 0);
+    assert_eq!(Told::take_from(&idle), Told::Go(0));
+    sets.lounge.set_off(0);
     sets.time.advance(TICK);
     assert_eq!(promotion(Marks::default()), Promotion::LeftOpen);
     assert_eq!(promotion(computes), Promotion::Watched);
-    assert_eq!(sets.lounge.set_off(watch.take()), 0);
+    assert_eq!(Told::take_from(&watch), Told::Go(0));
+    sets.lounge.set_off(0);
 }
 
 /// Sets share the cores of the process, and may be given fewer each.
@@ -285,7 +292,7 @@ fn what_is_set_aside_has_a_tick_of_grace() {
     let held = sets.take(0).expect("it is vacant");
     let _: [Glance; 3] = sets.glances();
     held.set_aside(Some(sets.now()));
-    assert_eq!(watch.take(), LOOK);
+    assert_eq!(Told::take_from(&watch), Told::Look);
     assert!(lead.is_vacant());
     assert_eq!(lead.word.look().standby(), Standby::None);
     sets.time.advance(TICK);
@@ -300,7 +307,7 @@ fn what_is_set_aside_has_a_tick_of_grace() {
     sets.park(&seat);
     held.set_aside(Some(sets.now()));
     assert_eq!(seat.take_message(), Some(Message::Lead));
-    assert_eq!(watch.take(), 0);
+    assert_eq!(Told::take_from(&watch), Told::Nothing);
 }
 
 /// Who finds nothing leaves its leads to somebody who serves: not if that one blocks, or is stuck, or is done.

@@ -61,7 +61,7 @@ impl Sets {
         let sets = Arc::clone(self);
         thread::spawn(move || {
             let bed = Arc::new(Parker::new());
-            let set = sets.lounge.next(&bed)?;
+            let set = sets.lounge.rest_until_called(&bed)?;
             if let Some(held) = sets.leads[set].take_open(&sets.clock()) {
                 mem::forget(count(held));
             }

@@ -1,0 +1,143 @@
+//! The watch of the lounge: what it sees, and what it remembers from one look to the next.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Lounge;
+use crate::{
+    promotion::{
+        lead::Lead,
+        standby::{CALM, LOOKS_UNTIL_CALM, LOOKS_UNTIL_DEEP},
+        word::{Snapshot, Standby},
+    },
+    sync::{atomic::Ordering, Clock, Parker, Timestamp},
+};
+
+/// What the watch remembers of a lead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::promotion) struct Seen {
+    sequence: Option<u64>,
+    /// How often it was held and the same.
+    unchanged: u32,
+}
+
+/// What the watch sees of a lead.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::promotion) enum Glance {
+    /// It is open, and nobody will take it.
+    Blind,
+    /// It is held for long, and whoever opens it rouses the watch.
+    Rests,
+    /// Anything else.
+    Moves,
+}
+
+/// All that the watch remembers.
+pub(in crate::promotion) struct Outlook {
+    sets: Vec<Seen>,
+    /// Looks in a row that found nothing to do.
+    pub(super) calm: u32,
+    /// When it looks next; `None`: when it is roused.
+    pub(super) due: Option<Timestamp>,
+}
+
+impl<T> Lounge<T> {
+    /// A new one, which looks at that time.
+    pub(super) fn outlook(&self, due: Timestamp) -> Outlook {
+        Outlook {
+            sets: vec![Seen::default(); self.leads.len()],
+            calm: 0,
+            due: Some(due),
+        }
+    }
+
+    /// Somebody has just opened a lead: the watch looks after a tick, if it was not to look before that.
+    pub(super) fn look_soon(&self, outlook: Option<Outlook>) -> Outlook {
+        let now = self.clock.now();
+        let next = now.after(self.tick);
+        self.outlook(match outlook {
+            // It was told to watch before that.
+            None => now,
+            Some(outlook) => outlook.due.map_or(next, |due| due.min(next)),
+        })
+    }
+
+    /// One look of the watch at all leads. The set because of which it goes, if it does.
+    pub(super) fn look(&self, bed: &Arc<Parker>, outlook: &mut Outlook) -> Option<usize> {
+        let (now, mut rest) = (self.clock.now(), true);
+        for (set, (lead, clock)) in self.leads.iter().enumerate() {
+            match lead.glance(&mut outlook.sets[set], clock.now()) {
+                // If it may not go it was sent elsewhere, and finds that on its bed.
+                Glance::Blind => return self.leave_for(bed, set).then_some(set),
+                Glance::Rests => {}
+                Glance::Moves => rest = false,
+            }
+        }
+        outlook.calm = outlook.calm.saturating_add(1);
+        outlook.due = (!rest).then(|| now.after(outlook.pause(self.tick)));
+        None
+    }
+}
+
+impl Outlook {
+    /// An early return from a sleep is no look.
+    pub(super) fn is_due(&self, clock: &Clock) -> bool {
+        self.due.is_some_and(|due| clock.now() >= due)
+    }
+
+    /// How long until the next look.
+    pub(super) fn pause(&self, tick: Duration) -> Duration {
+        match self.calm >= LOOKS_UNTIL_CALM {
+            true => tick.saturating_mul(CALM),
+            false => tick,
+        }
+    }
+}
+
+impl<T> Lead<T> {
+    /// The watch looks at this lead.
+    pub(in crate::promotion) fn glance(&self, seen: &mut Seen, now: Timestamp) -> Glance {
+        // First the epoch: see `look_after`.
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.counters.ticks.one_more();
+        // A step, though it changes nothing: of it and an opening the second sees the first.
+        let word = self.word.update(|word| (word, word));
+        let same = seen.sequence.replace(word.sequence()) == Some(word.sequence());
+        seen.unchanged = if same { seen.unchanged + 1 } else { 0 };
+        match word.is_open() {
+            _ if word.is_closed() => Glance::Rests,
+            // An eager opener looks for no mark.
+            false if self.policy.is_adaptive() && seen.unchanged >= LOOKS_UNTIL_DEEP => {
+                self.mark(word)
+            }
+            true if same || self.is_open_for_long(word, now) => self.see_to_it(word),
+            _ => Glance::Moves,
+        }
+    }
+
+    /// The lead is open for long. If somebody is in the set, it is that one's affair.
+    fn see_to_it(&self, word: Snapshot) -> Glance {
+        match word.standby() {
+            _ if word.is_elected() => Glance::Moves,
+            Standby::Ticking => Glance::Moves,
+            _ if word.is_parked() => {
+                self.elect_anyone();
+                Glance::Moves
+            }
+            _ => Glance::Blind,
+        }
+    }
+
+    /// The lead is held for long, and nobody is in the set: whoever opens it shall rouse the watch.
+    pub(super) fn mark(&self, seen: Snapshot) -> Glance {
+        self.word.update(|word| {
+            let is_same = word.sequence() == seen.sequence() && !word.is_closed();
+            match word.standby() {
+                Standby::None | Standby::Marked if is_same && !word.is_parked() => {
+                    (word.with_standby(Standby::Marked), Glance::Rests)
+                }
+                _ => (word, Glance::Moves),
+            }
+        })
+    }
+}
