@@ -96,6 +96,12 @@ pub(crate) const ALL: &[Server] = &[
         means: Means::Here(paceline::poll),
     },
     Server {
+        name: "paceline-concurrent",
+        about: "the same pool on a concurrent set: all threads wait at once, and nobody leads",
+        threads: None,
+        means: Means::Here(paceline::concurrent),
+    },
+    Server {
         name: "paceline-completion",
         about: "the same as paceline, on a completion set (io_uring)",
         threads: None,

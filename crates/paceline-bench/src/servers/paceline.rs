@@ -41,6 +41,13 @@ pub(super) fn poll(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     })
 }
 
+/// A concurrent set.
+pub(super) fn concurrent(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| {
+        builder.handle_set(SetKind::Concurrent)
+    })
+}
+
 /// A completion set.
 pub(super) fn completion(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     serve(listener, setting, |builder| {

@@ -158,7 +158,8 @@ impl Builder {
         self
     }
 
-    /// How many threads can run at once. While fewer do and work waits, another one is woken (W1).
+    /// How many threads can run at once. While fewer do and work waits, another one is woken (W1); if there can be several,
+    /// and handlers compute, there is one more, for threads have to wait for their cores behind others.
     /// Default: the cores that this process may use when the pool is built.
     #[must_use]
     pub fn parallelism(mut self, threads: usize) -> Self {

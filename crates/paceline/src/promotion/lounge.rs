@@ -47,6 +47,7 @@ pub(super) use watch::Seen;
 use super::{
     held::HeldLead,
     lead::{Lead, Promotion},
+    policy::room,
     word::{Snapshot, Standby},
 };
 use crate::sync::{
@@ -247,11 +248,12 @@ impl<T> Lounge<T> {
         self.serving(self.tick).next().is_some() && self.leads.iter().any(runs)
     }
 
-    /// A guess whether a core is idle: the sets share the cores, and a thread that serves one of them uses one, unless it is
-    /// stuck. (A promotion has asked before whether its own set may use one more.)
-    fn has_idle_core(&self) -> bool {
+    /// A guess whether a core is idle, or there is room to compute: the sets share the cores, and a thread that serves one of
+    /// them uses one, unless it is stuck. (A promotion has asked before whether its own set may use one more.)
+    fn has_room(&self, computes: bool) -> bool {
         let stuck = self.tick.saturating_mul(TICKS_UNTIL_STUCK);
-        self.serving(stuck).take(self.cores).count() < self.cores
+        let room = room(self.cores, computes);
+        self.serving(stuck).take(room).count() < room
     }
 
     /// Who serves, for less than so long.
@@ -424,8 +426,8 @@ impl<T> Lead<T> {
         }
         // Who may block needs no core.
         let may_block = opening.blocks() || !self.policy.is_adaptive();
-        let has_idle_core = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_idle_core();
-        let needed = needed && (may_block || self.lounge().is_some_and(has_idle_core));
+        let has_room = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_room(opening.computes());
+        let needed = needed && (may_block || self.lounge().is_some_and(has_room));
         match self.send_for_somebody(needed) {
             Promotion::LeftOpen if self.word.look().standby() == Standby::Marked => {
                 self.rouse_standby()

@@ -27,7 +27,7 @@ pub enum Wake {
     /// The textbook: the elected follower is woken on every event.
     Eager,
     /// A follower is woken only where it pays: the handler usually sleeps or has told that it will, or a core is
-    /// idle for work that waits, or will wait behind a long computation. One follower, the standby, watches over surprises: an open lead that nobody
+    /// idle for work that waits, or there is room for one more behind a long computation. One follower, the standby, watches over surprises: an open lead that nobody
     /// takes is taken within a few ticks.
     #[default]
     Adaptive,
@@ -78,6 +78,11 @@ impl Policy {
         !self.is_adaptive() || self.order != Order::Newest
     }
 
+    /// So many threads are of use at once behind a handler that computes, or does not.
+    pub(super) fn room(&self, computes: bool) -> usize {
+        room(self.cores, computes)
+    }
+
     /// May `taker`, who is counted neither as running nor as waiting, take the lead? (The elected
     /// thread need not ask.)
     pub(super) fn judge(&self, word: Snapshot, taker: Taker) -> Judgement {
@@ -103,12 +108,18 @@ impl Policy {
             return Judgement::Follow;
         }
         let own = taker == Taker::Opener(word.sequence());
-        let idle_core = word.wants_core() && word.running() < self.cores;
-        match own || word.blocks() || idle_core {
+        let has_room = word.wants_more() && word.running() < self.room(word.computes());
+        match own || word.blocks() || has_room {
             true => Judgement::Take,
             false => Judgement::Follow,
         }
     }
+}
+
+/// So many threads are of use at once on so many cores: as many, and one more if they compute. Whoever is woken waits for
+/// the core on which it ran before, be it behind a client's thread, while another core is idle; then the one more is there.
+pub(super) fn room(cores: usize, computes: bool) -> usize {
+    cores + usize::from(computes && cores > 1)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -118,17 +129,21 @@ mod tests {
         *,
     };
 
+    fn policy(cores: usize) -> Policy {
+        Policy {
+            wake: Wake::Adaptive,
+            order: Order::Newest,
+            cores,
+            tick: Duration::ZERO,
+        }
+    }
+
     /// The lead was opened for an event, on one core of two; a standby sleeps, and somebody is elected and on
     /// its way. A thread that is awake need not wait for that one if the handler sleeps, or if something
     /// waits for the idle core or will before it has computed; otherwise the opener will be back.
     #[test]
     fn newest_first_who_is_awake_helps() {
-        let policy = Policy {
-            wake: Wake::Adaptive,
-            order: Order::Newest,
-            cores: 2,
-            tick: Duration::ZERO,
-        };
+        let policy = policy(2);
         let judge = |[blocks, computes, backlog]: [bool; 3], taker: fn(Snapshot) -> Taker| {
             let lead = LeadWord::vacant();
             lead.update(|word| (word.taken().with_standby(Standby::Ticking), ()));
@@ -152,5 +167,33 @@ mod tests {
         assert_eq!(judge([false; 3], anyone), Judgement::Follow);
         let opener = |word: Snapshot| Taker::Opener(word.sequence());
         assert_eq!(judge([false; 3], opener), Judgement::Take);
+    }
+
+    /// Who is awake helps while there is room: as many threads as there are cores, and one more behind a computation. On a
+    /// single core that one would only share it.
+    #[test]
+    fn one_more_than_there_are_cores_may_compute() {
+        let most_who_run = |cores, computes: bool| {
+            let policy = policy(cores);
+            let helps = |others: &usize| {
+                let lead = LeadWord::vacant();
+                lead.update(|word| (word.taken(), ()));
+                let running = |word: Snapshot| (word.one_more_running(), ());
+                (0..*others).for_each(|_| lead.update(running));
+                let backlog = !computes;
+                let (_, opened) = lead.open_running(Marks {
+                    computes,
+                    backlog,
+                    ..Marks::default()
+                });
+                // Others sleep, so that it is not the last one.
+                let word = opened.with_standby(Standby::Ticking);
+                policy.judge(word, Taker::Anyone) == Judgement::Take
+            };
+            // The opener runs, and whoever helps will.
+            (0..9).take_while(helps).count() + 1
+        };
+        assert_eq!([1, 2, 3].map(|cores| most_who_run(cores, false)), [1, 2, 3]);
+        assert_eq!([1, 2, 3].map(|cores| most_who_run(cores, true)), [1, 3, 4]);
     }
 }

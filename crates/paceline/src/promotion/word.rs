@@ -3,10 +3,11 @@
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
+//! | 24 | computes | the opener's handler is of a kind that takes long and keeps its core; published by the opener, for speed only |
 //! | 23 | eager | under `Eager` the elected follower is woken on every event; never changed |
 //! | 22 | observed | somebody wants to be told who does what; orders nothing, and is looked at together with *eager* or *closed*, so that it costs nothing |
 //! | 20..22 | standby | none (0), none but the mark of a lounge (1), ticking (2), in deep sleep (3); always none under `Eager` |
-//! | 19 | wants core | more was ready when the lead was opened, or will be before its handler is done computing; published by the opener, for speed only |
+//! | 19 | backlog | more was ready when the lead was opened; likewise |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
@@ -27,7 +28,7 @@ const PARKED: u64 = 1 << 15;
 const ELECT: u64 = 1 << 16;
 const CLOSED: u64 = 1 << 17;
 const BLOCKS: u64 = 1 << 18;
-const WANTS_CORE: u64 = 1 << 19;
+const BACKLOG: u64 = 1 << 19;
 const STANDBY_SHIFT: u32 = 20;
 const STANDBY: u64 = 3 << STANDBY_SHIFT;
 /// Of the standby's: that there is one.
@@ -39,6 +40,9 @@ const OBSERVED: u64 = if cfg!(paceline_unobserved) {
     1 << 22
 };
 const EAGER: u64 = 1 << 23;
+const COMPUTES: u64 = 1 << 24;
+/// What an opener has published, until somebody takes the lead.
+const MARKS: u64 = BLOCKS | BACKLOG | COMPUTES;
 /// Adding it flips OPEN and HELD and counts; the overflow falls off the top.
 const ONE_STEP: u64 = 1 << 32;
 /// The sequence's lowest bit.
@@ -71,7 +75,7 @@ impl LeadWord {
     pub(super) fn open_running(&self, marks: Marks) -> (Snapshot, Snapshot) {
         let step = ONE_STEP + marks.bits();
         let was = self.0.fetch_add(step, Ordering::AcqRel);
-        debug_assert!(!Snapshot(was).is_open() && was & (BLOCKS | WANTS_CORE) == 0);
+        debug_assert!(!Snapshot(was).is_open() && was & MARKS == 0);
         (Snapshot(was), Snapshot(was.wrapping_add(step)))
     }
 
@@ -126,7 +130,8 @@ impl Marks {
     /// What an opening adds to the word.
     fn bits(self) -> u64 {
         u64::from(self.blocks) * BLOCKS
-            + u64::from(self.backlog || self.computes) * WANTS_CORE
+            + u64::from(self.backlog) * BACKLOG
+            + u64::from(self.computes) * COMPUTES
             + u64::from(self.runs()) * ONE_RUNNING
     }
 }
@@ -187,9 +192,13 @@ impl Snapshot {
         self.0 & BLOCKS != 0
     }
 
-    /// An idle core would be of use.
-    pub(super) fn wants_core(self) -> bool {
-        self.0 & WANTS_CORE != 0
+    /// More was ready, or will be before the opener's handler is done.
+    pub(super) fn wants_more(self) -> bool {
+        self.0 & (BACKLOG | COMPUTES) != 0
+    }
+
+    pub(super) fn computes(self) -> bool {
+        self.0 & COMPUTES != 0
     }
 
     pub(super) fn standby(self) -> Standby {
@@ -224,7 +233,7 @@ impl Snapshot {
     /// OPEN -> HELD. The opener's marks are over.
     pub(super) fn taken(self) -> Self {
         debug_assert!(self.is_open(), "only an open lead is taken: {self:?}");
-        Self(self.0.wrapping_add(ONE_STEP) & !(BLOCKS | WANTS_CORE))
+        Self(self.0.wrapping_add(ONE_STEP) & !MARKS)
     }
 
     pub(super) fn with_elect(self, elect: bool) -> Self {
@@ -277,7 +286,8 @@ impl fmt::Debug for Snapshot {
             .field("parked", &self.is_parked())
             .field("standby", &self.standby())
             .field("blocks", &self.blocks())
-            .field("wants_core", &self.wants_core())
+            .field("wants_more", &self.wants_more())
+            .field("computes", &self.computes())
             .field("closed", &self.is_closed())
             .field("observed", &self.is_observed())
             .field("running", &self.running())

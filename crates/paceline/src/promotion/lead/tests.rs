@@ -11,6 +11,7 @@ use super::{
     },
     *,
 };
+use crate::sync::atomic::Ordering;
 
 fn lead(order: Order) -> Lead<()> {
     woken(Wake::Adaptive, order)
@@ -185,4 +186,35 @@ fn one_offer_of_an_open_lead() {
     assert_eq!(seats[2].take_message(), Some(Message::Lead));
     assert_eq!(elect(), Promotion::LeftOpen, "offered");
     assert!(matches!(lead.take_offer(), Attempt::Took));
+}
+
+/// A promotion wakes somebody while there is room: as many threads may run as there are cores, and behind a computation one
+/// more. (A backlog has to wait for a look of the standby, and for a core.)
+#[test]
+fn behind_a_computation_one_more_is_woken() {
+    let promotion = |others: usize, marks: Marks, looked: bool| {
+        let (lead, seats) = (lead(Order::Newest), [0, 1, 2].map(|at| Seat::new(at, 0)));
+        let held = take(&lead, &seats[0]);
+        assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
+        assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
+        let running = |word: Snapshot| (word.one_more_running(), ());
+        (0..others).for_each(|_| lead.word.update(running));
+        lead.epoch.fetch_add(u64::from(looked), Ordering::Relaxed);
+        let (running, promotion) = promoted(held, marks, Clock::monotonic().now());
+        std::mem::forget(running);
+        promotion != Promotion::LeftOpen
+    };
+    let (none, others) = (Marks::default(), [0, 1, 2]);
+    let computes = Marks {
+        computes: true,
+        ..none
+    };
+    let backlog = Marks {
+        backlog: true,
+        ..none
+    };
+    let woken = |marks, looked| others.map(|others| promotion(others, marks, looked));
+    assert_eq!(woken(computes, false), [true, true, false]);
+    assert_eq!(woken(backlog, true), [true, false, false]);
+    assert_eq!(woken(backlog, false), [false; 3]);
 }

@@ -38,7 +38,7 @@ impl Sets {
         let lead = |_| Arc::new(Lead::vacant((), policy, Arc::default()).roaming(true));
         let leads: Vec<_> = (0..count).map(lead).collect();
         let clock = |lead: &Arc<_>| (Arc::clone(lead), Clock::Virtual(Arc::clone(&time)));
-        let lounge = Lounge::new(leads.iter().map(clock).collect(), TICK, 2, cores);
+        let lounge = Lounge::new(leads.iter().map(clock).collect(), TICK, 3, cores);
         Self {
             leads,
             time,
@@ -235,11 +235,11 @@ fn an_election_sends_for_somebody() {
 }
 
 /// Somebody is sent for to compute on a core that is idle in all sets: nobody who serves another one uses it, and is not stuck.
-/// A handler that blocks needs none.
+/// One more than there are cores may. A handler that blocks needs none.
 #[test]
 fn a_core_is_idle_in_all_sets_or_not_at_all() {
     let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
-    let (watch, idle) = (sets.bed(), sets.bed());
+    let (watch, idle, other) = (sets.bed(), sets.bed(), sets.bed());
     let promotion = |marks| {
         let held = sets.take(0).expect("it is vacant");
         let (running, promotion) = promoted(held, marks, sets.now());
@@ -257,17 +257,20 @@ fn a_core_is_idle_in_all_sets_or_not_at_all() {
         blocks: true,
         ..Marks::default()
     };
+    let somebody_is_sent = |marks, bed: &Arc<_>| {
+        assert_eq!(promotion(marks), Promotion::Watched);
+        assert_eq!(Told::take_from(bed), Told::Go(0));
+        sets.lounge.set_off(0);
+    };
     (0..2).for_each(|thread| sets.lounge.serves(thread, thread));
+    somebody_is_sent(computes, &other);
+    sets.lounge.serves(2, 0);
     sets.time.advance(TICK * (TICKS_UNTIL_STUCK - 1));
     assert_eq!(promotion(computes), Promotion::LeftOpen);
-    assert_eq!(promotion(blocks), Promotion::Watched);
-    assert_eq!(Told::take_from(&idle), Told::Go(0));
-    sets.lounge.set_off(0);
+    somebody_is_sent(blocks, &idle);
     sets.time.advance(TICK);
     assert_eq!(promotion(Marks::default()), Promotion::LeftOpen);
-    assert_eq!(promotion(computes), Promotion::Watched);
-    assert_eq!(Told::take_from(&watch), Told::Go(0));
-    sets.lounge.set_off(0);
+    somebody_is_sent(computes, &watch);
 }
 
 /// Sets share the cores of the process, and may be given fewer each.
