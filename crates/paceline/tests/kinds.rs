@@ -48,11 +48,11 @@ fn a_long_kind_is_learned() {
     });
 }
 
-/// A kind that takes long but never sleeps leaves no core idle: on one core nobody is woken for it, once that is known.
-/// (Until then it is taken to sleep.) Where there is a second core, somebody always is.
+/// A kind that takes long but never sleeps keeps its core: on a single one nobody is woken for it, once that is known.
+/// (Until then it is taken to sleep.) On two cores somebody always is.
 #[cfg(target_os = "linux")]
 #[test]
-fn behind_a_computation_a_core_must_be_idle() {
+fn on_a_single_core_nobody_is_woken_behind_a_computation() {
     bounded(|| {
         const REQUESTS: u64 = 20;
         const UNTIL_KNOWN: u64 = 3000;

@@ -81,7 +81,8 @@ impl Scene {
 
     /// Waits until nothing more happens by itself.
     fn rest(&self) {
-        wait_until(|| self.gate.inside() + self.world.clock().asleep() == self.threads);
+        // Who may pass is about to go: it is not at rest.
+        wait_until(|| self.gate.shut_out() + self.world.clock().asleep() == self.threads);
     }
 
     fn advance(&self, span: Duration) {

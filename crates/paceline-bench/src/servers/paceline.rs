@@ -41,11 +41,12 @@ pub(super) fn poll(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     })
 }
 
-/// A concurrent set.
+/// A concurrent set. Nobody leads there, so nobody is asked for how long nobody did.
 pub(super) fn concurrent(listener: TcpListener, setting: &Setting) -> io::Result<()> {
-    serve(listener, setting, |builder| {
-        builder.handle_set(SetKind::Concurrent)
-    })
+    let pool = Pool::builder().threads(setting.threads);
+    let pool = pool.handle_set(SetKind::Concurrent).build()?;
+    pool.listen_on(listener, connection(setting))?;
+    keep(pool)
 }
 
 /// A completion set.
@@ -112,12 +113,10 @@ fn serve_in_sets(listener: TcpListener, setting: &Setting, leaders: Leaders) -> 
         })
     });
     sets.listen_on(listener, connection(setting))?;
-    loop {
-        thread::park();
-    }
+    keep(sets)
 }
 
-/// Serves with `setting.threads` threads of the pool's own; this one only keeps the pool.
+/// Serves with `setting.threads` threads of the pool's own.
 fn serve(
     listener: TcpListener,
     setting: &Setting,
@@ -127,6 +126,11 @@ fn serve(
     let of_counts = pool.clone();
     counts::ask_leaderless(move || leaderless(&of_counts));
     pool.listen_on(listener, connection(setting))?;
+    keep(pool)
+}
+
+/// The pool's own threads serve; this one only keeps what they serve.
+fn keep<P>(_pools: P) -> io::Result<()> {
     loop {
         thread::park();
     }

@@ -3,7 +3,7 @@
 //! A mean is spoiled by rare sleepers. What counts is whether a call of this kind is *usually* long
 //! enough to be worth a wake: `p` moves by 1/32 of the way to one after a long call, to zero after a
 //! short one. Of kinds that are long some calls are asked whether they slept: behind one that computes, another
-//! thread is of use only if there is a core for it.
+//! thread is of use only while there is room (`promotion/policy.rs`).
 
 use std::{
     any::{type_name, TypeId},

@@ -266,3 +266,44 @@ fn ring(mut bell: &File) {
 fn was_not_refused(ended: Completion) -> bool {
     ended.result >= 0 || ended.result == -libc::ECANCELED
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// H2: who looks is told everything that has happened before. (The kernel's thread can't be held back here. With many
+    /// peers and rounds it is behind in some of them: who does not wait for it misses the last ones.)
+    #[test]
+    fn a_look_tells_everything() {
+        const PEERS: usize = 16;
+        const ROUNDS: u8 = 100;
+        let set = match CompletionSet::new(Clock::monotonic()) {
+            Ok(set) => set,
+            Err(error) => return eprintln!("skipped: on a completion set: {error}"),
+        };
+        let pairs = [(); PEERS].map(|()| UnixStream::pair().unwrap());
+        for (key, (near, _)) in (0..).zip(&pairs) {
+            set.add(near.as_raw_fd(), key).unwrap();
+        }
+        for round in 0..ROUNDS {
+            for (_, far) in &pairs {
+                (&*far).write_all(&[round]).unwrap();
+            }
+            let mut events = Vec::new();
+            let answer = set.wait(&mut events, Some(Timestamp::PAST)).unwrap();
+            assert!(matches!(answer.batch, Batch::Whole) && !answer.slept);
+            for (key, (near, _)) in (0..).zip(&pairs) {
+                let told = |event: &Event| event.key == key && event.ready.has(Ready::READABLE);
+                assert!(
+                    events.iter().any(told),
+                    "{key} in round {round}: {events:?}"
+                );
+                let mut message = [0];
+                (&*near).read_exact(&mut message).unwrap();
+                assert_eq!(message, [round]);
+            }
+        }
+    }
+}

@@ -158,8 +158,9 @@ impl Builder {
         self
     }
 
-    /// How many threads can run at once. While fewer do and work waits, another one is woken (W1); if there can be several,
-    /// and handlers compute, there is one more, for threads have to wait for their cores behind others.
+    /// How many cores the pool counts on. While fewer threads run and work waits, another one is woken (W1). Behind handlers
+    /// that compute, and if more waits, one thread more may run, if there are several cores: a woken thread may have to wait
+    /// for its core while another is idle.
     /// Default: the cores that this process may use when the pool is built.
     #[must_use]
     pub fn parallelism(mut self, threads: usize) -> Self {

@@ -202,9 +202,8 @@ impl<'a, T> HeldLead<'a, T> {
         // After the opening: this pairs with the standby, which raises the epoch before it looks at the
         // word. If its look does not see this opening, the new epoch is seen here.
         let starved = marks.backlog && lead.epoch_now() != since;
-        let of_use = marks.computes || starved;
-        let has_room = || was.running() + 1 < lead.policy.room(marks.computes);
-        let needed = marks.blocks || (of_use && has_room());
+        let helps = (marks.computes || starved) && lead.policy.has_room(opening);
+        let needed = marks.blocks || helps;
         let promotion = lead.help(was, opening, needed);
         let elected = matches!(promotion, Promotion::Elected(_));
         let running = Running {

@@ -8,8 +8,8 @@
 //!   processing T   lead set aside   <-- looks --   T  the watch: a lead is open for long, so it goes, and another watches
 //!      leader T --- finds nothing, others are awake ---> T T T  idle
 //!
-//!  idle    --> looks round  [Lounge::send]       a promotion has left nobody behind, and its handler blocks, or computes or
-//!                                               starves others while a core is idle in all sets
+//!  idle    --> looks round  [Lounge::send]       a promotion has left nobody behind, and its handler blocks, or computes
+//!                                               or starves others while there is room in all sets
 //!  watch   --> looks round  [Lounge::look]       a lead was open for a while, and nobody is in that set
 //!                           [Lounge::send]       nobody is idle
 //!  idle    --> watch        [Lounge::leave_for]  the watch goes
@@ -160,7 +160,8 @@ pub(super) enum Seated {
 fn cores_for<T>(leads: &[(Arc<Lead<T>>, Clock)], cores: usize) -> usize {
     let each = leads.iter().map(|(lead, _)| lead.policy.cores);
     let most = each.clone().max().unwrap_or(1);
-    each.sum::<usize>().min(cores).max(most)
+    let all = each.fold(0, usize::saturating_add);
+    all.min(cores).max(most)
 }
 
 impl<T> Lounge<T> {
@@ -248,12 +249,12 @@ impl<T> Lounge<T> {
         self.serving(self.tick).next().is_some() && self.leads.iter().any(runs)
     }
 
-    /// A guess whether a core is idle, or there is room to compute: the sets share the cores, and a thread that serves one of
-    /// them uses one, unless it is stuck. (A promotion has asked before whether its own set may use one more.)
-    fn has_room(&self, computes: bool) -> bool {
+    /// A guess whether one more thread is of use, if computations pile up or not: the sets share the cores, and a thread that
+    /// serves one of them uses one, unless it is stuck. (A promotion has asked before whether its own set may use one more.)
+    fn has_room(&self, piles_up: bool) -> bool {
         let stuck = self.tick.saturating_mul(TICKS_UNTIL_STUCK);
-        let room = room(self.cores, computes);
-        self.serving(stuck).take(room).count() < room
+        let most = room(self.cores, piles_up);
+        self.serving(stuck).take(most).count() < most
     }
 
     /// Who serves, for less than so long.
@@ -426,7 +427,7 @@ impl<T> Lead<T> {
         }
         // Who may block needs no core.
         let may_block = opening.blocks() || !self.policy.is_adaptive();
-        let has_room = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_room(opening.computes());
+        let has_room = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_room(opening.piles_up());
         let needed = needed && (may_block || self.lounge().is_some_and(has_room));
         match self.send_for_somebody(needed) {
             Promotion::LeftOpen if self.word.look().standby() == Standby::Marked => {

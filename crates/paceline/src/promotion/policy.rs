@@ -26,9 +26,10 @@ pub enum Order {
 pub enum Wake {
     /// The textbook: the elected follower is woken on every event.
     Eager,
-    /// A follower is woken only where it pays: the handler usually sleeps or has told that it will, or a core is
-    /// idle for work that waits, or there is room for one more behind a long computation. One follower, the standby, watches over surprises: an open lead that nobody
-    /// takes is taken within a few ticks.
+    /// A follower is woken only where it pays: the handler usually sleeps or has told that it will; or a core is idle for
+    /// work that waits, or will wait behind a long computation. (Behind a long computation with more work one thread more
+    /// may run than there are cores, if these are several.) One follower, the standby, watches over surprises: an open lead
+    /// that nobody takes is taken within a few ticks.
     #[default]
     Adaptive,
 }
@@ -78,9 +79,9 @@ impl Policy {
         !self.is_adaptive() || self.order != Order::Newest
     }
 
-    /// So many threads are of use at once behind a handler that computes, or does not.
-    pub(super) fn room(&self, computes: bool) -> usize {
-        room(self.cores, computes)
+    /// Whether one more thread than run by this word is of use behind what its opener does.
+    pub(super) fn has_room(&self, word: Snapshot) -> bool {
+        word.running() < room(self.cores, word.piles_up())
     }
 
     /// May `taker`, who is counted neither as running nor as waiting, take the lead? (The elected
@@ -108,18 +109,19 @@ impl Policy {
             return Judgement::Follow;
         }
         let own = taker == Taker::Opener(word.sequence());
-        let has_room = word.wants_more() && word.running() < self.room(word.computes());
-        match own || word.blocks() || has_room {
+        let helps = word.wants_more() && self.has_room(word);
+        match own || word.blocks() || helps {
             true => Judgement::Take,
             false => Judgement::Follow,
         }
     }
 }
 
-/// So many threads are of use at once on so many cores: as many, and one more if they compute. Whoever is woken waits for
-/// the core on which it ran before, be it behind a client's thread, while another core is idle; then the one more is there.
-pub(super) fn room(cores: usize, computes: bool) -> usize {
-    cores + usize::from(computes && cores > 1)
+/// How many threads are of use at once on so many cores: as many. If they compute and more work piles up, one more: a woken
+/// thread may have to wait for the core on which it ran last, behind a client's, while another core is idle, and the one more
+/// uses that. On a single core it would only share it.
+pub(super) fn room(cores: usize, piles_up: bool) -> usize {
+    cores.saturating_add(usize::from(piles_up && cores > 1))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -169,18 +171,16 @@ mod tests {
         assert_eq!(judge([false; 3], opener), Judgement::Take);
     }
 
-    /// Who is awake helps while there is room: as many threads as there are cores, and one more behind a computation. On a
-    /// single core that one would only share it.
+    /// Who is awake helps while there is room: as many threads as there are cores, and one more behind a computation if more
+    /// waits. On a single core that one would only share it.
     #[test]
     fn one_more_than_there_are_cores_may_compute() {
-        let most_who_run = |cores, computes: bool| {
+        let most_who_run = |cores, computes, backlog| {
             let policy = policy(cores);
             let helps = |others: &usize| {
                 let lead = LeadWord::vacant();
                 lead.update(|word| (word.taken(), ()));
-                let running = |word: Snapshot| (word.one_more_running(), ());
-                (0..*others).for_each(|_| lead.update(running));
-                let backlog = !computes;
+                lead.run_more(*others);
                 let (_, opened) = lead.open_running(Marks {
                     computes,
                     backlog,
@@ -193,7 +193,14 @@ mod tests {
             // The opener runs, and whoever helps will.
             (0..9).take_while(helps).count() + 1
         };
-        assert_eq!([1, 2, 3].map(|cores| most_who_run(cores, false)), [1, 2, 3]);
-        assert_eq!([1, 2, 3].map(|cores| most_who_run(cores, true)), [1, 3, 4]);
+        let on_each = |computes, backlog| [1, 2, 3].map(|it| most_who_run(it, computes, backlog));
+        assert_eq!(on_each(false, true), [1, 2, 3]);
+        assert_eq!(on_each(true, false), [1, 2, 3]);
+        assert_eq!(on_each(true, true), [1, 3, 4]);
+        assert_eq!(
+            most_who_run(usize::MAX, true, true),
+            10,
+            "as many as were tried"
+        );
     }
 }

@@ -3,11 +3,11 @@
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
-//! | 24 | computes | the opener's handler is of a kind that takes long and keeps its core; published by the opener, for speed only |
+//! | 24 | computes | the opener's handler is of a kind that takes long and keeps its core; a mark, like *backlog* |
 //! | 23 | eager | under `Eager` the elected follower is woken on every event; never changed |
 //! | 22 | observed | somebody wants to be told who does what; orders nothing, and is looked at together with *eager* or *closed*, so that it costs nothing |
 //! | 20..22 | standby | none (0), none but the mark of a lounge (1), ticking (2), in deep sleep (3); always none under `Eager` |
-//! | 19 | backlog | more was ready when the lead was opened; likewise |
+//! | 19 | backlog | more was ready when the lead was opened; a mark: published by the opener, for speed only |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
 //! | 17 | closed | nobody takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
@@ -110,6 +110,14 @@ impl LeadWord {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+impl LeadWord {
+    /// So many more threads run.
+    pub(super) fn run_more(&self, count: usize) {
+        (0..count).for_each(|_| self.update(|word| (word.one_more_running(), ())));
+    }
+}
+
 /// What an opener says about its event, so that others can judge whether to help.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
@@ -197,8 +205,10 @@ impl Snapshot {
         self.0 & (BACKLOG | COMPUTES) != 0
     }
 
-    pub(super) fn computes(self) -> bool {
-        self.0 & COMPUTES != 0
+    /// More was ready, and the opener's handler computes for long.
+    pub(super) fn piles_up(self) -> bool {
+        const BOTH: u64 = BACKLOG | COMPUTES;
+        self.0 & BOTH == BOTH
     }
 
     pub(super) fn standby(self) -> Standby {
@@ -286,8 +296,8 @@ impl fmt::Debug for Snapshot {
             .field("parked", &self.is_parked())
             .field("standby", &self.standby())
             .field("blocks", &self.blocks())
-            .field("wants_more", &self.wants_more())
-            .field("computes", &self.computes())
+            .field("backlog", &(self.0 & BACKLOG != 0))
+            .field("computes", &(self.0 & COMPUTES != 0))
             .field("closed", &self.is_closed())
             .field("observed", &self.is_observed())
             .field("running", &self.running())
@@ -313,6 +323,27 @@ mod tests {
         let word = LeadWord::vacant().look();
         assert!(!word.with_elect(true).is_vacant());
         assert!(!word.taken().is_vacant());
+    }
+
+    /// What an opener says is over when the lead is taken, however often that happens.
+    #[test]
+    fn marks_end_with_the_opening() {
+        let lead = LeadWord::vacant();
+        for opening in 0..1000 {
+            let before = lead.update(|word| (word.taken(), word.taken()));
+            assert!(!before.is_open() && before.0 & MARKS == 0, "{before:?}");
+            let (blocks, computes) = (opening % 3 == 0, opening % 3 == 1);
+            let (_, opened) = lead.open_running(Marks {
+                blocks,
+                computes,
+                backlog: true,
+            });
+            assert!(opened.is_open() && opened.blocks() == blocks && opened.piles_up() == computes);
+            assert!(!opened.is_observed() && !opened.is_special() && opened.wants_more());
+            if !blocks {
+                lead.update(|word| (word.one_less_running(), ()));
+            }
+        }
     }
 
     /// 2^32 openings later the sequence starts anew and nothing else has changed.

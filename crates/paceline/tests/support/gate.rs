@@ -20,7 +20,7 @@ pub struct Gate {
 struct State {
     /// How many have come so far.
     entered: usize,
-    /// How many wait.
+    /// How many wait, also those who may pass and have not gone yet.
     inside: usize,
     /// The most that waited at the same time.
     most: usize,
@@ -72,6 +72,12 @@ impl Gate {
 
     pub fn inside(&self) -> usize {
         self.state().inside
+    }
+
+    /// How many wait, and go only if more are let through.
+    pub fn shut_out(&self) -> usize {
+        let state = self.state();
+        state.inside.saturating_sub(state.permits)
     }
 
     pub fn most(&self) -> usize {

@@ -188,33 +188,30 @@ fn one_offer_of_an_open_lead() {
     assert!(matches!(lead.take_offer(), Attempt::Took));
 }
 
-/// A promotion wakes somebody while there is room: as many threads may run as there are cores, and behind a computation one
-/// more. (A backlog has to wait for a look of the standby, and for a core.)
+/// On two cores a promotion wakes somebody behind a computation until two run, and if more waits, until three do; behind a
+/// mere backlog that the standby has seen until two do, and behind one that it has not seen never.
 #[test]
 fn behind_a_computation_one_more_is_woken() {
-    let promotion = |others: usize, marks: Marks, looked: bool| {
+    let wakes_beside = |others: usize, marks: Marks, looks: u64| {
         let (lead, seats) = (lead(Order::Newest), [0, 1, 2].map(|at| Seat::new(at, 0)));
         let held = take(&lead, &seats[0]);
         assert!(matches!(lead.enlist(&seats[1]), Attempt::StandsBy));
         assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
-        let running = |word: Snapshot| (word.one_more_running(), ());
-        (0..others).for_each(|_| lead.word.update(running));
-        lead.epoch.fetch_add(u64::from(looked), Ordering::Relaxed);
+        lead.word.run_more(others);
+        lead.epoch.fetch_add(looks, Ordering::Relaxed);
         let (running, promotion) = promoted(held, marks, Clock::monotonic().now());
-        std::mem::forget(running);
-        promotion != Promotion::LeftOpen
+        drop(running);
+        matches!(promotion, Promotion::Elected(_))
     };
-    let (none, others) = (Marks::default(), [0, 1, 2]);
-    let computes = Marks {
-        computes: true,
-        ..none
+    let marks = |computes, backlog| Marks {
+        computes,
+        backlog,
+        ..Marks::default()
     };
-    let backlog = Marks {
-        backlog: true,
-        ..none
-    };
-    let woken = |marks, looked| others.map(|others| promotion(others, marks, looked));
-    assert_eq!(woken(computes, false), [true, true, false]);
-    assert_eq!(woken(backlog, true), [true, false, false]);
-    assert_eq!(woken(backlog, false), [false; 3]);
+    let (computes, backlog, both) = (marks(true, false), marks(false, true), marks(true, true));
+    let wakes = |marks, looks| [0, 1, 2].map(|others| wakes_beside(others, marks, looks));
+    assert_eq!(wakes(both, 0), [true, true, false]);
+    assert_eq!(wakes(computes, 0), [true, false, false]);
+    assert_eq!(wakes(backlog, 1), [true, false, false]);
+    assert_eq!(wakes(backlog, 0), [false; 3]);
 }

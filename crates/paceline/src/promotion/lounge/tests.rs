@@ -234,12 +234,12 @@ fn an_election_sends_for_somebody() {
     drop(running);
 }
 
-/// Somebody is sent for to compute on a core that is idle in all sets: nobody who serves another one uses it, and is not stuck.
-/// One more than there are cores may. A handler that blocks needs none.
+/// All sets share the cores, and the room for one computation more: whoever serves any of them takes a part, unless it is
+/// stuck. A backlog needs a core that is idle in all sets; a handler that blocks needs none.
 #[test]
-fn a_core_is_idle_in_all_sets_or_not_at_all() {
+fn all_sets_share_the_cores() {
     let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
-    let (watch, idle, other) = (sets.bed(), sets.bed(), sets.bed());
+    let [watch, idle, other, last] = [(); 4].map(|()| sets.bed());
     let promotion = |marks| {
         let held = sets.take(0).expect("it is vacant");
         let (running, promotion) = promoted(held, marks, sets.now());
@@ -249,10 +249,12 @@ fn a_core_is_idle_in_all_sets_or_not_at_all() {
         }
         promotion
     };
-    let computes = Marks {
-        computes: true,
+    let marks = |computes, backlog| Marks {
+        computes,
+        backlog,
         ..Marks::default()
     };
+    let (computes, backlog, both) = (marks(true, false), marks(false, true), marks(true, true));
     let blocks = Marks {
         blocks: true,
         ..Marks::default()
@@ -262,11 +264,17 @@ fn a_core_is_idle_in_all_sets_or_not_at_all() {
         assert_eq!(Told::take_from(bed), Told::Go(0));
         sets.lounge.set_off(0);
     };
-    (0..2).for_each(|thread| sets.lounge.serves(thread, thread));
-    somebody_is_sent(computes, &other);
+    // A look: the backlog has lasted.
+    sets.leads[0].epoch.fetch_add(1, Ordering::Relaxed);
+    sets.lounge.serves(0, 0);
+    somebody_is_sent(backlog, &last);
+    sets.lounge.serves(1, 1);
+    assert_eq!(promotion(backlog), Promotion::LeftOpen, "no core is idle");
+    assert_eq!(promotion(computes), Promotion::LeftOpen, "no core is idle");
+    somebody_is_sent(both, &other);
     sets.lounge.serves(2, 0);
     sets.time.advance(TICK * (TICKS_UNTIL_STUCK - 1));
-    assert_eq!(promotion(computes), Promotion::LeftOpen);
+    assert_eq!(promotion(both), Promotion::LeftOpen, "there is no room");
     somebody_is_sent(blocks, &idle);
     sets.time.advance(TICK);
     assert_eq!(promotion(Marks::default()), Promotion::LeftOpen);
