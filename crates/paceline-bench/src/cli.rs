@@ -133,12 +133,12 @@ pub(crate) fn main() -> io::Result<()> {
 }
 
 fn measure(args: &RunArgs) -> io::Result<()> {
-    let words: Vec<_> = env::args().skip(1).collect();
+    let words = without_folders(env::args().skip(1));
     let keep = |run: &Run| match &args.json {
         Some(file) => named(file, fs::write(file, serde_json::to_string(run)?)),
         None => Ok(()),
     };
-    let run = run::run(&args.choice, words.join(" "), keep)?;
+    let run = run::run(&args.choice, words, keep)?;
     say(&report::markdown(&run, None))?;
     match run.records.iter().any(|record| record.clean) {
         true => Ok(()),
@@ -146,6 +146,18 @@ fn measure(args: &RunArgs) -> io::Result<()> {
             "nothing could be counted: the machine was never quiet (see the head of the report)",
         )),
     }
+}
+
+/// A command as it is written down: of a file only its name, because folders belong to one machine.
+fn without_folders(words: impl Iterator<Item = String>) -> String {
+    let bare = |word: String| match word.rfind('/') {
+        Some(slash) => {
+            let folder = word.find('=').map_or(0, |equals| equals + 1);
+            format!("{}{}", &word[..folder.min(slash)], &word[slash + 1..])
+        }
+        None => word,
+    };
+    words.map(bare).collect::<Vec<_>>().join(" ")
 }
 
 /// Prints a text. Who reads only its beginning has enough.
@@ -212,6 +224,16 @@ fn list() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run once stood in the documents with the folder of the machine that it was made on.
+    #[test]
+    fn a_run_does_not_tell_in_which_folder_it_was_kept() {
+        let words = ["run", "--work", "a", "--json", "/some/folder/goals.json"];
+        let told = without_folders(words.into_iter().map(String::from));
+        assert_eq!(told, "run --work a --json goals.json");
+        let told = without_folders([String::from("--json=../runs/goals.json")].into_iter());
+        assert_eq!(told, "--json=goals.json");
+    }
 
     /// A work whose words `load` does not take would be found out after an hour of measuring.
     #[test]
