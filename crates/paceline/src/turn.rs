@@ -26,6 +26,7 @@ mod before_sleep;
 mod company;
 mod handed;
 mod open;
+mod spin;
 mod stay;
 
 use std::{
@@ -39,6 +40,7 @@ use std::{
 use before_sleep::BeforeSleep;
 pub(crate) use company::{Company, LedSet, Sent};
 pub(crate) use handed::open_tray;
+pub(crate) use spin::{LeaderSpin, Spins};
 use stay::OnDuty;
 
 use crate::{
@@ -220,10 +222,10 @@ impl<'p> Leader<'p> {
                 let Self { place } = self;
                 return Ok(Waited::Claimed(Claimed { claim, place }));
             }
-            before_sleep.note_nothing(shared);
             if shared.clock.has_passed(until) || shared.is_over() || place.until.is_recalled() {
                 return Ok(Waited::Nothing(self.step_down()));
             }
+            before_sleep.note_nothing(shared);
         }
     }
 

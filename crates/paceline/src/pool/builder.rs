@@ -15,9 +15,11 @@ use crate::{
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
     sync::{cores, Looks, Mutex},
+    turn::{LeaderSpin, Spins},
 };
 
-/// Settings of a pool. [`build`](Self::build) judges them all at once.
+/// Settings of a pool. [`build`](Self::build) judges them all at once. Most need none of them but
+/// [`threads`](Self::threads), and [`board`](Self::board) to see what the pool does.
 pub struct Builder {
     threads: Option<Threads>,
     keep_alive: Option<Duration>,
@@ -26,7 +28,7 @@ pub struct Builder {
     wake: Wake,
     parallelism: Option<usize>,
     tick: Duration,
-    leader_spin: Duration,
+    leader_spin: Option<Duration>,
     watcher: bool,
     set: SetKind,
     limits: Limits,
@@ -62,7 +64,7 @@ impl Default for Builder {
             wake: Wake::default(),
             parallelism: None,
             tick: DEFAULT_TICK,
-            leader_spin: Duration::ZERO,
+            leader_spin: None,
             watcher: true,
             set: SetKind::default(),
             limits: Limits {
@@ -144,21 +146,21 @@ impl Builder {
         self
     }
 
-    /// Which follower is elected. Default: the newest.
+    /// Which follower is elected, by [`Order`]. Default: the newest.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// When a follower is woken. Default: where it pays.
+    /// When a follower is woken: see [`Wake`]. Default: where it pays.
     #[must_use]
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
         self
     }
 
-    /// How many cores the pool counts on. While fewer threads run and work waits, another one is woken (W1). Behind handlers
+    /// How many cores the pool counts on. While fewer threads run and work waits, another one is woken. Behind handlers
     /// that compute, and if more waits, one thread more may run, if there are several cores: a woken thread may have to wait
     /// for its core while another is idle.
     /// Default: the cores that this process may use when the pool is built.
@@ -169,22 +171,26 @@ impl Builder {
     }
 
     /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
-    /// a quarter and a wake**, even behind a handler that blocks by surprise; once 32 looks found nothing to do,
-    /// and while the watcher looks too, only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An idle pool
-    /// does not tick.
+    /// a quarter and a wake**, even behind a handler that blocks by surprise. Once 32 looks found nothing to do, or while
+    /// the watcher looks too, only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An
+    /// idle pool does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// How long a leader that finds no event looks for one again and again before it sleeps: an answer comes
-    /// sooner where requests follow each other closely, and the time is burnt where they do not. Default:
-    /// zero: it looks twice, and lets others run in between, as long as that finds something now and then and the set is
-    /// cheap to look at. Once it sleeps, an idle pool costs nothing.
+    /// How long a leader that finds no event keeps looking for one before it sleeps: *spins*. An answer comes sooner where
+    /// requests follow each other closely, and the time is burnt where they do not. Set it if you have a core for that.
+    ///
+    /// Default: the pool finds out. It spins for up to 30 microseconds while nearly every such spin finds an event, and
+    /// otherwise tries that again now and then; others who want the core may run between two looks. With zero it never
+    /// spins. Where it does not spin it may still let others run and look once more, if that paid lately; nothing turns that
+    /// off. In sets that are dear to look at ([`SetKind::Poll`] and completions) it does neither,
+    /// unless it is told how long to spin. An idle pool sleeps, and costs nothing.
     #[must_use]
     pub fn leader_spin(mut self, span: Duration) -> Self {
-        self.leader_spin = span;
+        self.leader_spin = Some(span);
         self
     }
 
@@ -423,7 +429,8 @@ impl Builder {
             clock,
             counters,
             crew: Crew::new(board),
-            leader_spin: self.leader_spin,
+            leader_spin: LeaderSpin::told(self.leader_spin),
+            spins: Spins::default(),
             looks: Looks::default(),
             observers,
             monitor,

@@ -47,7 +47,7 @@ use crate::{
     observe::{Counters, Observers},
     promotion::Lead,
     sync::{thread, Clock, Looks, Mutex, Timestamp},
-    turn::{self, Follower, Left},
+    turn::{self, Follower, LeaderSpin, Left, Spins},
 };
 use crew::Crew;
 pub(crate) use crew::Membership;
@@ -352,8 +352,10 @@ pub(crate) struct Shared {
     pub(crate) crew: Crew,
     /// The thread that watches for surprises.
     watch: Watch,
-    /// How long a leader that finds nothing looks again and again before it sleeps.
-    pub(crate) leader_spin: Duration,
+    /// Whether a leader that finds nothing looks again and again before it sleeps.
+    pub(crate) leader_spin: LeaderSpin,
+    /// Whether that pays, if it is to find out.
+    pub(crate) spins: Spins,
     /// Whether a leader that finds nothing lets others run, and looks once more.
     pub(crate) looks: Looks,
     pub(crate) observers: Arc<Observers>,

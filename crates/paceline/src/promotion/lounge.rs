@@ -440,8 +440,7 @@ impl<T> Lead<T> {
     /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to
     /// it.
     pub(super) fn send_for_somebody(&self, needed: bool) -> Promotion {
-        let lounge = self.lounge().filter(|_| needed);
-        match lounge.is_some_and(|(lounge, set)| lounge.send(set)) {
+        match needed && self.lounge().is_some_and(|(lounge, set)| lounge.send(set)) {
             true => Promotion::Watched,
             false => Promotion::LeftOpen,
         }

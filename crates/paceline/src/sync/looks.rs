@@ -1,6 +1,6 @@
 //! Whether it pays to let others run and look once more, before a sleep.
 //!
-//! A sleep and its wake cost several microseconds, a yield and a look less than one. Where what is waited for comes soon,
+//! A sleep and its wake cost several microseconds of processor time, a yield and a look less than one. Where what is waited for comes soon,
 //! because others have only to run for it, the look finds it. Where it does not, looks are a waste, and are left out: after
 //! the first one in vain once, then three times, seven times, and so on.
 //!
@@ -12,60 +12,14 @@
 //! success: who had slept would have been woken, on another core if one was idle. It costs as much as a thousand good
 //! looks save; so after a yield that took long they are left out a thousand times.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::{thread, Clock, Timestamp};
-
-/// Who has not its core back by then has lost it. (Those for whom it pays to yield run for some hundred microseconds
-/// before they sleep themselves; who computes has the core for three milliseconds or four.)
-const LOST_AFTER: Duration = Duration::from_millis(1);
+use super::Yielded;
 
 /// So often in a row looks are left out at most, if they find nothing.
 const MOST: u32 = 255;
 /// So often they are left out after one that has lost its core.
-const AFTER_LOST_CORE: u32 = 1023;
-
-/// What a yield was like.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Yielded {
-    /// Others ran, if they wanted to.
-    Shortly,
-    /// Somebody had the core for long.
-    ForLong,
-}
-
-/// A thread that lets others run, once or more, and has an eye on the clock.
-pub(crate) struct Yielding<'c> {
-    clock: &'c Clock,
-    now: Timestamp,
-}
-
-impl<'c> Yielding<'c> {
-    pub(crate) fn begin(clock: &'c Clock) -> Self {
-        let now = clock.now();
-        Self { clock, now }
-    }
-
-    /// Lets others run.
-    pub(crate) fn let_others_run(&mut self) -> Yielded {
-        let lost = self.now.after(LOST_AFTER);
-        thread::yield_now();
-        self.now = self.clock.now();
-        match self.now < lost {
-            true => Yielded::Shortly,
-            false => Yielded::ForLong,
-        }
-    }
-
-    /// Whether that time had come when others had run.
-    pub(crate) fn has_passed(&self, deadline: Option<Timestamp>) -> bool {
-        deadline.is_some_and(|deadline| self.now >= deadline)
-    }
-}
+pub(crate) const AFTER_LOST_CORE: u32 = 1023;
 
 /// What one who is about to sleep shall do.
 #[must_use]
@@ -73,16 +27,38 @@ impl<'c> Yielding<'c> {
 pub(crate) enum Turn {
     /// Let others run, look, and tell what came of it.
     Look,
-    /// Sleep.
+    /// Leave that out this time.
     LeaveOut,
+}
+
+/// How often something is still left out.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(AtomicU32);
+
+impl Pause {
+    /// One is about to sleep.
+    pub(crate) fn take_turn(&self) -> Turn {
+        if self.0.load(Relaxed) == 0 {
+            return Turn::Look;
+        }
+        let one_less = |left: u32| left.checked_sub(1);
+        match self.0.fetch_update(Relaxed, Relaxed, one_less) {
+            Ok(_) => Turn::LeaveOut,
+            Err(_) => Turn::Look,
+        }
+    }
+
+    /// At least so often.
+    pub(crate) fn leave_out(&self, times: u32) {
+        self.0.fetch_max(times, Relaxed);
+    }
 }
 
 /// What has become of the looks so far. It is an estimate, and orders nothing: threads that share it may overwrite each
 /// other's news.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    /// How often they are still left out.
-    left_out: AtomicU32,
+    left_out: Pause,
     /// How often they were left out after the last one in vain.
     pause: AtomicU32,
 }
@@ -90,20 +66,13 @@ pub(crate) struct Looks {
 impl Looks {
     /// One is about to sleep.
     pub(crate) fn take_turn(&self) -> Turn {
-        if self.left_out.load(Relaxed) == 0 {
-            return Turn::Look;
-        }
-        let one_less = |left: u32| left.checked_sub(1);
-        match self.left_out.fetch_update(Relaxed, Relaxed, one_less) {
-            Ok(_) => Turn::LeaveOut,
-            Err(_) => Turn::Look,
-        }
+        self.left_out.take_turn()
     }
 
     /// The look has found something.
     pub(crate) fn note_found(&self, yielded: Yielded) {
         match yielded {
-            Yielded::ForLong => self.leave_out(AFTER_LOST_CORE),
+            Yielded::ForLong => self.note_lost_core(),
             Yielded::Shortly if self.pause.load(Relaxed) == 0 => {}
             Yielded::Shortly => self.pause.store(0, Relaxed),
         }
@@ -113,15 +82,15 @@ impl Looks {
     pub(crate) fn note_vain(&self, yielded: Yielded) {
         let pause = (2 * self.pause.load(Relaxed) + 1).min(MOST);
         self.pause.store(pause, Relaxed);
-        self.leave_out(match yielded {
-            Yielded::Shortly => pause,
-            Yielded::ForLong => AFTER_LOST_CORE,
-        });
+        match yielded {
+            Yielded::Shortly => self.left_out.leave_out(pause),
+            Yielded::ForLong => self.note_lost_core(),
+        }
     }
 
-    /// At least so often.
-    fn leave_out(&self, times: u32) {
-        self.left_out.fetch_max(times, Relaxed);
+    /// Somebody computes here.
+    pub(crate) fn note_lost_core(&self) {
+        self.left_out.leave_out(AFTER_LOST_CORE);
     }
 }
 

@@ -18,6 +18,7 @@ mod looks;
 mod models;
 mod parker;
 mod system;
+mod yielding;
 
 #[cfg_attr(
     all(target_os = "linux", not(any(loom, shuttle))),
@@ -33,9 +34,10 @@ use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
-pub(crate) use looks::{Looks, Turn, Yielded, Yielding};
+pub(crate) use looks::{Looks, Pause, Turn, AFTER_LOST_CORE};
 pub(crate) use parker::Parker;
 pub(crate) use system::{confine, set_nice, voluntary_switches};
+pub(crate) use yielding::{Yielded, Yielding};
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -1,44 +1,60 @@
-//! What a leader that finds nothing does before it sleeps in the set: it looks again, once, when others have run, where that
-//! has paid; or for a while, if the pool wants it to.
+//! What a leader that finds nothing does before it sleeps in the set. Where that has paid it looks again when others have
+//! run: once, or for a while. If the pool was told to it looks again and again, each time.
 //!
 //! ```text
-//!   ToLook ---- nothing: others run ---> LooksAgain ---- nothing ----.
-//!                                                                    v
-//!   ToSpin ---- nothing ---------------> SpinsUntil ---- over ----> Over: it may sleep
+//!  [new] ---> ToLook --- [note_nothing] others run ---> LooksAgain --- [note_nothing] -------------.
+//!    |                                                                                             v
+//!    +------> ToTry ---- [note_nothing] others run ---> Tries -------- [note_nothing] is over --> Over: it may sleep
+//!    |                                                  |   ^                                      ^
+//!    |                                                  '---' [note_nothing] others run            |
+//!    '------> ToSpin --- [note_nothing] ---------------> SpinsUntil --- [note_nothing] is over ----'
 //! ```
 
 use std::time::Duration;
 
+use super::spin::{LeaderSpin, Spin, UNTOLD};
 use crate::{
     pool::Shared,
     sync::{Timestamp, Turn, Yielded, Yielding},
 };
 
-/// What the next look is.
-pub(super) enum BeforeSleep {
+/// What the next look is. A turn asks that twice: so its tag is a byte of its own, and not hidden in what it holds.
+#[repr(u8)]
+pub(super) enum BeforeSleep<'p> {
     /// It may sleep.
     Over,
     /// If there is nothing others run: who sends the next request may only need this core.
     ToLook,
     /// Others ran.
     LooksAgain(Yielded),
-    /// It is to look again and again for so long, and has not looked in vain yet.
+    /// If there is nothing others run, and it looks again and again.
+    ToTry,
+    /// It does, and others ran.
+    Tries(Spin<'p>),
+    /// It was told to look again and again for so long, and has not looked in vain yet.
     ToSpin(Duration),
     /// It looks again until then.
     SpinsUntil(Timestamp),
 }
 
-impl BeforeSleep {
+impl<'p> BeforeSleep<'p> {
     /// For one wait until `until`.
     pub(super) fn new(shared: &Shared, nothing_waits: bool, until: Option<Timestamp>) -> Self {
         match shared.leader_spin {
             // On a clock that stands still there would be no end to it.
-            span if !span.is_zero() && shared.clock.is_real() => Self::ToSpin(span),
-            _ if nothing_waits && may_look(shared, until) => match shared.looks.take_turn() {
-                Turn::Look => Self::ToLook,
-                Turn::LeaveOut => Self::Over,
-            },
+            LeaderSpin::Told(span) if shared.clock.is_real() => Self::ToSpin(span),
+            _ if nothing_waits && may_look(shared, until) => Self::where_it_paid(shared, until),
             _ => Self::Over,
+        }
+    }
+
+    fn where_it_paid(shared: &Shared, until: Option<Timestamp>) -> Self {
+        if may_try(shared, until) && shared.spins.take_turn() == Turn::Look {
+            return Self::ToTry;
+        }
+        match shared.looks.take_turn() {
+            Turn::Look => Self::ToLook,
+            Turn::LeaveOut => Self::Over,
         }
     }
 
@@ -46,31 +62,54 @@ impl BeforeSleep {
     pub(super) fn deadline(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self {
             Self::Over => until,
-            Self::ToLook | Self::LooksAgain(_) | Self::ToSpin(_) | Self::SpinsUntil(_) => {
-                Some(Timestamp::PAST)
-            }
+            _ => Some(Timestamp::PAST),
         }
     }
 
     /// A look found something.
     pub(super) fn note_found(&self, shared: &Shared) {
-        if let Self::LooksAgain(yielded) = self {
-            shared.looks.note_found(*yielded);
+        match self {
+            Self::LooksAgain(yielded) => {
+                shared.looks.note_found(*yielded);
+                note_core(shared, *yielded);
+            }
+            Self::Tries(spin) => {
+                shared.spins.note_found(spin);
+                note_core(shared, spin.yielded());
+            }
+            Self::Over | Self::ToLook | Self::ToTry | Self::ToSpin(_) | Self::SpinsUntil(_) => {}
         }
     }
 
     /// A look found nothing.
-    pub(super) fn note_nothing(&mut self, shared: &Shared) {
+    pub(super) fn note_nothing(&mut self, shared: &'p Shared) {
         *self = match *self {
+            Self::Over => Self::Over,
             Self::ToLook => Self::LooksAgain(Yielding::begin(&shared.clock).let_others_run()),
             Self::LooksAgain(yielded) => {
                 shared.looks.note_vain(yielded);
+                note_core(shared, yielded);
                 Self::Over
             }
+            Self::ToTry => Self::Tries(Spin::begin(&shared.clock)),
+            Self::Tries(spin) if spin.is_over() => {
+                shared.spins.note_vain();
+                note_core(shared, spin.yielded());
+                Self::Over
+            }
+            Self::Tries(spin) => Self::Tries(spin.go_on()),
             Self::ToSpin(span) => Self::SpinsUntil(shared.clock.now().after(span)),
             Self::SpinsUntil(end) if shared.clock.now() < end => Self::SpinsUntil(end),
-            Self::Over | Self::SpinsUntil(_) => Self::Over,
+            Self::SpinsUntil(_) => Self::Over,
         }
+    }
+}
+
+/// Who has lost its core in the one way would lose it in the other.
+fn note_core(shared: &Shared, yielded: Yielded) {
+    if yielded == Yielded::ForLong {
+        shared.looks.note_lost_core();
+        shared.spins.note_lost_core();
     }
 }
 
@@ -79,6 +118,16 @@ impl BeforeSleep {
 fn may_look(shared: &Shared, until: Option<Timestamp>) -> bool {
     let others_run = shared.clock.is_real() || cfg!(shuttle);
     others_run && shared.registry.is_looked_at_cheaply() && !shared.clock.has_passed(until)
+}
+
+/// Whether it may find out if it pays to look for a while. It does not if there is no time for that, or on a clock that
+/// stands still.
+fn may_try(shared: &Shared, until: Option<Timestamp>) -> bool {
+    let clock = &shared.clock;
+    let has_time = |until| clock.now().after(UNTOLD) <= until;
+    matches!(shared.leader_spin, LeaderSpin::FindsOut)
+        && clock.is_real()
+        && until.is_none_or(has_time)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -91,6 +140,25 @@ mod tests {
     fn pool(spin: Duration) -> Pool {
         let pool = Pool::builder().threads(0).leader_spin(spin);
         pool.build().expect("a pool")
+    }
+
+    /// A pool that was told nothing.
+    fn untold() -> Pool {
+        Pool::builder().threads(0).build().expect("a pool")
+    }
+
+    fn would_try(pool: &Pool) -> bool {
+        let before = BeforeSleep::new(pool.shared(), true, NO_DEADLINE);
+        matches!(before, BeforeSleep::ToTry)
+    }
+
+    /// In a spin that nobody asked for, so long before its end.
+    fn trying(pool: &Pool, yielded: Yielded, left: Duration) -> BeforeSleep<'_> {
+        BeforeSleep::Tries(Spin::with(&pool.shared().clock, yielded, left))
+    }
+
+    fn try_in_vain(pool: &Pool) {
+        trying(pool, Yielded::Shortly, Duration::ZERO).note_nothing(pool.shared());
     }
 
     /// How many looks without sleep there are before the one that may sleep.
@@ -162,13 +230,99 @@ mod tests {
             (SetKind::Poll, 0),
         ] {
             let pool = Pool::builder().threads(0).handle_set(set);
+            let pool = pool.leader_spin(Duration::ZERO);
             assert_eq!(looks(&pool.build().expect("a pool"), true), count);
+        }
+    }
+
+    /// Nor does it try to spin there, while handles wait, or without time for it; and that is no turn of it.
+    #[test]
+    fn it_tries_only_where_it_would_sleep() {
+        let poll = Pool::builder().threads(0).handle_set(SetKind::Poll);
+        assert!(!would_try(&poll.build().expect("a pool")));
+        let pool = untold();
+        try_in_vain(&pool);
+        let soon = pool.shared().clock.now().after(UNTOLD / 2);
+        for (nothing_waits, until) in [
+            (false, NO_DEADLINE),
+            (true, Some(Timestamp::PAST)),
+            (true, Some(soon)),
+        ] {
+            let before = BeforeSleep::new(pool.shared(), nothing_waits, until);
+            assert!(!matches!(before, BeforeSleep::ToTry));
+        }
+        assert_eq!([(); 63].map(|()| would_try(&pool)), [false; 63]);
+        assert!(would_try(&pool));
+    }
+
+    /// Who was told nothing spins for a while, and after one in vain not for long; meanwhile it looks twice.
+    #[test]
+    fn it_spins_untold_where_that_pays() {
+        let pool = untold();
+        assert!(would_try(&pool));
+        try_in_vain(&pool);
+        assert_eq!([(); 3].map(|()| looks(&pool, true)), [2, 0, 2]);
+        assert_eq!([(); 60].map(|()| would_try(&pool)), [false; 60]);
+    }
+
+    /// A spin goes on until its time is over.
+    #[test]
+    fn a_try_is_one_spin() {
+        let pool = untold();
+        let mut before = trying(&pool, Yielded::Shortly, Duration::from_secs(3600));
+        before.note_nothing(pool.shared());
+        assert!(matches!(before, BeforeSleep::Tries(_)));
+        let mut before = BeforeSleep::ToTry;
+        while !matches!(before, BeforeSleep::Over) {
+            before.note_nothing(pool.shared());
+        }
+        assert!(!would_try(&pool));
+    }
+
+    /// Nearly every one has to find something, and then one that does not is forgiven.
+    #[test]
+    fn a_try_in_vain_is_forgiven_among_many() {
+        let pool = untold();
+        for _ in 0..28 {
+            assert!(would_try(&pool));
+            trying(&pool, Yielded::Shortly, UNTOLD).note_found(pool.shared());
+        }
+        try_in_vain(&pool);
+        assert!(would_try(&pool));
+    }
+
+    /// What was found before others ran was there anyway.
+    #[test]
+    fn only_what_is_found_by_a_spin_counts_for_it() {
+        let pool = untold();
+        (0..28).for_each(|_| BeforeSleep::ToTry.note_found(pool.shared()));
+        try_in_vain(&pool);
+        assert!(!would_try(&pool));
+    }
+
+    /// Who has lost its core in the one way does not lose it in the other next.
+    #[test]
+    fn a_lost_core_counts_for_both() {
+        fn note<'p>(mut before: BeforeSleep<'p>, pool: &'p Pool, found: bool) {
+            match found {
+                true => before.note_found(pool.shared()),
+                false => before.note_nothing(pool.shared()),
+            }
+        }
+        for found in [true, false] {
+            let [looked, tried] = [untold(), untold()];
+            let lost = Yielded::ForLong;
+            note(BeforeSleep::LooksAgain(lost), &looked, found);
+            note(trying(&tried, lost, Duration::ZERO), &tried, found);
+            for pool in [looked, tried] {
+                assert_eq!([(); 1000].map(|()| looks(&pool, true)), [0; 1000]);
+            }
         }
     }
 
     /// Who was told to spin spins instead, each time.
     #[test]
-    fn a_spin_is_never_left_out() {
+    fn a_told_spin_is_never_left_out() {
         let pool = pool(Duration::from_micros(100));
         for _ in 0..2 {
             let before = BeforeSleep::new(pool.shared(), true, NO_DEADLINE);

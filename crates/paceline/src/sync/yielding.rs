@@ -1,0 +1,54 @@
+//! Letting others run, with an eye on the clock: who yields to somebody that computes has lost its core.
+
+use std::time::Duration;
+
+use super::{thread, Clock, Timestamp};
+
+/// Who has not its core back by then has lost it. (Those for whom it pays to yield run for some hundred microseconds
+/// before they sleep themselves; who computes has the core for three milliseconds or four.)
+const LOST_AFTER: Duration = Duration::from_millis(1);
+
+/// What a yield was like.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yielded {
+    /// Others ran, if they wanted to.
+    Shortly,
+    /// Somebody had the core for long.
+    ForLong,
+}
+
+/// A thread that lets others run, once or more, and has an eye on the clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Yielding<'c> {
+    clock: &'c Clock,
+    now: Timestamp,
+}
+
+impl<'c> Yielding<'c> {
+    pub(crate) fn begin(clock: &'c Clock) -> Self {
+        let now = clock.now();
+        Self { clock, now }
+    }
+
+    /// When it began, or when others had last run.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Lets others run.
+    pub(crate) fn let_others_run(&mut self) -> Yielded {
+        let lost = self.now.after(LOST_AFTER);
+        thread::yield_now();
+        self.now = self.clock.now();
+        match self.now < lost {
+            true => Yielded::Shortly,
+            false => Yielded::ForLong,
+        }
+    }
+
+    /// Whether that time had come when others had run.
+    pub(crate) fn has_passed(&self, deadline: Option<Timestamp>) -> bool {
+        deadline.is_some_and(|deadline| self.now >= deadline)
+    }
+}
