@@ -50,10 +50,8 @@ const CALLS: [&str; 18] = [
 pub(crate) fn count(server: &Server, work: &Work, steps: u32) -> io::Result<Counted> {
     let terms = Terms {
         place: Place::Together,
-        seconds: SECONDS,
         steps,
         rate: None,
-        warm_up: 0.0,
     };
     let mut counted = count_inside(server, work, terms)?;
     counted.calls = count_calls(server, work, terms)?;
@@ -64,9 +62,9 @@ pub(crate) fn count(server: &Server, work: &Work, steps: u32) -> io::Result<Coun
 fn count_inside(server: &Server, work: &Work, terms: Terms) -> io::Result<Counted> {
     let mut running = Running::start(server, work, terms, true)?;
     // Once without looking: what is allocated per connection or per thread is there then.
-    running.load(work, terms)?;
+    running.load(work, terms, SECONDS)?;
     let (before, moved) = (running.counts()?, migrations(running.id()));
-    let load = running.load(work, terms)?;
+    let load = running.load(work, terms, SECONDS)?;
     let (after, moves) = (running.counts()?, migrations(running.id()));
     let per_request = |count: u64| count as f64 / load.requests.max(1) as f64;
     let grown = |of: fn(&Counts) -> Option<u64>| Some(of(&after)?.saturating_sub(of(&before)?));
@@ -96,7 +94,7 @@ fn count_inside(server: &Server, work: &Work, terms: Terms) -> io::Result<Counte
 fn count_calls(server: &Server, work: &Work, terms: Terms) -> io::Result<BTreeMap<String, f64>> {
     let running = Running::start(server, work, terms, false)?;
     // The first load has every thread at work, so that all are seen.
-    running.load(work, terms)?;
+    running.load(work, terms, SECONDS)?;
     let events: Vec<_> = CALLS
         .iter()
         .map(|name| format!("{TRACEPOINT}{name}"))
@@ -114,7 +112,7 @@ fn count_calls(server: &Server, work: &Work, terms: Terms) -> io::Result<BTreeMa
         .spawn()
         .map_err(|error| unavailable(&error.to_string()))?;
     thread::sleep(ATTACHING);
-    let load = running.load(work, terms);
+    let load = running.load(work, terms, SECONDS);
     let table = interrupted(perf)?;
     let requests = load?.requests.max(1) as f64;
     let calls: BTreeMap<_, _> = table.lines().filter_map(call_of).collect();

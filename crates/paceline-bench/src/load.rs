@@ -3,7 +3,8 @@
 //! ```text
 //!  connect -> greet -> warm-up -> | /proc |  measured  | /proc | -> drain -> Load, a line of JSON
 //!  all stand  all are             |begins |            | ends  |    at most
-//!             accepted                                              10 s
+//!             accepted  ^                                        |  10 s
+//!                       '----------------------------------------'  once, or slice by slice (slices.rs)
 //! ```
 //!
 //! The client shares the machine with the server it measures, so it has to be cheap: epoll, edge-triggered, and per
@@ -20,17 +21,19 @@ mod asker;
 mod clock;
 mod connect;
 mod driver;
+mod measured;
 mod mix;
 mod patterns;
 mod plan;
 mod request;
+mod slices;
 mod tally;
 mod wire;
 
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::io::{self, BufRead, Write};
 
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -38,20 +41,18 @@ use rustix::{
 };
 
 pub(crate) use plan::{Pattern, Plan};
+pub(crate) use slices::{Order, READY};
 
 use asker::{Asker, Lines};
 use clock::{nanos, seconds, Nanos};
 use connect::{patience, take_in_little, Opener};
 use driver::Driver;
+use measured::Measured;
 use mix::Choice;
 use patterns::{Bursts, Churn, Closed, Greeting, Open, Pairs, SlowReaders};
 use wire::Wire;
 
-use crate::{
-    record::Load,
-    service::Task,
-    usage::{Sample, Usage},
-};
+use crate::{record::Load, service::Task, usage::Sample};
 
 /// Seconds after the end within which the last replies come, or the client gives up.
 const DRAIN: f64 = 10.0;
@@ -65,56 +66,90 @@ const OTHER_DESCRIPTORS: usize = 16;
 /// `InvalidInput` if the plan does not fit. Otherwise what failed: the server can't be reached, all connections were
 /// lost, or replies are missing [`DRAIN`] seconds after the end.
 pub(crate) fn run(plan: &Plan) -> io::Result<Load> {
+    run_for(plan, io::stdin().lock(), io::stdout())
+}
+
+/// The same for a conductor who gives `orders` and hears `answers`, if the plan says so.
+fn run_for(plan: &Plan, orders: impl BufRead, answers: impl Write) -> io::Result<Load> {
     plan.check()?;
     let slow = plan.slow.unwrap_or(0);
     allow_descriptors(plan.connections + slow + OTHER_DESCRIPTORS)?;
 
-    let choice = Choice::new(&plan.mix);
-    let closed = |choice| Closed::new(plan.asking(), plan.pipeline, choice);
+    let choice = || Choice::new(&plan.mix);
+    let closed = || Closed::new(plan.asking(), plan.pipeline, choice());
+    let conductor = (orders, answers);
     match plan.pattern {
-        Pattern::Closed => measure(plan, closed(choice)),
+        Pattern::Closed => measure(plan, conductor, || Ok(closed())),
         Pattern::Open => {
             let rate = plan.rate.unwrap_or(1.0);
-            measure(plan, Open::new(plan.asking(), plan.pipeline, rate, choice))
+            let open = || Open::new(plan.asking(), plan.pipeline, rate, choice());
+            measure(plan, conductor, || Ok(open()))
         }
         Pattern::Pairs => {
             let first = plan.first.unwrap_or(Task::Nothing);
-            measure(plan, Pairs::new(plan.asking(), first))
+            measure(plan, conductor, || Ok(Pairs::new(plan.asking(), first)))
         }
         Pattern::Bursts => {
             let idle = nanos(plan.idle.unwrap_or(0) as f64 / 1000.0);
-            measure(
-                plan,
-                Bursts::new(plan.asking(), plan.size.unwrap_or(1), idle, choice),
-            )
+            let size = plan.size.unwrap_or(1);
+            let bursts = || Bursts::new(plan.asking(), size, idle, choice());
+            measure(plan, conductor, || Ok(bursts()))
         }
-        Pattern::Churn => measure(plan, Churn::new(plan.asking(), choice)),
+        Pattern::Churn => measure(plan, conductor, || Ok(Churn::new(plan.asking(), choice()))),
         Pattern::SlowReader => {
-            let sockets = slow_sockets(plan, slow)?;
-            measure(plan, SlowReaders::new(closed(choice), sockets))
+            let sockets = || slow_sockets(plan, slow);
+            measure(plan, conductor, || {
+                Ok(SlowReaders::new(closed(), sockets()?))
+            })
         }
     }
 }
 
-/// Connects, lets `asker` ask, and writes down what came of it.
-fn measure(plan: &Plan, mut asker: impl Asker) -> io::Result<Load> {
+/// Connects, lets an asker ask, or one for each slice, and writes down what came of it.
+fn measure<A: Asker>(
+    plan: &Plan,
+    (orders, answers): (impl BufRead, impl Write),
+    asker: impl Fn() -> io::Result<A>,
+) -> io::Result<Load> {
     let mut driver = Driver::new(connect(plan)?, plan.pipeline)?;
     greet(&mut driver)?;
-    asker.prepare();
-    go_on(&mut driver, &mut asker, plan.warm_up)?;
+    let mut slice =
+        |warm_up, length| measure_once(&mut driver, &mut asker()?, plan.pid, warm_up, length);
+    match plan.in_slices {
+        false => Ok(slice(plan.warm_up, plan.seconds)?.load()),
+        true => slices::conducted(orders, answers, slice),
+    }
+}
 
-    let before = driver.wire.clock.pause(|| Sample::begin(plan.pid))?;
+/// The load runs, is measured after a while, and ends.
+fn measure_once(
+    driver: &mut Driver,
+    asker: &mut impl Asker,
+    server: Option<u32>,
+    warm_up: f64,
+    length: f64,
+) -> io::Result<Measured> {
+    driver.begin();
+    asker.prepare();
+    go_on(driver, asker, warm_up)?;
+
+    let before = driver.wire.clock.pause(|| Sample::begin(server))?;
     let begin = driver.wire.now();
     driver.tally.begin(begin);
     let counted = driver.tally.replies();
 
-    let end = go_on(&mut driver, &mut asker, plan.seconds)?;
+    let end = go_on(driver, asker, length)?;
     let requests = driver.tally.replies() - counted;
-    let after = driver.wire.clock.pause(|| Sample::end(plan.pid))?;
+    let after = driver.wire.clock.pause(|| Sample::end(server))?;
 
-    drain(&mut driver, &mut asker, end)?;
-    let window = seconds(end - begin);
-    Ok(load_of(&driver, requests, window, after.since(&before)))
+    drain(driver, asker, end)?;
+    Ok(Measured {
+        requests,
+        seconds: seconds(end - begin),
+        tally: driver.take_tally(),
+        errors: driver.wire.errors(),
+        usage: after.since(&before),
+    })
 }
 
 /// The connections of the plan.
@@ -172,24 +207,6 @@ fn drain(driver: &mut Driver, asker: &mut impl Asker, end: Nanos) -> io::Result<
     let text =
         format!("the server does not reply: {missing} replies are missing {DRAIN} s after the end");
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
-}
-
-/// All that was written down.
-fn load_of(driver: &Driver, requests: u64, seconds: f64, usage: Usage) -> Load {
-    let (latency, latency_of_all) = driver.tally.latencies();
-    Load {
-        requests,
-        seconds,
-        latency,
-        latency_of_all,
-        errors: driver.wire.errors(),
-        server_cpu: usage.server_cpu,
-        voluntary: usage.voluntary,
-        involuntary: usage.involuntary,
-        client_cpu: usage.client_cpu,
-        foreign: usage.foreign,
-        memory: usage.memory,
-    }
 }
 
 /// Raises the limit of open descriptors as far as it goes.

@@ -4,7 +4,7 @@
 //! measurement, so that nothing is shared but the sockets.
 //!
 //! ```text
-//!  run --- every work in rounds, all servers of a round in random order      [run, works]
+//!  run --- every work in rounds, all servers of a round in turns             [run, round, works]
 //!   |
 //!   +-- serve NAME   the service, by one of many servers                     [serve, servers]
 //!   +-- load ADDR    one thread that asks and takes the time                 [load]
@@ -29,6 +29,7 @@ mod progress;
 mod random;
 mod record;
 mod report;
+mod round;
 mod run;
 mod serve;
 mod servers;

@@ -83,11 +83,23 @@ pub(crate) struct Record {
     pub(crate) round: usize,
     /// What the client saw.
     pub(crate) load: Load,
-    /// How far the cores were from each other, in nanoseconds; see `distance.rs`.
+    /// How far the cores were from each other, in nanoseconds, in the mean; see `distance.rs`.
     #[serde(default)]
     pub(crate) distance: Option<f64>,
-    /// Whether the machine was quiet (see [`Load::foreign`]) and its cores stayed where they were.
+    /// Whether it is as long as was wanted, and the machine was quiet (see [`Load::foreign`]).
     pub(crate) clean: bool,
+    /// Of what it is the sum. (Older records are of one piece, and a disturbed one is followed by its repetition.)
+    #[serde(default)]
+    pub(crate) slices: Option<Slices>,
+}
+
+/// The slices of a measurement; see `round.rs`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Slices {
+    /// Those that count.
+    pub(crate) count: usize,
+    /// Those that were made again.
+    pub(crate) discarded: usize,
 }
 
 /// What the client saw, over the measured time.

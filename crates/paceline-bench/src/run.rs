@@ -1,34 +1,25 @@
-//! A whole run: every work in rounds, in which all servers are measured in random order.
-//!
-//! Machines are noisy, and their noise comes and goes. So what is compared stands close together in time:
-//! all servers of a round, one after the other. A measurement during which others used the machine, or the host
-//! moved its cores, is made again, at most [`ATTEMPTS`] times, and the disturbed ones are kept as discarded.
+//! A whole run: what is chosen, in batches that are measured in the same rounds. How a round is measured: `round.rs`.
 
 use std::{io, time::Duration};
 
 use indicatif::ProgressBar;
 
 use crate::{
-    count, distance,
+    count,
     goals::{goals, Against, OURS},
     machine::{this_machine, this_source},
     progress::{self, say},
     random::Random,
-    record::{Load, Place, Record, Run},
+    record::{Place, Run},
+    round::{self, Entry, Length, Round},
     serve,
     servers::{self, Means, Server},
-    session::{Running, Terms},
+    session::Terms,
     works::{self, Entrants, Work},
 };
 
-/// Cores that others may use in the mean before a measurement is discarded.
-const FOREIGN: f64 = 0.12;
-/// How often a disturbed measurement is made in all.
-const ATTEMPTS: usize = 3;
 /// The rate that open loops begin from if work a was not run before them.
 const UNKNOWN_PEAK: f64 = 50_000.0;
-/// Seconds of load before anything is measured.
-const WARM_UP: f64 = 0.5;
 /// What a measurement takes beside the measured time: start, connecting, warming up.
 const OVERHEAD: Duration = Duration::from_millis(1030);
 
@@ -77,25 +68,6 @@ fn measurable(word: &str) -> Result<f64, String> {
     }
 }
 
-/// One work for one server at one place, measured once in each round.
-#[derive(Clone, Copy)]
-struct Entry {
-    work: &'static Work,
-    server: &'static Server,
-    place: Place,
-}
-
-impl Entry {
-    fn name(self) -> String {
-        let Self {
-            work,
-            server,
-            place,
-        } = self;
-        format!("{} {} {}", work.name, place.name(), server.name)
-    }
-}
-
 /// Measures everything that was chosen. What is there so far is given to `keep` after each work.
 ///
 /// # Errors
@@ -116,7 +88,8 @@ pub(crate) fn run(
     };
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
-    let bar = progress(&batches, choice);
+    let length = Length::of(choice.seconds);
+    let bar = progress(&batches, choice, length);
     let mut random = Random::seeded();
     for batch in &mut batches {
         for round in 0..choice.runs {
@@ -128,11 +101,10 @@ pub(crate) fn run(
                     round + 1
                 );
             }
-            random.shuffle(batch);
-            batch.retain(|entry| {
-                let terms = terms_of(*entry, choice.seconds, steps, &run);
-                measure(*entry, round, terms, &mut run, &bar)
-            });
+            let terms = |entry| terms_of(entry, steps, &run);
+            let told = round::measure(batch, round, length, terms, &mut random, &bar);
+            batch.retain(|entry| told.keeps(*entry));
+            note(told, &mut run, &bar);
         }
         keep(&run)?;
     }
@@ -312,69 +284,23 @@ fn unknown(what: &str, name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-fn terms_of(entry: Entry, seconds: f64, steps: u32, run: &Run) -> Terms {
+fn terms_of(entry: Entry, steps: u32, run: &Run) -> Terms {
     let Entry { work, place, .. } = entry;
     Terms {
         place,
-        seconds,
         steps,
-        warm_up: WARM_UP,
         rate: work.rate.map(|share| share * slowest_peak(run, place)),
     }
 }
 
-/// Measures an entry once, and again if it was disturbed. Tells whether the server is to be tried again in
-/// later rounds.
-fn measure(entry: Entry, round: usize, terms: Terms, run: &mut Run, bar: &ProgressBar) -> bool {
-    bar.set_message(entry.name());
-    for _ in 0..ATTEMPTS {
-        match measure_once(entry, terms) {
-            Ok((load, way)) => {
-                let disturbance = disturbance(&load, way);
-                let clean = disturbance.is_none();
-                run.records.push(record(entry, round, load, way, clean));
-                match disturbance {
-                    None => break,
-                    Some(why) => say(bar, &format!("{}: disturbed: {why}", entry.name())),
-                }
-            }
-            Err(error) => {
-                let line = format!("{}: {error}", entry.name());
-                say(bar, &line);
-                run.absent.push(line);
-                return false;
-            }
-        }
+/// Writes down what a round has come to.
+fn note(round: Round, run: &mut Run, bar: &ProgressBar) {
+    run.records.extend(round.records);
+    for (entry, error) in round.failed {
+        let line = format!("{}: {error}", entry.name());
+        say(bar, &line);
+        run.absent.push(line);
     }
-    bar.inc(1);
-    true
-}
-
-/// How far the cores were from each other, before and after. Where there is only one, nothing.
-type Way = Option<[f64; 2]>;
-
-/// What the client saw, and how far the cores were from each other.
-fn measure_once(entry: Entry, terms: Terms) -> io::Result<(Load, Way)> {
-    let before = distance::measure();
-    let running = Running::start(entry.server, entry.work, terms, false)?;
-    let load = running.load(entry.work, terms)?;
-    drop(running);
-    let way = before.and_then(|before| Ok([before, distance::measure()?]));
-    Ok((load, way.ok()))
-}
-
-/// Why a measurement does not count, if it does not.
-fn disturbance(load: &Load, way: Way) -> Option<String> {
-    let foreign = load.foreign;
-    if foreign > FOREIGN {
-        return Some(format!(
-            "others used {foreign:.2} cores, {FOREIGN} are allowed"
-        ));
-    }
-    let [before, after] = way?;
-    (!distance::is_same(before, after)).then(|| {
-        format!("the host moved the cores: a cache line took {before:.0} ns, then {after:.0}")
-    })
 }
 
 /// The peak of the slowest server under work a at this place, as far as it was measured in this run.
@@ -387,24 +313,13 @@ fn slowest_peak(run: &Run, place: Place) -> f64 {
     peaks.reduce(f64::min).unwrap_or(UNKNOWN_PEAK)
 }
 
-fn record(entry: Entry, round: usize, load: Load, way: Way, clean: bool) -> Record {
-    Record {
-        work: entry.work.name.to_owned(),
-        server: entry.server.name.to_owned(),
-        threads: entry.work.threads_of(entry.server),
-        place: entry.place,
-        round,
-        load,
-        distance: way.map(|[before, after]| before.midpoint(after)),
-        clean,
-    }
-}
-
-/// A bar for all measurements.
-fn progress(batches: &[Vec<Entry>], choice: &Choice) -> ProgressBar {
+/// A bar for all measurements, which goes on with every slice.
+fn progress(batches: &[Vec<Entry>], choice: &Choice, length: Length) -> ProgressBar {
     let entries: usize = batches.iter().map(Vec::len).sum();
     let count = (entries * choice.runs) as u64;
-    progress::bar(count, choice.seconds, OVERHEAD)
+    let bar = progress::bar(count, choice.seconds, OVERHEAD);
+    bar.set_length(count * length.slices as u64);
+    bar
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One measurement: a server and a client, each a process of its own, started and ended here.
+//! A server and a client, each a process of its own, started and ended here.
 
 use std::{
     env,
@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    load::{self, Order},
     record::{Load, Place},
     servers::{counts::Counts, Server},
     works::Work,
@@ -31,22 +32,15 @@ const GRACE: Duration = Duration::from_secs(60);
 pub(crate) struct Terms {
     /// Where the two run.
     pub(crate) place: Place,
-    /// How long is measured.
-    pub(crate) seconds: f64,
     /// What 20 us of computation take here.
     pub(crate) steps: u32,
-    /// How long the load runs before that.
-    pub(crate) warm_up: f64,
     /// Requests a second, where the work wants to be told.
     pub(crate) rate: Option<f64>,
 }
 
 /// A server that is running. Dropped, it ends.
 pub(crate) struct Running {
-    process: Child,
-    /// Its end is the server's.
-    stdin: Option<ChildStdin>,
-    lines: mpsc::Receiver<String>,
+    process: Process,
     address: SocketAddr,
 }
 
@@ -64,77 +58,154 @@ impl Running {
         command.args(["--steps", &terms.steps.to_string()]);
         command.args(work.told.then_some("--told"));
         command.args(count.then_some("--count"));
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
+        let process = Process::start(command)
             .map_err(|error| explained(&format!("start {}", server.name), &error))?;
-        let stdin = process.stdin.take();
-        let lines = lines_of(process.stdout.take());
-        let mut running = Self {
-            process,
-            stdin,
-            lines,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        };
-        running.address = running.listening(server.name)?;
-        Ok(running)
+        let address = listening(&process, server.name)?;
+        Ok(Self { process, address })
     }
 
     /// The server's process.
     pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+        self.process.child.id()
     }
 
-    /// Has a client load it, and tells what that saw.
-    pub(crate) fn load(&self, work: &Work, terms: Terms) -> io::Result<Load> {
+    /// Has a client load it for so many seconds, and tells what that saw.
+    pub(crate) fn load(&self, work: &Work, terms: Terms, seconds: f64) -> io::Result<Load> {
+        let mut command = self.loaded(work, terms)?;
+        command.args(["--warm-up", "0", "--seconds", &seconds.to_string()]);
+        let limit = Duration::from_secs_f64(seconds) + GRACE;
+        Process::start(command)?.told(limit)
+    }
+
+    /// A client that loads it, as far as that does not depend on how long.
+    fn loaded(&self, work: &Work, terms: Terms) -> io::Result<Command> {
         let mut command = confined(terms.place, CLIENTS_CORE)?;
         command.arg("load").arg(self.address.to_string());
         command.args(work.load);
         if let Some(rate) = terms.rate {
             command.args(["--rate", &rate.to_string()]);
         }
-        command.args(["--warm-up", &terms.warm_up.to_string()]);
-        command.args(["--seconds", &terms.seconds.to_string()]);
         command.args(["--pid", &self.id().to_string()]);
-        let limit = Duration::from_secs_f64(terms.seconds) + GRACE;
-        let told = finished(command, limit)?;
-        serde_json::from_str(&told)
-            .map_err(|error| explained("read what the client told", &error.into()))
+        Ok(command)
     }
 
     /// Asks the server for its own counts.
     pub(crate) fn counts(&mut self) -> io::Result<Counts> {
-        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        stdin.write_all(b"counts\n")?;
-        let line = self.lines.recv_timeout(START).map_err(io::Error::other)?;
+        self.process.say("counts\n")?;
+        let line = self.process.line(START)?;
         serde_json::from_str(&line).map_err(io::Error::from)
-    }
-
-    fn listening(&self, name: &str) -> io::Result<SocketAddr> {
-        let line = self.lines.recv_timeout(START).map_err(|_| {
-            io::Error::other(format!("{name} did not start: what it said stands above"))
-        })?;
-        let address = line.strip_prefix("listening on ").map(str::parse);
-        match address {
-            Some(Ok(address)) => Ok(address),
-            _ => Err(io::Error::other(format!(
-                "{name} said {line:?} instead of where it listens"
-            ))),
-        }
     }
 }
 
-impl Drop for Running {
+/// Where a server says that it listens.
+fn listening(process: &Process, name: &str) -> io::Result<SocketAddr> {
+    let line = process.line(START).map_err(|_| {
+        io::Error::other(format!("{name} did not start: what it said stands above"))
+    })?;
+    let address = line.strip_prefix("listening on ").map(str::parse);
+    match address {
+        Some(Ok(address)) => Ok(address),
+        _ => Err(io::Error::other(format!(
+            "{name} said {line:?} instead of where it listens"
+        ))),
+    }
+}
+
+/// A client of a server, which loads it in slices, and is silent between them. Dropped, it ends.
+pub(crate) struct Client {
+    process: Process,
+}
+
+impl Client {
+    /// Starts one, and waits until its connections stand.
+    pub(crate) fn of(server: &Running, work: &Work, terms: Terms) -> io::Result<Self> {
+        let mut command = server.loaded(work, terms)?;
+        command.arg("--in-slices");
+        let process = Process::start(command)?;
+        match process.line(GRACE)?.as_str() {
+            load::READY => Ok(Self { process }),
+            other => Err(io::Error::other(format!("the client said {other:?}"))),
+        }
+    }
+
+    /// Loads the server for a while, and tells what it saw.
+    pub(crate) fn slice(&mut self, warm_up: f64, seconds: f64) -> io::Result<Load> {
+        self.process
+            .say(&Order::Slice { warm_up, seconds }.line())?;
+        let limit = Duration::from_secs_f64(warm_up + seconds) + GRACE;
+        self.process.told(limit)
+    }
+
+    /// The last slice does not count.
+    pub(crate) fn forget(&mut self) -> io::Result<()> {
+        self.process.say(&Order::Forget.line())
+    }
+
+    /// What it saw in all slices that count.
+    pub(crate) fn sum(mut self) -> io::Result<Load> {
+        drop(self.process.stdin.take());
+        self.process.told(GRACE)
+    }
+}
+
+/// A process that is told something, and says something, line by line. Dropped, it ends.
+struct Process {
+    child: Child,
+    /// Its end is the process's.
+    stdin: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Process {
+    fn start(mut command: Command) -> io::Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take();
+        let lines = lines_of(child.stdout.take());
+        Ok(Self {
+            child,
+            stdin,
+            lines,
+        })
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        stdin.write_all(line.as_bytes())
+    }
+
+    /// The next line that it says.
+    fn line(&self, limit: Duration) -> io::Result<String> {
+        self.lines.recv_timeout(limit).map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => io::Error::other("it said nothing in time"),
+            mpsc::RecvTimeoutError::Disconnected => {
+                io::Error::other("it has ended: what it said stands above")
+            }
+        })
+    }
+
+    /// What a client saw, from its next line.
+    fn told(&self, limit: Duration) -> io::Result<Load> {
+        let line = self
+            .line(limit)
+            .map_err(|error| explained("the client", &error))?;
+        serde_json::from_str(&line)
+            .map_err(|error| explained("read what the client told", &error.into()))
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
         // It ends when its input does; if it is stuck, by force.
         drop(self.stdin.take());
         if !matches!(
-            ended_within(&mut self.process, Duration::from_secs(2)),
+            ended_within(&mut self.child, Duration::from_secs(2)),
             Ok(Some(_))
         ) {
-            let _ = self.process.kill();
-            let _ = self.process.wait();
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 }
@@ -166,24 +237,6 @@ fn lines_of(output: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
         }
     });
     lines
-}
-
-/// Runs a command that prints one line, for at most `limit`.
-fn finished(mut command: Command, limit: Duration) -> io::Result<String> {
-    let mut process = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let lines = lines_of(process.stdout.take());
-    let Some(ended) = ended_within(&mut process, limit)? else {
-        process.kill()?;
-        process.wait()?;
-        return Err(io::Error::other("the client did not end in time"));
-    };
-    match lines.recv() {
-        Ok(line) if ended.success() => Ok(line),
-        _ => Err(io::Error::other(format!("the client failed ({ended})"))),
-    }
 }
 
 /// Waits for the end of a process. (Every 20 ms: it is the measurement that must not be disturbed.)

@@ -44,6 +44,18 @@ pub(crate) struct Usage {
     pub(crate) memory: u64,
 }
 
+impl Usage {
+    /// Adds what was used later, in a stretch that is this share of both.
+    pub(crate) fn add(&mut self, later: &Self, share: f64) {
+        self.server_cpu += later.server_cpu;
+        self.voluntary += later.voluntary;
+        self.involuntary += later.involuntary;
+        self.client_cpu += later.client_cpu;
+        self.foreign += (later.foreign - self.foreign) * share;
+        self.memory = later.memory;
+    }
+}
+
 /// What was used up to a point in time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {

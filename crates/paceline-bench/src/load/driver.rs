@@ -78,6 +78,16 @@ impl Driver {
         })
     }
 
+    /// Asks, and again after it was hushed.
+    pub(super) fn begin(&mut self) {
+        self.asks = true;
+    }
+
+    /// What was written down, and nothing is from here on.
+    pub(super) fn take_tally(&mut self) -> Tally {
+        std::mem::replace(&mut self.tally, Tally::new())
+    }
+
     /// Asks no more.
     pub(super) fn hush(&mut self) {
         self.asks = false;

@@ -74,6 +74,10 @@ pub(crate) struct Plan {
     /// server's time counts as foreign
     #[arg(long)]
     pub(crate) pid: Option<u32>,
+
+    /// Measures slice by slice, as standard input tells (`slice WARM_UP SECONDS`, `forget`), and says what each was
+    #[arg(long, conflicts_with_all = ["seconds", "warm_up"])]
+    pub(crate) in_slices: bool,
 }
 
 /// When requests are asked.
@@ -112,6 +116,7 @@ impl Plan {
             seconds: 3.0,
             warm_up: 0.5,
             pid: None,
+            in_slices: false,
         }
     }
 

@@ -68,6 +68,13 @@ impl Tally {
         histogram.saturating_record(now.saturating_sub(start));
     }
 
+    /// Adds what was written down elsewhere. (The bounds are the same, so that all of the one fits in the other.)
+    pub(super) fn add(&mut self, other: &Self) {
+        self.replies += other.replies;
+        let added = [self.focus.add(&other.focus), self.others.add(&other.others)];
+        debug_assert!(added.iter().all(Result::is_ok));
+    }
+
     /// The latencies in focus, and those of all.
     pub(super) fn latencies(&self) -> (Latency, Latency) {
         let mut all = self.focus.clone();

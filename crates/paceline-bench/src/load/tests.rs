@@ -53,9 +53,8 @@ fn sequence(request: &[u8; REQUEST]) -> u64 {
     u64::from_le_bytes(request[5..13].try_into().unwrap())
 }
 
-#[test]
-fn every_pattern_is_answered_without_error() {
-    let address = server(right);
+/// A short plan of each pattern for that server.
+fn plans(address: SocketAddr) -> impl Iterator<Item = Plan> {
     let change: [fn(&mut Plan); 6] = [
         |plan| (plan.pattern, plan.pipeline) = (Pattern::Closed, 4),
         |plan| (plan.pattern, plan.rate) = (Pattern::Open, Some(2000.0)),
@@ -64,9 +63,16 @@ fn every_pattern_is_answered_without_error() {
         |plan| plan.pattern = Pattern::Churn,
         |plan| (plan.pattern, plan.slow) = (Pattern::SlowReader, Some(2)),
     ];
-    for change in change {
+    change.into_iter().map(move |change| {
         let mut plan = plan(address);
         change(&mut plan);
+        plan
+    })
+}
+
+#[test]
+fn every_pattern_is_answered_without_error() {
+    for plan in plans(server(right)) {
         let load = run(&plan).unwrap();
         assert!(load.requests > 0 && load.errors == 0, "{plan:?}: {load:?}");
         assert!(
@@ -74,6 +80,36 @@ fn every_pattern_is_answered_without_error() {
             "{plan:?}: {load:?}"
         );
         assert!(load.client_cpu > 0.0, "{load:?}");
+    }
+}
+
+/// Nothing of a slice is left when the next one begins, on the same connections.
+#[test]
+fn every_pattern_goes_on_after_a_slice() {
+    for mut plan in plans(server(right)) {
+        plan.in_slices = true;
+        let mut answers = Vec::new();
+        let orders = "slice 0.05 0.1\n".repeat(3);
+        let sum = run_for(&plan, orders.as_bytes(), &mut answers).unwrap();
+        let text = String::from_utf8(answers).unwrap();
+        let (ready, slices) = text.split_once('\n').unwrap();
+        assert_eq!(ready, READY);
+        let slices: Vec<Load> = slices
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(slices.len(), 3);
+        for load in &slices {
+            assert!(
+                load.latency.count > 0 && load.errors == 0,
+                "{plan:?}: {load:?}"
+            );
+        }
+        let requests = slices.iter().map(|load| load.requests).sum::<u64>();
+        assert!(
+            requests > 0 && sum.requests == requests,
+            "{plan:?}: {sum:?}"
+        );
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn record(work: &str, server: &str, round: usize, throughput: f64) ->
         load: load(throughput, 5.0, 300.0),
         distance: None,
         clean: true,
+        slices: None,
     }
 }
 

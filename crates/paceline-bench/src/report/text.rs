@@ -17,15 +17,15 @@ use super::{
 const NOISE: &str = "\
 ## How to read the noise
 
-- **Compare ratios, not columns.** The machine drifts from hour to hour. Servers of one round ran shortly after each
-  other, in random order; a ratio is taken within a round, and its median over the rounds. Two medians from two columns
-  may differ by more than the servers do.
+- **Compare ratios, not columns.** The machine drifts from hour to hour. Servers of one round were measured in turns, half
+  a second each, in random order; a ratio is taken within a round, and its median over the rounds. Two medians from two
+  columns may differ by more than the servers do.
 - **`188 [179-197]`** is the median of the runs that count, and the least and the greatest of them.
   **`1.02 [0.98-1.05]`** is the median of the paired ratios and its 95 % confidence interval: a bootstrap over the
   rounds, with a fixed seed, so that the same records give the same report. An interval that holds 1.00 shows no
   difference. With five rounds it is hardly narrower than from the least ratio to the greatest.
-- **Discarded** are runs in which others used the machine, or the host took time away, beyond a limit; and runs with a
-  wrong reply or none. A round counts for a pair only if both runs count.
+- **Discarded** are slices in which others used the machine, or the host took time away, beyond a limit, or moved the
+  cores: they are made again, and a round that is not whole then does not count. Nor do runs with a wrong reply or none.
 - **CPU per request** tells more than throughput here, because client and server share few cores. Throughput is better
   when it is more, everything else when it is less.
 - **Latencies** are those of the requests in focus: where some sleep, of the others; of pairs, of the second. A
@@ -105,9 +105,21 @@ fn discarded(records: &[Record]) -> String {
     let faulty = |record: &&Record| record.clean && is_faulty(record);
     let faulty = records.iter().filter(faulty).count();
     format!(
-        "{}; discarded: {disturbed} because others used the machine or its cores were moved, {faulty} with a wrong reply or none",
-        records.len()
+        "{}{}; discarded: {disturbed} because others used the machine or its cores were moved, {faulty} with a wrong reply or none",
+        records.len(),
+        sliced(records),
     )
+}
+
+/// Of how many slices they are, and how many were made again; empty if they are of one piece.
+fn sliced(records: &[Record]) -> String {
+    let slices = || records.iter().filter_map(|record| record.slices);
+    let count: usize = slices().map(|slices| slices.count).sum();
+    let again: usize = slices().map(|slices| slices.discarded).sum();
+    match count {
+        0 => String::new(),
+        _ => format!(" of {count} slices, beside {again} that were made again"),
+    }
 }
 
 /// Which servers gave wrong replies or none; empty if none did.
@@ -181,7 +193,10 @@ fn courses(plots: &Plots<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::synthetic::{noisy_run, record, run_of};
+    use crate::{
+        record::Slices,
+        report::synthetic::{noisy_run, record, run_of},
+    };
 
     /// That a report says nothing that is no number.
     fn assert_only_numbers(run: &Run) -> String {
@@ -210,6 +225,16 @@ mod tests {
             assert!(text.contains(heading), "{heading}");
         }
         assert!(text.contains("  - ace-dev-poll: the library is not installed"));
+    }
+
+    #[test]
+    fn slices_that_were_made_again_are_told() {
+        let mut sliced = record("a", "bare", 0, 100.0);
+        let (count, discarded) = (6, 2);
+        sliced.slices = Some(Slices { count, discarded });
+        let text = assert_only_numbers(&run_of(vec![sliced]));
+        assert!(text
+            .contains("Measurements: 1 of 6 slices, beside 2 that were made again; discarded: 0"));
     }
 
     #[test]
