@@ -336,6 +336,9 @@ const TABLE: &[Row] = &[
     Row("e", Together, to(TOKIO), NOT_BEHIND),
     // The server on all cores, which it shares with the client, against one: the sharing is to our disadvantage.
     Row("e", Together, itself("e"), &[(Throughput, 1.8)]),
+    // The same where the client takes little of a core: what is left is the server's own scaling.
+    Row("e-pipelined", Together, itself("e-pipelined"), &[(Throughput, 1.8)]),
+    Row("e-pipelined", Together, to(TOKIO), NOT_BEHIND),
     Row("f-512", Apart, to(BARE), &[(Throughput, 1.0)]),
     Row("f-512", Apart, to(TOKIO), &[(Throughput, 1.3)]),
     Row("f-4000", Apart, to(BARE), &[(Throughput, 1.0)]),

@@ -144,6 +144,17 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
+        name: "e-pipelined",
+        about: "64 connections, 16 requests in flight on each, every request computes 20 us: the client needs little of a core",
+        threads: 8,
+        told: false,
+        load: &["--connections", "64", "--pipeline", "16", "--mix", "compute=1"],
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    },
+    Work {
         name: "f-512",
         about: "512 connections, short requests",
         threads: 8,
