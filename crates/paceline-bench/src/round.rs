@@ -82,6 +82,7 @@ impl Length {
 }
 
 /// What a round has come to.
+#[derive(Default)]
 pub(crate) struct Round {
     /// One for each that was measured.
     pub(crate) records: Vec<Record>,
@@ -90,6 +91,11 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    /// What came of an entry, or nothing: then it is noted as failed.
+    fn unless_failed<T>(&mut self, entry: Entry, told: io::Result<T>) -> Option<T> {
+        told.map_err(|error| self.failed.push((entry, error))).ok()
+    }
+
     /// Whether an entry is to be measured in later rounds too.
     pub(crate) fn keeps(&self, entry: Entry) -> bool {
         !self.failed.iter().any(|(failed, _)| failed.is(entry))
@@ -105,41 +111,54 @@ pub(crate) fn measure(
     random: &mut Random,
     bar: &ProgressBar,
 ) -> Round {
-    let (mut stands, mut failed) = (Vec::new(), Vec::new());
+    let mut round = Round::default();
+    let mut stands = Vec::new();
     for &entry in entries {
         bar.set_message(entry.name());
-        match Stand::set_up(entry, terms(entry)) {
-            Ok(stand) => stands.push(stand),
-            Err(error) => failed.push((entry, error)),
-        }
+        stands.extend(round.unless_failed(entry, Stand::set_up(entry, terms(entry))));
     }
+    let whole = take_turns(&mut stands, &mut round, length, random, bar);
+    for stand in stands {
+        let (entry, record) = (stand.entry, stand.record(number, whole));
+        let record = round.unless_failed(entry, record).flatten();
+        round.records.extend(record);
+    }
+    round
+}
+
+/// One cycle after the other, until there are enough that count; whether there are.
+fn take_turns(
+    stands: &mut Vec<Stand>,
+    round: &mut Round,
+    length: Length,
+    random: &mut Random,
+    bar: &ProgressBar,
+) -> bool {
     let mut missing = length.slices;
     for _ in 0..length.slices * ATTEMPTS {
-        if missing == 0 {
-            break;
-        }
-        random.shuffle(&mut stands);
-        match cycle(&mut stands, length.each, bar) {
+        random.shuffle(stands);
+        match cycle(stands, length.each, bar) {
             Ok(()) => {
                 stands.iter_mut().for_each(Stand::keep);
                 bar.inc(stands.len() as u64);
                 missing -= 1;
-                continue;
             }
-            Err(Trouble::Disturbed(why)) => say(bar, &format!("a cycle is made again: {why}")),
-            Err(Trouble::Failed(place, error)) => failed.push((stands.remove(place).entry, error)),
+            Err(trouble) => {
+                stands.iter_mut().for_each(Stand::forget);
+                match trouble {
+                    Trouble::Disturbed(why) => say(bar, &format!("once more: {why}")),
+                    Trouble::Failed(place, error) => {
+                        let entry = stands.remove(place).entry;
+                        round.failed.push((entry, error));
+                    }
+                }
+            }
         }
-        stands.iter_mut().for_each(Stand::forget);
-    }
-    let mut records = Vec::new();
-    for stand in stands {
-        let entry = stand.entry;
-        match stand.record(number, missing == 0) {
-            Ok(record) => records.extend(record),
-            Err(error) => failed.push((entry, error)),
+        if missing == 0 {
+            return true;
         }
     }
-    Round { records, failed }
+    false
 }
 
 /// Why a cycle does not count.
@@ -180,9 +199,9 @@ fn check_distance(before: Distance, after: Distance) -> Result<(), String> {
 /// A server and its client.
 struct Stand {
     entry: Entry,
-    /// Dropped after its client.
-    running: Running,
     client: Client,
+    /// Ends after its client.
+    running: Running,
     /// The distance during its slice of this cycle, of which it is not known yet whether it counts.
     last: Option<Distance>,
     /// Those of the slices that count.
@@ -197,8 +216,8 @@ impl Stand {
         let client = Client::of(&running, entry.work, terms)?;
         Ok(Self {
             entry,
-            running,
             client,
+            running,
             last: None,
             distances: Vec::new(),
             discarded: 0,
