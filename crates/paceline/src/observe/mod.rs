@@ -147,6 +147,11 @@ pub struct Snapshot {
     pub ticks: u64,
     /// Times the standby took over because the watcher rang: behind a handler that blocked by surprise.
     pub rings: u64,
+    /// Times a leader that found nothing looked on for a while before it slept: see
+    /// [`Builder::leader_spin`](crate::Builder::leader_spin).
+    pub spins: u64,
+    /// Of these, how many found nothing: their time was burnt.
+    pub spins_in_vain: u64,
     /// Events that a thread which waits for a reply left to others: see [`Serve::Chain`](crate::Serve::Chain).
     pub passed_on: u64,
     /// Events that were handed to another thread than the one that found them, because their handles belong to it: see
@@ -211,6 +216,8 @@ pub(crate) struct Counters {
     pub(crate) wasted_wakes: Count,
     pub(crate) ticks: Count,
     pub(crate) rings: Count,
+    pub(crate) spins: OwnCount,
+    pub(crate) spins_in_vain: OwnCount,
     pub(crate) passed_on: Count,
     pub(crate) handed: Count,
     pub(crate) strayed: Count,
@@ -245,6 +252,8 @@ impl Counters {
             wasted_wakes: self.wasted_wakes.get(),
             ticks: self.ticks.get(),
             rings: self.rings.get(),
+            spins: self.spins.get(),
+            spins_in_vain: self.spins_in_vain.get(),
             passed_on: self.passed_on.get(),
             handed: self.handed.get(),
             strayed: self.strayed.get(),

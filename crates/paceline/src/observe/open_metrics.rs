@@ -53,7 +53,7 @@ enum Value {
 use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 30] = [
+const FAMILIES: [Family; 32] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -70,6 +70,16 @@ const FAMILIES: [Family; 30] = [
         "rings",
         "Leads taken because the watcher rang",
         Counter(|it| it.rings),
+    ),
+    family(
+        "spins",
+        "Times a leader looked on before it slept",
+        Counter(|it| it.spins),
+    ),
+    family(
+        "spins_in_vain",
+        "Times it found nothing by that",
+        Counter(|it| it.spins_in_vain),
     ),
     family(
         "passed_on",

@@ -75,9 +75,11 @@ impl<'p> BeforeSleep<'p> {
             }
             Self::Tries(spin) => {
                 shared.spins.note_found(spin);
+                shared.counters.spins.one_more();
                 note_core(shared, spin.yielded());
             }
-            Self::Over | Self::ToLook | Self::ToTry | Self::ToSpin(_) | Self::SpinsUntil(_) => {}
+            Self::SpinsUntil(_) => shared.counters.spins.one_more(),
+            Self::Over | Self::ToLook | Self::ToTry | Self::ToSpin(_) => {}
         }
     }
 
@@ -94,15 +96,25 @@ impl<'p> BeforeSleep<'p> {
             Self::ToTry => Self::Tries(Spin::begin(&shared.clock)),
             Self::Tries(spin) if spin.is_over() => {
                 shared.spins.note_vain();
+                count_vain(shared);
                 note_core(shared, spin.yielded());
                 Self::Over
             }
             Self::Tries(spin) => Self::Tries(spin.go_on()),
             Self::ToSpin(span) => Self::SpinsUntil(shared.clock.now().after(span)),
             Self::SpinsUntil(end) if shared.clock.now() < end => Self::SpinsUntil(end),
-            Self::SpinsUntil(_) => Self::Over,
+            Self::SpinsUntil(_) => {
+                count_vain(shared);
+                Self::Over
+            }
         }
     }
+}
+
+/// A spin found nothing.
+fn count_vain(shared: &Shared) {
+    shared.counters.spins.one_more();
+    shared.counters.spins_in_vain.one_more();
 }
 
 /// Who has lost its core in the one way would lose it in the other.
@@ -318,6 +330,26 @@ mod tests {
                 assert_eq!([(); 1000].map(|()| looks(&pool, true)), [0; 1000]);
             }
         }
+    }
+
+    /// Each is counted when it ends, and those in vain apart; told or not.
+    #[test]
+    fn spins_are_counted() {
+        let pool = untold();
+        let counted = || (pool.snapshot().spins, pool.snapshot().spins_in_vain);
+        trying(&pool, Yielded::Shortly, UNTOLD).note_found(pool.shared());
+        assert_eq!(counted(), (1, 0));
+        let mut before = trying(&pool, Yielded::Shortly, Duration::from_secs(3600));
+        before.note_nothing(pool.shared());
+        assert_eq!(counted(), (1, 0));
+        try_in_vain(&pool);
+        assert_eq!(counted(), (2, 1));
+        BeforeSleep::SpinsUntil(Timestamp::PAST).note_found(pool.shared());
+        assert_eq!(counted(), (3, 1));
+        BeforeSleep::SpinsUntil(Timestamp::PAST).note_nothing(pool.shared());
+        assert_eq!(counted(), (4, 2));
+        BeforeSleep::LooksAgain(Yielded::Shortly).note_nothing(pool.shared());
+        assert_eq!(counted(), (4, 2));
     }
 
     /// Who was told to spin spins instead, each time.
