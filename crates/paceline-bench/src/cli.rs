@@ -143,7 +143,7 @@ fn measure(args: &RunArgs) -> io::Result<()> {
     match run.records.iter().any(|record| record.clean) {
         true => Ok(()),
         false => Err(io::Error::other(
-            "nothing could be counted: the machine was never quiet (see the head of the report)",
+            "nothing could be counted: the machine was never quiet (see the head of the report); with --noisy everything counts",
         )),
     }
 }

@@ -10,7 +10,8 @@
 //! What disturbs a shared machine comes and goes within seconds. Of servers that are measured one after the other for
 //! seconds it strikes some and not others; in turns it strikes all alike. A slice during which others used the machine,
 //! or the host moved its cores, is made again; a cycle whose slices were not measured at the same distance of the cores
-//! (see `distance.rs`) is made again as a whole.
+//! (see `distance.rs`) is made again as a whole. On a machine that is never quiet the rest is taken as it comes, and
+//! the round does not count.
 
 use std::io;
 
@@ -106,7 +107,7 @@ impl Round {
 pub(crate) fn measure(
     entries: &[Entry],
     number: usize,
-    length: Length,
+    (length, demand): (Length, Demand),
     terms: impl Fn(Entry) -> Terms,
     random: &mut Random,
     bar: &ProgressBar,
@@ -117,27 +118,44 @@ pub(crate) fn measure(
         bar.set_message(entry.name());
         stands.extend(round.unless_failed(entry, Stand::set_up(entry, terms(entry))));
     }
-    let whole = take_turns(&mut stands, &mut round, length, random, bar);
+    let counts = take_turns(&mut stands, &mut round, (length, demand), random, bar);
     for stand in stands {
-        let (entry, record) = (stand.entry, stand.record(number, whole));
+        let (entry, record) = (stand.entry, stand.record(number, demand, counts));
         let record = round.unless_failed(entry, record).flatten();
         round.records.extend(record);
     }
     round
 }
 
-/// One cycle after the other, until there are enough that count; whether there are.
+/// Which slices are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Those that nothing has disturbed.
+    Quiet,
+    /// All, as they come.
+    Nothing,
+}
+
+/// One cycle after the other, until there are enough. If there can't be enough quiet ones any more, the rest is taken as it
+/// comes: then the round is whole, and does not count. Whether it does.
 fn take_turns(
     stands: &mut Vec<Stand>,
     round: &mut Round,
-    length: Length,
+    terms: (Length, Demand),
     random: &mut Random,
     bar: &ProgressBar,
 ) -> bool {
-    let mut missing = length.slices;
-    for _ in 0..length.slices * ATTEMPTS {
+    let (length, demand) = terms;
+    let (mut missing, mut counts) = (length.slices, true);
+    for left in (0..length.slices * ATTEMPTS).rev() {
+        if missing == 0 {
+            break;
+        }
+        let is_late = left < missing;
+        counts &= !is_late || demand == Demand::Nothing;
+        let demand = if is_late { Demand::Nothing } else { demand };
         random.shuffle(stands);
-        match cycle(stands, length.each, bar) {
+        match cycle(stands, length.each, demand, bar) {
             Ok(()) => {
                 stands.iter_mut().for_each(Stand::keep);
                 bar.inc(stands.len() as u64);
@@ -154,11 +172,8 @@ fn take_turns(
                 }
             }
         }
-        if missing == 0 {
-            return true;
-        }
     }
-    false
+    counts && missing == 0
 }
 
 /// Why a cycle does not count.
@@ -169,12 +184,23 @@ enum Trouble {
 }
 
 /// One slice of each, one after the other, with the cores as far from each other.
-fn cycle(stands: &mut [Stand], seconds: f64, bar: &ProgressBar) -> Result<(), Trouble> {
+fn cycle(
+    stands: &mut [Stand],
+    seconds: f64,
+    demand: Demand,
+    bar: &ProgressBar,
+) -> Result<(), Trouble> {
     let mut first = None;
     for (place, stand) in stands.iter_mut().enumerate() {
         bar.set_message(stand.entry.name());
-        let slice = stand.slice_or_again(seconds);
+        let slice = match demand {
+            Demand::Quiet => stand.slice_or_again(seconds),
+            Demand::Nothing => stand.slice(seconds),
+        };
         let slice = slice.map_err(|error| Trouble::Failed(place, error))?;
+        if demand == Demand::Nothing {
+            continue;
+        }
         let name = stand.entry.name();
         let distance = slice.map_err(|why| Trouble::Disturbed(format!("{name}: {why}")))?;
         let first = *first.get_or_insert(distance);
@@ -261,8 +287,8 @@ impl Stand {
         }
     }
 
-    /// All that counts, if anything does. `whole`: as much as was wanted.
-    fn record(self, round: usize, whole: bool) -> io::Result<Option<Record>> {
+    /// All that was kept, if anything was.
+    fn record(self, round: usize, demand: Demand, counts: bool) -> io::Result<Option<Record>> {
         if self.distances.is_empty() {
             return Ok(None);
         }
@@ -280,7 +306,7 @@ impl Stand {
             threads: work.threads_of(server),
             place,
             round,
-            clean: whole && check_foreign(&load, FOREIGN).is_ok(),
+            clean: counts && (demand == Demand::Nothing || check_foreign(&load, FOREIGN).is_ok()),
             load,
             distance: mean(&known),
             slices: Some(Slices {

@@ -11,7 +11,7 @@ use crate::{
     progress::{self, say},
     random::Random,
     record::{Place, Run},
-    round::{self, Entry, Length, Round},
+    round::{self, Demand, Entry, Length, Round},
     serve,
     servers::{self, Means, Server},
     session::Terms,
@@ -47,6 +47,9 @@ pub(crate) struct Choice {
     /// Every work with every server, and counts: takes hours
     #[arg(long)]
     pub(crate) full: bool,
+    /// Takes every measurement as it comes, also while others use the machine: for a first look, not for a comparison
+    #[arg(long)]
+    pub(crate) noisy: bool,
     /// Counts system calls, allocations and changes of thread too, with perf, in passes of their own
     #[arg(long)]
     pub(crate) count: bool,
@@ -89,6 +92,10 @@ pub(crate) fn run(
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
     let length = Length::of(choice.seconds);
+    let demand = match choice.noisy {
+        true => Demand::Nothing,
+        false => Demand::Quiet,
+    };
     let bar = progress(&batches, choice, length);
     let mut random = Random::seeded();
     for batch in &mut batches {
@@ -96,13 +103,13 @@ pub(crate) fn run(
             if let (true, Some(entry)) = (bar.is_hidden(), batch.first()) {
                 let (at, of) = (bar.position(), bar.length().unwrap_or(0));
                 eprintln!(
-                    "{at} of {of} done: {}, round {}",
+                    "{at} of {of} slices done: {}, round {}",
                     entry.work.name,
                     round + 1
                 );
             }
             let terms = |entry| terms_of(entry, steps, &run);
-            let told = round::measure(batch, round, length, terms, &mut random, &bar);
+            let told = round::measure(batch, round, (length, demand), terms, &mut random, &bar);
             batch.retain(|entry| told.keeps(*entry));
             note(told, &mut run, &bar);
         }
@@ -335,6 +342,7 @@ mod tests {
             seconds: 3.0,
             goals: false,
             full,
+            noisy: false,
             count: false,
         }
     }
