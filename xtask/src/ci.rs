@@ -17,10 +17,10 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask ci [--full]
 
-Runs, in this order: fmt, clippy, doc, test (these three with the feature `tracing`; the others without),
-loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every fifth one; the others
-after the next commits), inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also behind one that failed; a table of them comes
-last. Under 20 minutes on two cores.
+Runs, in this order: fmt, clippy, doc, test (clippy, doc and test with the feature `tracing`, the others
+without), loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every fifth one; which
+fifth changes from commit to commit), inject (every fault with `echo`, a few with `relay` and `chat`). All
+steps run, also behind one that failed; a table of them comes last. About a quarter of an hour on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
           tsan, all planted faults, 100_000 injected ones with each service), and after them asan with leaks,

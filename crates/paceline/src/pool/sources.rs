@@ -123,7 +123,8 @@ impl Pool {
     ///
     /// Several signals of one kind that come before the call are one, as they are for the system itself. Several pools may
     /// have the same signal, and each is told. What the system did with it before is done again when the last of them
-    /// lets go: when the handle is closed, or the pool has ended. A handler of somebody else's is not called meanwhile.
+    /// lets go: when the handle is closed, or a shutdown begins (so that a second Ctrl-C ends the process at once). A handler
+    /// of somebody else's is not called meanwhile.
     /// Signals that are blocked in every thread do not come.
     ///
     /// # Errors
