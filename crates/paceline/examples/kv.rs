@@ -49,7 +49,8 @@ usage: kv [--listen ADDR] [--threads N]
   anything else     ERROR and what is wrong; the connection stays
 
 A line has at most 1024 bytes, and ends with a newline, or a carriage return and a newline. There are at
-most 100000 keys. Requests may be sent without waiting for answers; these come in the same order.
+most 100000 keys. Requests may be sent without waiting for answers; these come in the same order. Who is
+silent for ten minutes is gone.
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
 what has arrived is still answered, and it says what was left undone. Try it with `nc HOST PORT`.";
@@ -57,6 +58,7 @@ what has arrived is still answered, and it says what was left undone. Try it wit
 /// Without its end.
 const LONGEST_LINE: usize = 1024;
 const MOST_KEYS: usize = 100_000;
+const IDLE: Duration = Duration::from_secs(600);
 /// Answers are collected up to here and sent together.
 const BATCH: usize = 16 * 1024;
 
@@ -213,7 +215,7 @@ impl Store {
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let mut builder = Pool::builder().name("kv");
+    let mut builder = Pool::builder().name("kv").idle_timeout(IDLE);
     if let Some(threads) = options.threads {
         builder = builder.threads(threads);
     }

@@ -7,7 +7,8 @@ mod support;
 
 use std::{
     io,
-    io::Write,
+    io::{Read, Write},
+    net::TcpStream,
     os::unix::net::UnixStream,
     sync::{
         atomic::{AtomicUsize, Ordering},
@@ -19,7 +20,8 @@ use std::{
 use by_hand::{advance, asleep, pause, serve_all, Scene};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
-    Closed, ConcurrentContext, Context, GroupHandler, Handle, Interest, Members, Next, Pool,
+    Closed, ConcurrentContext, Context, EventHandler, GroupHandler, Handle, Interest, Members,
+    Next, Pool,
 };
 use support::{bounded, told, wait_until, LONG};
 
@@ -237,4 +239,80 @@ fn input_that_waits_is_not_idle() {
     serve_all(&pool);
     // Whoever was read may be idle again by now, on a busy machine.
     assert_eq!(read.load(Ordering::SeqCst), HANDLES);
+}
+
+/// Sends back what comes. One that may stay takes its time-out back before anything else.
+struct Guest {
+    may_stay: bool,
+}
+
+impl EventHandler<TcpStream> for Guest {
+    fn speaks_first(&self) -> bool {
+        self.may_stay
+    }
+
+    fn connected(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        cx.handle().set_timeout(None)?;
+        Ok(Next::Continue)
+    }
+
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        let mut byte = [0];
+        match cx.read(&mut byte)? {
+            0 => Ok(Next::Close),
+            _ => cx.write_all(&byte).map(|()| Next::Continue),
+        }
+    }
+}
+
+impl GroupHandler<TcpStream> for Guest {
+    fn ready(
+        &mut self,
+        cx: &mut Context<'_, TcpStream>,
+        _: &mut Members<'_, TcpStream>,
+    ) -> io::Result<Next> {
+        EventHandler::ready(self, cx)
+    }
+}
+
+/// Reads a byte of a connection, or its end.
+fn read_one(mut stream: &TcpStream) -> Option<u8> {
+    let mut byte = [0];
+    let count = stream.read(&mut byte).expect("a byte or the end");
+    (count == 1).then_some(byte[0])
+}
+
+/// A client that connects and says nothing was never closed: its handler, which would have set a time-out, was never
+/// called. Now what a listener accepts has the pool's from its first moment on, alone or in a group; and a handler that
+/// gives its handle another one before has its way.
+#[test]
+fn what_is_accepted_may_not_be_idle() {
+    bounded(|| {
+        // Long enough for the first one to be greeted, however busy the machine is.
+        let pool = Pool::builder().threads(2).idle_timeout(500 * MS);
+        let pool = pool.build().unwrap();
+        let mut may_stay = true;
+        let alone = pool.listen("127.0.0.1:0", move |_, _| {
+            let may_stay = std::mem::take(&mut may_stay);
+            Some(Guest { may_stay })
+        });
+        let grouped = pool.listen_groups("127.0.0.1:0", |_, _| Some(Guest { may_stay: false }));
+        let [alone, grouped] = [alone, grouped].map(|listener| listener.unwrap().local_addr());
+        let mut stays = TcpStream::connect(alone).unwrap();
+        wait_until(|| pool.snapshot().accepted == 1);
+        let others = [alone, grouped].map(|address| TcpStream::connect(address).unwrap());
+        assert_eq!(others.each_ref().map(read_one), [None, None]);
+        wait_until(|| pool.snapshot().timed_out == 2);
+        stays.write_all(b"x").unwrap();
+        assert_eq!(read_one(&stays), Some(b'x'));
+    });
+}
+
+/// What would close everything at once is refused.
+#[test]
+fn an_idle_timeout_of_nothing_is_refused() {
+    let error = Pool::builder().idle_timeout(Duration::ZERO).build().err();
+    let error = error.expect("refused");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("idle_timeout"), "{error}");
 }

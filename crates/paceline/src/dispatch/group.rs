@@ -35,7 +35,7 @@ pub use self::members::Members;
 pub(super) use self::{
     grouped::Grouped,
     inbox::Inbox,
-    member::{Member, Opening},
+    member::{Begins, Member, Opening},
     roster::{HandedOver, Roster},
 };
 use super::{
@@ -139,7 +139,20 @@ impl<S: Send + 'static> Group<S> {
         S: AsRawFd,
     {
         match self.registry.upgrade() {
-            Some(registry) => registry.register_member(self, source, interest, None),
+            Some(registry) => registry.register_member(self, source, interest, Begins::Open),
+            None => Err(Rejected::new(source, self.ended("register"))),
+        }
+    }
+
+    /// The same for a connection that was accepted.
+    pub(crate) fn register_accepted(&self, source: S) -> Result<Handle, Rejected<S>>
+    where
+        S: AsRawFd,
+    {
+        match self.registry.upgrade() {
+            Some(registry) => {
+                registry.register_member(self, source, Interest::READ, Begins::Accepted)
+            }
             None => Err(Rejected::new(source, self.ended("register"))),
         }
     }
@@ -154,7 +167,7 @@ impl<S: Send + 'static> Group<S> {
     where
         S: AsRawFd,
     {
-        let opening = Some((within, outcome));
+        let opening = Begins::Opening(within, outcome);
         match self.registry.upgrade() {
             Some(registry) => registry.register_member(self, source, Interest::WRITE, opening),
             None => Err(Rejected::new(source, self.ended("register"))),

@@ -94,6 +94,7 @@ impl World {
             output_limit: 1,
             nesting: 1,
             post_limit: 1,
+            idle_timeout: None,
         };
         Registry::new(
             set,

@@ -15,6 +15,7 @@ use std::{
     io,
     os::fd::{AsRawFd, RawFd},
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 pub(super) use self::close::{End, NotWaited};
@@ -65,6 +66,8 @@ pub(crate) struct Limits {
     pub(crate) nesting: usize,
     /// Posts that may wait, of the whole registry.
     pub(crate) post_limit: usize,
+    /// How long a connection that was accepted may be idle, unless it is given another time.
+    pub(crate) idle_timeout: Option<Duration>,
 }
 
 /// Why what was asked of a handle can't be, in words.
@@ -151,7 +154,20 @@ impl Registry {
         S: AsRawFd + Send + 'static,
         H: EventHandler<S>,
     {
-        self.register_until(source, interest, handler, None)
+        self.register_timed(source, interest, handler, None)
+    }
+
+    /// The same for a connection that was accepted.
+    pub(crate) fn register_accepted<S, H>(
+        &self,
+        source: S,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        self.register_timed(source, Interest::READ, handler, self.time_if_accepted())
     }
 
     /// The same; at `deadline` it ends, unless it is given another time before.
@@ -160,7 +176,23 @@ impl Registry {
         source: S,
         interest: Interest,
         handler: H,
-        deadline: Option<Timestamp>,
+        deadline: Timestamp,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        let time = (Purpose::Deadline, deadline);
+        self.register_timed(source, interest, handler, Some(time))
+    }
+
+    /// The same, with a point in time or without.
+    fn register_timed<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+        time: Option<(Purpose, Timestamp)>,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: AsRawFd + Send + 'static,
@@ -177,9 +209,9 @@ impl Registry {
                     owned.readiness().greet();
                 }
                 let entry = Box::new(Registered::new(channel, handler, kind));
-                Ok(match deadline {
+                Ok(match time {
                     None => self.put_in_place(owned, entry),
-                    Some(at) => self.put_in_place_until(owned, entry, Purpose::Deadline, at),
+                    Some((purpose, at)) => self.put_in_place_until(owned, entry, purpose, at),
                 })
             }
         }

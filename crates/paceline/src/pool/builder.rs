@@ -72,6 +72,7 @@ impl Default for Builder {
                 output_limit: DEFAULT_OUTPUT_LIMIT,
                 nesting: DEFAULT_NESTING,
                 post_limit: DEFAULT_POST_LIMIT,
+                idle_timeout: None,
             },
             queue_order: QueueOrder::default(),
             age_limit: None,
@@ -231,6 +232,16 @@ impl Builder {
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.limits.output_limit = bytes;
+        self
+    }
+
+    /// How long a connection that a listener has accepted may be idle before it is closed
+    /// ([`Closed::TimedOut`](crate::Closed::TimedOut)); from its first moment on, also if it never says anything.
+    /// [`Handle::set_timeout`](crate::Handle::set_timeout) tells what idle means, and gives a single one another time, or
+    /// none. Default: for ever.
+    #[must_use]
+    pub fn idle_timeout(mut self, idle: Duration) -> Self {
+        self.limits.idle_timeout = Some(idle);
         self
     }
 
@@ -499,6 +510,9 @@ impl Builder {
         }
         if self.limits.read_budget == 0 {
             wrong.push("read_budget(0): no handler could read anything".to_owned());
+        }
+        if self.limits.idle_timeout.is_some_and(|idle| idle.is_zero()) {
+            wrong.push("idle_timeout(0): every connection would be closed at once".to_owned());
         }
         if wrong.is_empty() {
             return Ok(());

@@ -43,8 +43,7 @@ impl Pool {
             notified: false,
         };
         let deadline = registry.now().after(within);
-        let registered =
-            registry.register_until(stream, Interest::WRITE, connecting, Some(deadline));
+        let registered = registry.register_until(stream, Interest::WRITE, connecting, deadline);
         registered.map_err(|Rejected { value, error }| {
             let (_, connecting) = value;
             Rejected::new(connecting.handler, attempted(address, &error))

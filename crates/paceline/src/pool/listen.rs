@@ -184,7 +184,7 @@ where
     S: AsRawFd + Send + 'static,
     H: EventHandler<S>,
 {
-    registry.register(stream, Interest::READ, handler)?;
+    registry.register_accepted(stream, handler)?;
     Ok(())
 }
 
@@ -195,7 +195,7 @@ where
     H: GroupHandler<S>,
 {
     let group = registry.group(handler)?;
-    group.register(stream, Interest::READ).map_err(|rejected| {
+    group.register_accepted(stream).map_err(|rejected| {
         // Nobody else knows of it.
         let _ = group.close();
         rejected.error

@@ -61,6 +61,7 @@ impl Pool {
             output_limit: 1,
             nesting: 1,
             post_limit: 1,
+            idle_timeout: None,
         };
         let registry = Registry::new(
             Box::new(edges.clone()),

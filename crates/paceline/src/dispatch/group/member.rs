@@ -1,6 +1,6 @@
 //! One handle of a group.
 
-use std::io;
+use std::{io, time::Duration};
 
 use super::{
     super::{
@@ -19,6 +19,15 @@ pub(in crate::dispatch) struct Member<S> {
     pub(in crate::dispatch) channel: Channel<S>,
     /// While it is not open.
     pub(in crate::dispatch) opening: Option<Opening<S>>,
+}
+
+/// How a member begins.
+pub(in crate::dispatch) enum Begins<S> {
+    Open,
+    /// It was accepted by a listener.
+    Accepted,
+    /// It is not open yet, and has so much time for that.
+    Opening(Duration, Outcome<S>),
 }
 
 /// A member that is not open yet.

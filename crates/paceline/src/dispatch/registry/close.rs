@@ -360,6 +360,7 @@ mod tests {
             output_limit: 1,
             nesting: 1,
             post_limit: 1,
+            idle_timeout: None,
         };
         let set = world.set().unwrap();
         let clock = world.clock_of_pool();

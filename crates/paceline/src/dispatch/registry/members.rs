@@ -5,7 +5,6 @@ use std::{
     io,
     os::fd::{AsRawFd, RawFd},
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use super::{
@@ -13,7 +12,7 @@ use super::{
         channel::Channel,
         entry::Ending,
         group::{
-            Adoption, Group, GroupHandler, Grouped, HandedOver, Inbox, Member, Opening, Outcome,
+            Adoption, Begins, Group, GroupHandler, Grouped, HandedOver, Inbox, Member, Opening,
             Roster,
         },
         handle::{Handle, HandleId, Key},
@@ -46,13 +45,13 @@ impl Registry {
         }
     }
 
-    /// Begins the registration of a member; of one that is not open yet, with the time that it has.
+    /// Begins the registration of a member.
     pub(in crate::dispatch) fn register_member<S>(
         &self,
         group: &Group<S>,
         source: S,
         interest: Interest,
-        opening: Option<(Duration, Outcome<S>)>,
+        begins: Begins<S>,
     ) -> Result<Handle, Rejected<S>>
     where
         S: AsRawFd + Send + 'static,
@@ -64,7 +63,7 @@ impl Registry {
         };
         let key = owned.key();
         let channel = Channel::new(source, descriptor, self.limits.output_limit);
-        let member = self.new_member(&owned, channel, opening);
+        let member = self.new_member(&owned, channel, begins);
         let join = |_: &Member<S>| owned.slot().set_group(group.key());
         match group.inbox().put(member, join) {
             Ok(()) => {
@@ -91,23 +90,28 @@ impl Registry {
         &self,
         owned: &Owned<'_>,
         channel: Channel<S>,
-        opening: Option<(Duration, Outcome<S>)>,
+        begins: Begins<S>,
     ) -> Member<S> {
         let key = owned.key();
-        let opening = match opening {
-            None => {
-                owned.readiness().greet();
-                None
-            }
-            Some((within, outcome)) => {
-                // Who owns a slot has its key.
-                let _ = self.set_time(key, Purpose::Deadline, self.now().after(within));
-                Some(Opening {
+        let (time, opening) = match begins {
+            Begins::Open => (None, None),
+            Begins::Accepted => (self.time_if_accepted(), None),
+            Begins::Opening(within, outcome) => {
+                let opening = Opening {
                     outcome,
                     notified: false,
-                })
+                };
+                let deadline = (Purpose::Deadline, self.now().after(within));
+                (Some(deadline), Some(opening))
             }
         };
+        if opening.is_none() {
+            owned.readiness().greet();
+        }
+        if let Some((purpose, at)) = time {
+            // Who owns a slot has its key.
+            let _ = self.set_time(key, purpose, at);
+        }
         Member {
             key,
             channel,

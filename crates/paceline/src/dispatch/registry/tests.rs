@@ -58,6 +58,7 @@ fn want_of_memory_closes_nobody() {
             output_limit: 1,
             nesting: 1,
             post_limit: 1,
+            idle_timeout: None,
         };
         let registry = Registry::new(
             Box::new(Refuses { set, reason }),

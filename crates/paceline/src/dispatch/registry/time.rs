@@ -100,6 +100,12 @@ impl Registry {
         Ok(())
     }
 
+    /// When a connection that is accepted now was idle for too long, if it can be.
+    pub(in crate::dispatch) fn time_if_accepted(&self) -> Option<(Purpose, Timestamp)> {
+        let idle = self.limits.idle_timeout?;
+        Some((Purpose::Idle(idle), self.now().after(idle)))
+    }
+
     /// A registration is to live on after its deadline. Another time that it was given meanwhile holds.
     pub(in crate::dispatch) fn clear_deadline(&self, key: Key) -> Result<(), Stale> {
         let slot = self.slot_of(key)?;
