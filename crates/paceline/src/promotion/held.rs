@@ -217,14 +217,13 @@ impl<'a, T> HeldLead<'a, T> {
     }
 
     /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
-    /// idle core now, the next one counts from here. (Should a thread be done just before the opening,
-    /// this promotion still judges by the old epoch.)
+    /// idle core now, the next one counts from here: that is asked once for each look. (Should a thread be done just before
+    /// the opening, this promotion still judges by the old epoch.)
     #[inline(always)]
     fn idle_core_since(&mut self, word: Snapshot) -> Epoch {
-        let lead = self.lead;
         let since = self.with_inside(|inside| inside.since);
-        if !lead.has_idle_core(word) {
-            self.nothing_waited(lead.epoch_now());
+        if let Some(epoch) = self.overdue().filter(|_| !self.lead.has_idle_core(word)) {
+            self.nothing_waited(epoch);
         }
         since
     }

@@ -222,9 +222,9 @@ impl<T> Lead<T> {
         is_asleep
     }
 
-    /// Whether fewer threads run than there are cores, once the leader runs too.
+    /// Whether fewer threads run than there are cores, once the leader runs too; those who roam, in all sets together.
     pub(super) fn has_idle_core(&self, word: Snapshot) -> bool {
-        word.running() + 1 < self.policy.cores
+        word.running() + 1 < self.policy.cores && (!self.roams || self.has_room_in_all_sets(false))
     }
 
     /// Becomes the leader, or follows until it does; gives up when its time is over.
@@ -507,9 +507,13 @@ impl<T> Lead<T> {
         }
     }
 
-    /// What a promotion with this opening tells that found nobody asleep; whether somebody is `needed`.
+    /// What a promotion with this opening tells that found nobody asleep; whether somebody is `needed`. Where threads roam,
+    /// nobody is, and the watch of their lounge looks by itself, it is as short as one that a standby watches. (That watch
+    /// leaves its mark in a step that finds the lead held: an opening without it was made before that, and is seen.)
+    #[inline(always)]
     fn left_alone(&self, opening: Snapshot, needed: bool) -> Promotion {
-        match self.calls {
+        let is_watched = self.roams && !needed && opening.standby() != Standby::Marked;
+        match self.calls && !is_watched {
             true => self.call_for_somebody(opening, needed),
             false => Promotion::LeftOpen,
         }

@@ -250,11 +250,13 @@ impl<T> Lounge<T> {
     }
 
     /// A guess whether one more thread is of use, if computations pile up or not: the sets share the cores, and a thread that
-    /// serves one of them uses one, unless it is stuck. (A promotion has asked before whether its own set may use one more.)
+    /// serves one of them uses one, unless it is stuck; who is on its way will. (A promotion has asked before whether its own
+    /// set may use one more.)
     fn has_room(&self, piles_up: bool) -> bool {
         let stuck = self.tick.saturating_mul(TICKS_UNTIL_STUCK);
         let most = room(self.cores, piles_up);
-        self.serving(stuck).take(most).count() < most
+        let coming = lock(&self.guests).coming.iter().filter(|it| **it).count();
+        coming + self.serving(stuck).take(most).count() < most
     }
 
     /// Who serves, for less than so long.
@@ -427,14 +429,18 @@ impl<T> Lead<T> {
         }
         // Who may block needs no core.
         let may_block = opening.blocks() || !self.policy.is_adaptive();
-        let has_room = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_room(opening.piles_up());
-        let needed = needed && (may_block || self.lounge().is_some_and(has_room));
+        let needed = needed && (may_block || self.has_room_in_all_sets(opening.piles_up()));
         match self.send_for_somebody(needed) {
-            Promotion::LeftOpen if self.word.look().standby() == Standby::Marked => {
-                self.rouse_standby()
-            }
+            Promotion::LeftOpen if opening.standby() == Standby::Marked => self.rouse_standby(),
             promotion => promotion,
         }
+    }
+
+    /// Whether one more thread that roams is of use: see [`Lounge::has_room`].
+    #[cold]
+    pub(super) fn has_room_in_all_sets(&self, piles_up: bool) -> bool {
+        let has_room = |(lounge, _): (Arc<Lounge<T>>, usize)| lounge.has_room(piles_up);
+        self.lounge().is_some_and(has_room)
     }
 
     /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to

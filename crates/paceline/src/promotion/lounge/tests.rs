@@ -281,6 +281,42 @@ fn all_sets_share_the_cores() {
     somebody_is_sent(computes, &watch);
 }
 
+/// Whether a core is idle in all sets is asked once for each look, and not by every promotion until the next. Who is on its
+/// way will use one.
+#[test]
+fn an_idle_core_is_asked_for_once_a_look() {
+    let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
+    let _beds = [(); 3].map(|()| sets.bed());
+    let backlog = Marks {
+        backlog: true,
+        ..Marks::default()
+    };
+    // What a promotion tells, and whether the next one asks again.
+    let promotion = || {
+        let held = sets.take(0).expect("it is vacant");
+        let (running, promotion) = promoted(held, backlog, sets.now());
+        let Rejoined::Leads(mut held) = running.rejoin(&seat, sets.now()) else {
+            panic!("nobody else leads");
+        };
+        let asks_again = held.overdue().is_some();
+        held.set_aside(None);
+        (promotion, asks_again)
+    };
+    let look = || sets.leads[0].epoch.fetch_add(1, Ordering::Relaxed);
+    sets.lounge.serves(0, 0);
+    look();
+    assert_eq!(promotion(), (Promotion::Watched, true));
+    assert_eq!(promotion(), (Promotion::LeftOpen, false), "one is coming");
+    sets.lounge.set_off(0);
+    sets.lounge.serves(1, 1);
+    look();
+    assert_eq!(promotion(), (Promotion::LeftOpen, false), "both are used");
+    sets.lounge.has_served(1);
+    assert_eq!(promotion(), (Promotion::LeftOpen, false), "no look since");
+    look();
+    assert_eq!(promotion(), (Promotion::Watched, true));
+}
+
 /// Sets share the cores of the process, and may be given fewer each.
 #[test]
 fn cores_are_counted_once() {
