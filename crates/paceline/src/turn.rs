@@ -267,25 +267,17 @@ impl<'p> Claimed<'p> {
         };
         let start = held.now(&shared.clock);
         let (running, promotion) = held.promote(sight, marks, start);
-        // Neither a wake nor the call for another thread is the handler's time.
-        let start = match promotion {
-            Promotion::LeftOpen | Promotion::Closing => start,
-            Promotion::Alone if !shared.call_one_more(start) => start,
-            _ => {
-                let start = shared.clock.now();
-                place
-                    .seat
-                    .row()
-                    .iter()
-                    .for_each(|row| row.note_start(start));
-                start
-            }
-        };
-        Processing {
+        let processing = Processing {
             claim,
             running: Some(running),
             start,
             place,
+        };
+        match promotion {
+            Promotion::LeftOpen | Promotion::Closing => processing,
+            Promotion::Alone | Promotion::Elected(_) | Promotion::Watched => {
+                processing.start_after(promotion)
+            }
         }
     }
 }
@@ -301,6 +293,20 @@ pub struct Processing<'p> {
 }
 
 impl<'p> Processing<'p> {
+    /// Neither a wake nor the call for another thread is the handler's time: its own begins now.
+    #[cold]
+    #[inline(never)]
+    fn start_after(mut self, promotion: Promotion) -> Self {
+        let shared = self.place.shared;
+        if promotion == Promotion::Alone && !shared.call_one_more(self.start) {
+            return self;
+        }
+        self.start = shared.clock.now();
+        let row = self.place.seat.row();
+        row.iter().for_each(|row| row.note_start(self.start));
+        self
+    }
+
     /// Calls the handler, puts the handle back, and rejoins.
     ///
     /// The lead is taken back first if it is vacant: then the handle goes to the end of this thread's

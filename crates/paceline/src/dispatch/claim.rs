@@ -171,6 +171,7 @@ impl<'r> Claim<'r> {
     }
 
     /// Gives the handle back; this thread holds the lead, whose line that is.
+    #[inline]
     pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
         let owned = self.owned.take()?;
         self.registry.let_go_into(owned, line)

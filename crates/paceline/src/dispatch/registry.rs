@@ -359,6 +359,7 @@ impl Registry {
     }
 
     /// What is owned, to be visited; of a member, its group.
+    #[inline]
     fn claimed<'r>(&'r self, owned: Owned<'r>) -> Option<Claim<'r>> {
         let owned = match owned.slot().group() {
             None => owned,
@@ -502,6 +503,7 @@ impl Registry {
 
     /// The same for the holder of the lead: to the end of its line. At the end of the pool the slot
     /// remains: see [`Remains`].
+    #[inline]
     pub(super) fn let_go_into(&self, owned: Owned<'_>, line: &mut Line) -> Option<Remains<'_>> {
         let index = self.rest_or_requeue(owned)?;
         if self.phase() == SHUT {
@@ -513,6 +515,7 @@ impl Registry {
     }
 
     /// Idle, and armed for what it waits for; or QUEUED and to be put into a list.
+    #[inline]
     fn rest_or_requeue(&self, mut owned: Owned<'_>) -> Option<u32> {
         loop {
             let state = owned.readiness().look();
@@ -534,7 +537,9 @@ impl Registry {
         }
     }
 
-    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its next visit.
+    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its next visit. (Apart: no
+    /// handle of a set that reports edges needs it.)
+    #[inline(never)]
     fn arm(&self, owned: &mut Owned<'_>, state: State) {
         let (readiness, key) = (owned.readiness(), owned.key());
         owned.with_entry(|entry| {

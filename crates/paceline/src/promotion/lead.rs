@@ -522,6 +522,19 @@ impl<T> Lead<T> {
     /// After an adaptive promotion that changed `was` to `is`: wakes at most one thread, where it pays.
     #[inline(always)]
     pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
+        let is_quiet = match was.has_nobody() {
+            true => !self.calls,
+            false => !needed && was.standby() == Standby::Ticking,
+        };
+        match is_quiet && !was.is_closed() {
+            true => Promotion::LeftOpen,
+            false => self.help_somebody(was, is, needed),
+        }
+    }
+
+    /// The same, where there may be something to do. (Apart: most turns have nothing.)
+    #[inline(never)]
+    fn help_somebody(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let unwatched = was.standby() == Standby::None && was.is_parked();
         // Nobody can be named on a bench: whoever wakes leads, and whoever comes back stands by.
         let needed = needed || (unwatched && self.bench.is_some());

@@ -95,7 +95,15 @@ impl<'s> Until<'s> {
     }
 
     /// Whether its time is over. Reads no clock where there is no deadline.
+    #[inline]
     pub(crate) fn is_late(&self, clock: &Clock) -> bool {
+        let may_end = self.deadline.is_some() || self.wanted.is_some();
+        may_end && self.has_ended(clock)
+    }
+
+    /// The same, where it can be. (Apart: most threads have neither a deadline nor something to wait for.)
+    #[inline(never)]
+    fn has_ended(&self, clock: &Clock) -> bool {
         clock.has_passed(self.deadline) || self.is_recalled()
     }
 

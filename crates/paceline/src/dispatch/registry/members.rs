@@ -202,7 +202,9 @@ impl Registry {
         Ok(())
     }
 
-    /// A member was claimed: queues it at its group, and owns that if nobody has it.
+    /// A member was claimed: queues it at its group, and owns that if nobody has it. (Apart, so that the claim of others is
+    /// short.)
+    #[inline(never)]
     pub(super) fn own_group_of(&self, member: Owned<'_>, group: Key) -> Option<Owned<'_>> {
         let slot = self.slots.get(group.index)?;
         let index = member.requeue();
