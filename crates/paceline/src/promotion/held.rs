@@ -347,6 +347,12 @@ impl Behind {
 }
 
 impl<T> Lead<T> {
+    /// The opener has it again.
+    fn taken_back(&self, now: Timestamp) -> Rejoined<'_, T> {
+        self.counters.leads_taken_back.one_more();
+        Rejoined::Leads(HeldLead::taken(self, now))
+    }
+
     /// A thread begins to process what was handed to it: it runs, and has opened nothing.
     pub(crate) fn run_handed(&self, now: Timestamp) -> (Running<'_, T>, Behind) {
         let word = self.word.update(|word| {
@@ -382,7 +388,14 @@ impl<'a, T> Running<'a, T> {
     /// order prefers someone who sleeps, that one is elected.
     #[inline]
     pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
-        ManuallyDrop::new(self).step_back(seat, now)
+        match self.takes_back() {
+            true => {
+                let lead = self.lead;
+                std::mem::forget(self);
+                lead.taken_back(now)
+            }
+            false => ManuallyDrop::new(self).step_back(seat, now),
+        }
     }
 
     /// The handler waits for something, and its thread rejoins meanwhile, as if the handler had returned. What was its
@@ -393,17 +406,24 @@ impl<'a, T> Running<'a, T> {
         self.step_back(seat, now)
     }
 
+    /// Takes its own opening back, if nothing has changed since and the policy lets it: the short way of a turn.
     #[inline(always)]
+    fn takes_back(&self) -> bool {
+        let (lead, opening) = (self.lead, self.opening);
+        // Who was away may be counted where it was not when it opened: then its word can't be as it was.
+        let is_as_counted = !self.counted.get() || opening.running() > 0;
+        is_as_counted
+            && lead.policy.lets_back(opening)
+            && lead.word.replace(opening, self.left(opening).taken())
+    }
+
+    /// Takes the lead, or does not, whatever has happened since it was opened.
+    #[inline(never)]
     fn step_back(&self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
-        let (lead, opening, running) = (self.lead, self.opening, self);
+        let (lead, running) = (self.lead, self);
         let surprised = lead.watcher.is_some() && self.is_late(now);
-        let opener = Taker::Opener(opening.sequence());
-        // Who was away may be counted where it was not when it opened: then that is no guess at all.
-        let guess = match running.counted.get() && opening.running() == 0 {
-            true => lead.word.look(),
-            false => opening,
-        };
-        let judgement = lead.word.update_from(guess, |word| {
+        let opener = Taker::Opener(self.opening.sequence());
+        let judgement = lead.word.update(|word| {
             let word = running.left(word);
             match lead.policy.judge(word, opener) {
                 Judgement::Take => (word.taken(), Judgement::Take),
@@ -416,8 +436,7 @@ impl<'a, T> Running<'a, T> {
             Judgement::Follow if surprised => return Rejoined::Surprised,
             _ => return Rejoined::Follows,
         }
-        lead.counters.leads_taken_back.one_more();
-        Rejoined::Leads(HeldLead::taken(lead, now))
+        lead.taken_back(now)
     }
 
     /// The handler says that it is going to block: this thread does not count as running, and nobody

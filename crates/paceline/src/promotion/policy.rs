@@ -84,6 +84,13 @@ impl Policy {
         word.running() < room(self.cores, word.piles_up())
     }
 
+    /// May the opener take this word, as it was when it opened, back? As [`judge`](Self::judge) says of it, in fewer
+    /// questions.
+    pub(super) fn lets_back(&self, opening: Snapshot) -> bool {
+        let nobody_is_preferred = opening.is_vacant() && opening.has_nobody();
+        opening.is_open() && !opening.is_closed() && (!self.is_strict() || nobody_is_preferred)
+    }
+
     /// May `taker`, who is counted neither as running nor as waiting, take the lead? (The elected
     /// thread need not ask.)
     pub(super) fn judge(&self, word: Snapshot, taker: Taker) -> Judgement {
@@ -169,6 +176,50 @@ mod tests {
         assert_eq!(judge([false; 3], anyone), Judgement::Follow);
         let opener = |word: Snapshot| Taker::Opener(word.sequence());
         assert_eq!(judge([false; 3], opener), Judgement::Take);
+    }
+
+    /// What an opener may take back without a judgement is what it would be given by one, whatever the word says.
+    #[test]
+    fn what_an_opener_may_take_back_is_its_own() {
+        let [yes, no] = [true, false];
+        let words = [yes, no].into_iter().flat_map(|elected| {
+            let of = move |parked, standby, closed, open| {
+                let lead = LeadWord::vacant();
+                let held = |word: Snapshot| (word.taken(), ());
+                lead.update(held);
+                let (_, opened) = lead.open_running(Marks::default());
+                let word = if open { opened } else { opened.taken() };
+                let word = word.with_elect(elected).with_parked(parked);
+                let word = word.with_standby(standby);
+                if closed {
+                    word.with_closed()
+                } else {
+                    word
+                }
+            };
+            let each = [yes, no].map(|parked| {
+                [Standby::None, Standby::Marked, Standby::Ticking].map(|standby| {
+                    [yes, no].map(|closed| [yes, no].map(|open| of(parked, standby, closed, open)))
+                })
+            });
+            each.into_iter().flatten().flatten().flatten()
+        });
+        for word in words {
+            for (wake, order) in [
+                (Wake::Adaptive, Order::Newest),
+                (Wake::Adaptive, Order::Oldest),
+                (Wake::Eager, Order::Newest),
+            ] {
+                let policy = Policy {
+                    wake,
+                    order,
+                    ..policy(2)
+                };
+                let judged = policy.judge(word, Taker::Opener(word.sequence()));
+                let takes = judged == Judgement::Take;
+                assert_eq!(policy.lets_back(word), takes, "{policy:?} {word:?}");
+            }
+        }
     }
 
     /// Who is awake helps while there is room: as many threads as there are cores, and one more behind a computation if more

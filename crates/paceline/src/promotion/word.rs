@@ -85,18 +85,8 @@ impl LeadWord {
     /// Acquire: a taker sees what the last holder left in the lead's own data. Release: an opener
     /// shows it. Both are needed on every change, because a change by a third thread (a follower
     /// parks) may stand between the two in the word's order.
-    pub(super) fn update<R>(&self, step: impl FnMut(Snapshot) -> (Snapshot, R)) -> R {
-        self.update_from(Snapshot(self.0.load(Ordering::Relaxed)), step)
-    }
-
-    /// As [`update`](Self::update), beginning with a guess: a right one saves the load. (Inlined: every turn has one.)
-    #[inline(always)]
-    pub(super) fn update_from<R>(
-        &self,
-        guess: Snapshot,
-        mut step: impl FnMut(Snapshot) -> (Snapshot, R),
-    ) -> R {
-        let mut seen = guess.0;
+    pub(super) fn update<R>(&self, mut step: impl FnMut(Snapshot) -> (Snapshot, R)) -> R {
+        let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             let (next, told) = step(Snapshot(seen));
             match self
@@ -107,6 +97,14 @@ impl LeadWord {
                 Err(newer) => seen = newer,
             }
         }
+    }
+
+    /// Replaces this very word by the next one, if it still is that. (Inlined: every turn has one.)
+    #[inline(always)]
+    pub(super) fn replace(&self, word: Snapshot, next: Snapshot) -> bool {
+        self.0
+            .compare_exchange(word.0, next.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 }
 
