@@ -267,18 +267,19 @@ impl<'p> Claimed<'p> {
         };
         let start = held.now(&shared.clock);
         let (running, promotion) = held.promote(sight, marks, start);
-        let processing = Processing {
+        let mut processing = Processing {
             claim,
             running: Some(running),
             start,
             place,
         };
         match promotion {
-            Promotion::LeftOpen | Promotion::Closing => processing,
+            Promotion::LeftOpen | Promotion::Closing => {}
             Promotion::Alone | Promotion::Elected(_) | Promotion::Watched => {
-                processing.start_after(promotion)
+                processing.start_after(promotion);
             }
         }
+        processing
     }
 }
 
@@ -296,15 +297,14 @@ impl<'p> Processing<'p> {
     /// Neither a wake nor the call for another thread is the handler's time: its own begins now.
     #[cold]
     #[inline(never)]
-    fn start_after(mut self, promotion: Promotion) -> Self {
+    fn start_after(&mut self, promotion: Promotion) {
         let shared = self.place.shared;
         if promotion == Promotion::Alone && !shared.call_one_more(self.start) {
-            return self;
+            return;
         }
         self.start = shared.clock.now();
         let row = self.place.seat.row();
         row.iter().for_each(|row| row.note_start(self.start));
-        self
     }
 
     /// Calls the handler, puts the handle back, and rejoins.
@@ -322,14 +322,17 @@ impl<'p> Processing<'p> {
         else {
             return open::run(self);
         };
-        let Dispatched {
-            mut claim,
-            mut end,
-            afterwards,
-        } = claim.dispatch(&place.shared.clock, start, &place.on_duty(&running));
-        if !afterwards.is_empty() {
-            drop(claim.take());
-            end = place.run_afterwards(afterwards, &place.on_duty(&running), end);
+        let mut afterwards = claim.afterwards();
+        let Dispatched { mut claim, mut end } = {
+            let (clock, duty) = (&place.shared.clock, place.on_duty(&running));
+            claim.dispatch(clock, start, &duty, &mut afterwards)
+        };
+        match afterwards.is_empty() {
+            true => std::mem::forget(afterwards),
+            false => {
+                drop(claim.take());
+                end = place.run_afterwards(afterwards, &place.on_duty(&running), end);
+            }
         }
         match running.rejoin(&place.seat, end) {
             Rejoined::Leads(held) => place.held = put_back(held, claim),

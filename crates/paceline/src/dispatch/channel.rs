@@ -107,15 +107,15 @@ impl<S: 'static> Channel<S> {
         lent.set_tcp(Self::is_tcp());
         if !self.outbox.is_empty() {
             if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
-                return Done::without_call(Verdict::Close(Closed::Failed(error)));
+                return Done::without_call(Verdict::close(Closed::Failed(error)));
             }
         }
-        match self.must_call(&lent) {
-            true => Done {
-                verdict: self.call(lent, origin, afterwards, call),
+        match self.due_call(&lent) {
+            Some(what) => Done {
+                verdict: self.call(lent, origin, afterwards, |cx| call(cx, what), what),
                 called: true,
             },
-            false => {
+            None => {
                 lent.settle();
                 Done::without_call(self.finished())
             }
@@ -159,14 +159,19 @@ impl<S: 'static> Channel<S> {
         }
     }
 
-    /// Room for output that was only waited for to send what was kept is not the handler's affair.
-    fn must_call(&self, lent: &Lent<'_>) -> bool {
+    /// What the handler is to be called for, if it is. Room for output that was only waited for to send what was kept is
+    /// not its affair.
+    fn due_call(&self, lent: &Lent<'_>) -> Option<Call> {
         let for_handler = match lent.seen.is_sending() {
             true => Ready::READABLE,
             false => Ready::READABLE | Ready::WRITABLE,
         };
-        let is_ready = lent.may_call && lent.taken.has(for_handler);
-        (lent.notified || lent.greets || is_ready) && !self.finishing
+        let is_ready = lent.seen.may_call() && lent.taken.has(for_handler);
+        match self.finishing {
+            true => None,
+            false if lent.greets() => Some(Call::Greet),
+            false => (is_ready || lent.is_notified()).then_some(Call::Ready),
+        }
     }
 
     /// Calls the handler and judges what it said.
@@ -175,18 +180,15 @@ impl<S: 'static> Channel<S> {
         lent: Lent<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
-        call: impl FnOnce(&mut Context<'_, S>, Call) -> io::Result<Next>,
+        call: impl FnOnce(&mut Context<'_, S>) -> io::Result<Next>,
+        what: Call,
     ) -> Verdict {
-        let what = match lent.greets {
-            true => Call::Greet,
-            false => Call::Ready,
-        };
         let mut cx = self.context(lent, origin, afterwards);
-        let told = match caught(|| call(&mut cx, what)) {
+        let told = match caught(|| call(&mut cx)) {
             Ok(told) => told,
             Err(panic) => {
                 cx.lent.settle_after_panic();
-                return Verdict::Panicked(panic);
+                return Verdict::panicked(panic);
             }
         };
         // The usual case, as one question.
@@ -198,7 +200,7 @@ impl<S: 'static> Channel<S> {
         match told {
             Ok(Next::Again) => cx.lent.settle_and_ask_again(),
             // What it was notified of is another call.
-            _ if cx.lent.greets && cx.lent.notified => cx.lent.settle_and_ask_again(),
+            _ if cx.lent.greets() && cx.lent.is_notified() => cx.lent.settle_and_ask_again(),
             _ => cx.lent.settle(),
         }
         match told {
@@ -209,14 +211,14 @@ impl<S: 'static> Channel<S> {
                 self.finished()
             }
             Err(error) if refused && is_refusal(&error) => Verdict::Keep,
-            Err(error) => Verdict::Close(Closed::Failed(explained(error))),
+            Err(error) => Verdict::close(Closed::Failed(explained(error))),
         }
     }
 
     /// Closes now, if it is finishing and nothing is kept.
     fn finished(&self) -> Verdict {
         match self.finishing && self.outbox.is_empty() {
-            true => Verdict::Close(Closed::Finished),
+            true => Verdict::Finished,
             false => Verdict::Keep,
         }
     }

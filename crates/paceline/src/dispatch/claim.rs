@@ -67,8 +67,45 @@ pub(crate) struct Dispatched<'r> {
     pub(crate) claim: Option<Claim<'r>>,
     /// When all that was done.
     pub(crate) end: Timestamp,
-    /// What is to be done after the handle was given back.
-    pub(crate) afterwards: Afterwards,
+}
+
+impl<'r> Dispatched<'r> {
+    /// The handle is not simply kept. What that takes is not the next handler's time.
+    #[cold]
+    #[inline(never)]
+    fn with(
+        verdict: Verdict,
+        registry: &'r Registry,
+        owned: Owned<'r>,
+        clock: &Clock,
+        afterwards: &mut Afterwards,
+    ) -> Self {
+        let end = |owned, why| {
+            registry.end(owned, why);
+            None
+        };
+        let stays = match verdict {
+            Verdict::Keep => Some(owned),
+            Verdict::Finished => end(owned, Closed::Finished),
+            Verdict::Close(why) => end(owned, *why),
+            Verdict::Panicked(panic) => {
+                registry.drop_afterwards(afterwards);
+                match registry.judge_panic(afterwards.of, *panic) {
+                    None => Some(owned),
+                    Some(why) => end(owned, why),
+                }
+            }
+            Verdict::Move => registry.send_away(owned),
+            Verdict::CloseByForce => {
+                registry.end_by_force(owned);
+                None
+            }
+        };
+        Self {
+            claim: stays.map(|owned| Claim::new(registry, owned)),
+            end: clock.now(),
+        }
+    }
 }
 
 /// One handle, owned by this thread, with something to be done.
@@ -116,51 +153,35 @@ impl<'r> Claim<'r> {
         Subject { handle, handler }
     }
 
+    /// What its handler leaves to be done afterwards: nothing yet.
+    pub(crate) fn afterwards(&self) -> Afterwards {
+        Afterwards::nothing(self.owned().key())
+    }
+
+    fn owned(&self) -> &Owned<'r> {
+        let owned = self.owned.as_ref();
+        owned.expect("a claim owns until it lets go")
+    }
+
     /// Calls the handler, or does what else is due. One function for each kind of duty: so each is compiled as a part of
-    /// the one turn that has it.
+    /// the one turn that has it. What is to be done after the handle was given back is put into `afterwards`, which stays
+    /// where it is: a turn does not carry it along.
     pub(crate) fn dispatch<D: Duty>(
         mut self,
         clock: &Clock,
         start: Timestamp,
         duty: &D,
+        afterwards: &mut Afterwards,
     ) -> Dispatched<'r> {
         let registry = self.registry;
         let mut owned = self.owned.take().expect("a claim owns until it lets go");
-        let key = owned.key();
-        let mut done = Dispatched {
-            claim: None,
-            end: start,
-            afterwards: Afterwards::nothing(key),
-        };
-        let why = match visit(registry, &mut owned, clock, duty, &mut done) {
-            Verdict::CloseByForce => {
-                registry.end_by_force(owned);
-                done.end = clock.now();
-                return done;
-            }
-            Verdict::Keep => None,
-            Verdict::Panicked(panic) => {
-                registry.drop_afterwards(&mut done.afterwards);
-                let why = registry.judge_panic(key, panic);
-                done.end = clock.now();
-                why
-            }
-            Verdict::Close(why) => Some(why),
-            Verdict::Move => {
-                done.claim = registry.send_away(owned).map(|it| Self::new(registry, it));
-                done.end = clock.now();
-                return done;
-            }
-        };
-        match why {
-            None => done.claim = Some(Self::new(registry, owned)),
-            Some(why) => {
-                registry.end(owned, why);
-                // What its end took is not the next handler's time.
-                done.end = clock.now();
-            }
+        match visit(registry, &mut owned, clock, start, duty, afterwards) {
+            (Verdict::Keep, end) => Dispatched {
+                claim: Some(Self::new(registry, owned)),
+                end,
+            },
+            (other, _) => Dispatched::with(other, registry, owned, clock, afterwards),
         }
-        done
     }
 
     /// Gives the handle back, where nobody leads; this thread does `afterwards` next.
@@ -170,8 +191,8 @@ impl<'r> Claim<'r> {
         }
     }
 
-    /// Gives the handle back; this thread holds the lead, whose line that is.
-    #[inline]
+    /// Gives the handle back; this thread holds the lead, whose line that is. (Inlined: every turn has one.)
+    #[inline(always)]
     pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
         let owned = self.owned.take()?;
         self.registry.let_go_into(owned, line)
@@ -186,30 +207,31 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Does what is due at an owned handle, and says what shall become of it.
+/// Does what is due at an owned handle, and says what shall become of it, and when that was done.
 fn visit<D: Duty>(
     registry: &Registry,
     owned: &mut Owned<'_>,
     clock: &Clock,
+    start: Timestamp,
     duty: &D,
-    dispatched: &mut Dispatched<'_>,
-) -> Verdict {
+    afterwards: &mut Afterwards,
+) -> (Verdict, Timestamp) {
     let readiness = owned.readiness();
     let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
     let seen = lent.seen;
     if seen.is_closing() {
         let own = owned.with_entry(|entry| entry.as_mut()?.take_end());
-        return match own {
-            Some(why) => Verdict::Close(why),
+        let verdict = match own {
+            Some(why) => Verdict::close(why),
             None => registry.verdict_on_request(seen),
         };
+        return (verdict, start);
     }
-    let (key, start) = (owned.key(), dispatched.end);
-    let verdict = owned.with_entry(|entry| {
+    let key = afterwards.of;
+    let (verdict, end) = owned.with_entry(|entry| {
         let Some(entry) = entry else {
-            return Verdict::Keep;
+            return (Verdict::Keep, start);
         };
-        let afterwards = &mut dispatched.afterwards;
         let begun = entry.kind().begin();
         let work = |lent: Lent<'_>| {
             let origin = Origin {
@@ -224,18 +246,18 @@ fn visit<D: Duty>(
             Due::Drained if registry.finds_news(entry.descriptor(), readiness) => {
                 Done::without_call(Verdict::Keep)
             }
-            Due::Drained if entry.may_end() => Done::without_call(Verdict::Close(Closed::Shutdown)),
+            Due::Drained if entry.may_end() => Done::without_call(Verdict::close(Closed::Shutdown)),
             Due::Drained => Done::without_call(Verdict::Keep),
         };
         publish_sending(entry.sending(), readiness, seen);
-        dispatched.end = clock.now();
+        let end = clock.now();
         if done.called {
-            entry.kind().note(dispatched.end.nanos_since(start), begun);
+            entry.kind().note(end.nanos_since(start), begun);
         }
-        done.verdict
+        (done.verdict, end)
     });
-    owned.note_use(dispatched.end);
-    verdict
+    owned.note_use(end);
+    (verdict, end)
 }
 
 /// What was due at a visit.
@@ -255,12 +277,12 @@ pub(super) fn do_what_is_due(
     work: impl FnOnce(Lent<'_>) -> Done,
 ) -> Due {
     let seen = lent.seen;
-    if lent.notified || lent.greets || !seen.wanted().is_empty() {
+    if !seen.wanted().is_empty() || lent.is_notified() || lent.greets() {
         // The handler's own panics are caught there; this one is of its source.
         let done = registry.in_frame(Some(key), || work(lent));
         return Due::Done(done.unwrap_or_else(|panic| {
             registry.tell_panic(key, &panic);
-            Done::without_call(Verdict::Close(Closed::Panicked(panic)))
+            Done::without_call(Verdict::close(Closed::Panicked(panic)))
         }));
     }
     if seen.is_drained() && !seen.is_called() {

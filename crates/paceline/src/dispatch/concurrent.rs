@@ -359,14 +359,14 @@ where
 
     /// Takes what is ready. The handle is put back, and then used.
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
-        match lent.may_call {
+        match lent.seen.may_call() {
             false => lent.settle(),
             true => {
                 let common = Arc::clone(&self.common);
                 afterwards.share = Some(Share {
                     of: origin.key,
                     common,
-                    notified: lent.notified,
+                    notified: lent.is_notified(),
                     claimed: lent.hand_over(),
                     item: Ticket::NONE,
                 });

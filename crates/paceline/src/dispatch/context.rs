@@ -54,7 +54,7 @@ impl<S> Context<'_, S> {
     /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`].
     #[must_use]
     pub fn is_notified(&self) -> bool {
-        self.lent.notified
+        self.lent.is_notified()
     }
 
     /// This handle, to be kept or given to others.
@@ -253,12 +253,7 @@ where
         self.outbox.keep(&bytes[sent..], write);
         Ok(())
     }
-}
 
-impl<S> Context<'_, S>
-where
-    for<'s> &'s S: Write,
-{
     /// Sends formatted text whole, as [`write_all`](Self::write_all): what `write!(cx, ...)` calls.
     ///
     /// # Errors
@@ -299,8 +294,9 @@ impl Afterwards {
         }
     }
 
+    /// Whether there is nothing to do, and nothing to drop.
     pub(crate) fn is_empty(&self) -> bool {
-        self.work.is_empty() && self.share.is_none()
+        self.work.capacity() == 0 && self.share.is_none()
     }
 
     /// Whether the handler itself is yet to be called: that of a concurrent handle.
@@ -360,12 +356,8 @@ pub(super) struct Lent<'v> {
     known: Ready,
     /// The bits that were cleared in the word for this visit.
     pub(super) taken: Ready,
-    /// The handler may be called.
-    pub(super) may_call: bool,
-    /// The handler is to be called, whatever is ready.
-    pub(super) notified: bool,
-    /// It is to be greeted.
-    pub(super) greets: bool,
+    /// What says how the handler is to be called was claimed too.
+    called: bool,
     /// The directions that ran dry.
     dry: Ready,
     /// The end of the input was read.
@@ -390,14 +382,11 @@ impl<'v> Lent<'v> {
             false => readiness.claim(wanted),
         };
         // It may have been suspended since the look: what counts is the step that claimed.
-        let may_call = seen.may_call();
-        if called && !may_call {
+        if called && !seen.may_call() {
             readiness.restore_calls(seen);
         }
         Self {
-            may_call,
-            notified: called && seen.is_notified(),
-            greets: called && seen.greets(),
+            called,
             input_ended: false,
             reports,
             readiness,
@@ -415,9 +404,7 @@ impl<'v> Lent<'v> {
     pub(super) fn aside(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let seen = readiness.look();
         Self {
-            may_call: true,
-            notified: false,
-            greets: false,
+            called: false,
             input_ended: false,
             reports,
             readiness,
@@ -429,6 +416,16 @@ impl<'v> Lent<'v> {
             refused: false,
             is_tcp: false,
         }
+    }
+
+    /// The handler is to be called, whatever is ready.
+    pub(super) fn is_notified(&self) -> bool {
+        self.called && self.seen.is_notified()
+    }
+
+    /// It is to be greeted.
+    pub(super) fn greets(&self) -> bool {
+        self.called && self.seen.greets()
     }
 
     pub(super) fn set_tcp(&mut self, is_tcp: bool) {
@@ -448,17 +445,28 @@ impl<'v> Lent<'v> {
     ) -> io::Result<R> {
         loop {
             match operation(source) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.taken.has(direction) {
-                        self.mark_dry(direction);
-                        return Err(error);
-                    }
-                    self.known |= self.readiness.claim(direction).ready();
-                    self.taken |= direction;
-                }
-                told => return told,
+                Ok(told) => return Ok(told),
+                Err(error) => self.may_try_again(direction, error)?,
             }
+        }
+    }
+
+    /// An attempt failed. If another one is to be made, it is made ready for that; otherwise this is what went wrong.
+    /// (Apart, so that an attempt that succeeds is short.)
+    #[inline(never)]
+    fn may_try_again(&mut self, direction: Ready, error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            io::ErrorKind::Interrupted => Ok(()),
+            io::ErrorKind::WouldBlock if self.taken.has(direction) => {
+                self.mark_dry(direction);
+                Err(error)
+            }
+            io::ErrorKind::WouldBlock => {
+                self.known |= self.readiness.claim(direction).ready();
+                self.taken |= direction;
+                Ok(())
+            }
+            _ => Err(error),
         }
     }
 
@@ -469,24 +477,47 @@ impl<'v> Lent<'v> {
         bytes: &[u8],
         write: impl Fn(&S, &[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let rest = &bytes[sent..];
-            match self.attempt(Ready::WRITABLE, source, |source| write(source, rest)) {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        match self.attempt(Ready::WRITABLE, source, |source| write(source, bytes)) {
+            // The usual case.
+            Ok(count) if count == bytes.len() => Ok(count),
+            told => self.send_rest(source, bytes, write, told),
+        }
+    }
+
+    /// The same, when the first attempt did not take all.
+    #[inline(never)]
+    fn send_rest<S>(
+        &mut self,
+        source: &S,
+        bytes: &[u8],
+        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
+        mut told: io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut rest = bytes;
+        loop {
+            match told {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) if count > rest.len() => {
                     let text = "a write told of more bytes than it was given";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
-                Ok(count) => sent += count,
+                Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
+            if rest.is_empty() {
+                break;
+            }
+            told = self.attempt(Ready::WRITABLE, source, |source| write(source, rest));
         }
-        Ok(sent)
+        Ok(bytes.len() - rest.len())
     }
 
     /// Puts back what was not used up.
+    #[inline]
     pub(super) fn settle(self) {
         let rest = self.taken.without(self.dry);
         if !rest.is_empty() {
@@ -511,7 +542,7 @@ impl<'v> Lent<'v> {
     /// Puts everything back: what was used up is not known.
     pub(super) fn settle_after_panic(self) {
         self.readiness.restore(self.taken);
-        if self.notified {
+        if self.is_notified() {
             self.readiness.notify_self();
         }
     }

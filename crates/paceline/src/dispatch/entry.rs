@@ -112,18 +112,32 @@ pub(super) enum Undone {
     Nothing,
 }
 
-/// What shall become of a registration after a visit.
+/// What shall become of a registration after a visit. It is told at every event: so what is rare is in a box, and it is two
+/// words.
 #[must_use]
 #[derive(Debug)]
 pub(super) enum Verdict {
     Keep,
+    /// It has done what it was there for.
+    Finished,
     /// The handler panicked. What was claimed for it is put back.
-    Panicked(String),
-    Close(Closed),
+    #[allow(clippy::box_collection, reason = "one word, where a text is three")]
+    Panicked(Box<String>),
+    Close(Box<Closed>),
     /// The handler wants to go on in another registry, which its entry knows.
     Move,
     /// The pool has ended, and it was not done.
     CloseByForce,
+}
+
+impl Verdict {
+    pub(super) fn close(why: Closed) -> Self {
+        Self::Close(Box::new(why))
+    }
+
+    pub(super) fn panicked(panic: String) -> Self {
+        Self::Panicked(Box::new(panic))
+    }
 }
 
 /// What was done at a visit.

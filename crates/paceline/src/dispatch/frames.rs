@@ -3,41 +3,86 @@
 use std::cell::{Cell, RefCell};
 
 use super::handle::Key;
-use crate::sync::thread_local;
+use crate::sync::{thread_local, thread_local_const};
 
 /// User code of a registry that runs on this thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Frame {
-    /// The registry's address.
+    /// The registry's address; zero, where there is none.
     registry: usize,
     /// The registration whose handler it is; `None` once its handle was given back.
     of: Option<Key>,
 }
 
-thread_local! {
+impl Frame {
+    /// No user code runs here.
+    const NONE: Self = Self {
+        registry: 0,
+        of: None,
+    };
+}
+
+thread_local_const! {
     /// The innermost frame: nearly always the only one.
-    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
-    static INNERMOST: Cell<Option<Frame>> = Cell::new(None);
+    static INNERMOST: Cell<Frame> = Cell::new(Frame::NONE);
+}
+
+thread_local! {
     /// Those around it, one inside the other.
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
     static OUTER: RefCell<Vec<Frame>> = RefCell::new(Vec::new());
 }
 
-/// Runs `user` as one more frame of the registry at this address. It must not unwind. (At the very end of a
-/// thread, when its variables are dropped, there may be no list any more; then nobody waits there either.)
-pub(super) fn enter<R>(registry: usize, of: Option<Key>, user: impl FnOnce() -> R) -> R {
-    let innermost = Some(Frame { registry, of });
-    let outer = INNERMOST.try_with(|frame| frame.replace(innermost));
-    let outer = outer.ok().flatten();
-    if let Some(outer) = outer {
-        let _ = OUTER.try_with(|frames| frames.borrow_mut().push(outer));
+/// One more frame of the registry at this address, until it is left. (At the very end of a thread, when its variables are
+/// dropped, there may be no list any more; then nobody waits there either.)
+#[inline]
+pub(super) fn enter(registry: usize, of: Option<Key>) -> Entered {
+    let is_inner = INNERMOST.try_with(|frame| {
+        let is_inner = frame.get().registry != 0;
+        if is_inner {
+            set_aside(frame.get());
+        }
+        frame.set(Frame { registry, of });
+        is_inner
+    });
+    Entered {
+        is_inner: is_inner.unwrap_or(false),
     }
-    let told = user();
-    if outer.is_some() {
-        let _ = OUTER.try_with(|frames| frames.borrow_mut().pop());
+}
+
+/// User code runs in a frame, and must not unwind out of it.
+#[must_use]
+pub(super) struct Entered {
+    /// There is one around it.
+    is_inner: bool,
+}
+
+impl Entered {
+    #[inline]
+    pub(super) fn leave(self) {
+        match self.is_inner {
+            true => take_back(),
+            false => put_innermost(Frame::NONE),
+        }
     }
-    let _ = INNERMOST.try_with(|frame| frame.set(outer));
-    told
+}
+
+fn put_innermost(frame: Frame) {
+    let _ = INNERMOST.try_with(|innermost| innermost.set(frame));
+}
+
+#[cold]
+#[inline(never)]
+fn set_aside(outer: Frame) {
+    let _ = OUTER.try_with(|frames| frames.borrow_mut().push(outer));
+}
+
+/// The frame that was set aside last is the innermost one again.
+#[cold]
+#[inline(never)]
+fn take_back() {
+    let last = OUTER.try_with(|frames| frames.borrow_mut().pop());
+    put_innermost(last.ok().flatten().unwrap_or(Frame::NONE));
 }
 
 /// How many frames of this registry there are.
@@ -47,7 +92,7 @@ pub(super) fn count(registry: usize) -> usize {
 
 /// The registrations whose handlers run here.
 pub(super) fn keys(registry: usize) -> Vec<Key> {
-    let innermost = INNERMOST.try_with(Cell::get).ok().flatten();
+    let innermost = INNERMOST.try_with(Cell::get).ok();
     let outer = OUTER.try_with(|frames| frames.borrow().clone());
     let all = outer.unwrap_or_default().into_iter().chain(innermost);
     all.filter(|frame| frame.registry == registry)
@@ -62,7 +107,7 @@ pub(super) fn contains(registry: usize, key: Key) -> bool {
 }
 
 fn count_if(holds: impl Fn(&Frame) -> bool) -> usize {
-    let innermost = INNERMOST.try_with(Cell::get).ok().flatten();
+    let innermost = INNERMOST.try_with(Cell::get).ok();
     let outer =
         OUTER.try_with(|frames| frames.borrow().iter().filter(|frame| holds(frame)).count());
     usize::from(innermost.as_ref().is_some_and(&holds)) + outer.unwrap_or(0)

@@ -250,7 +250,9 @@ impl EventHandler<Descriptor> for Reader {
 /// Visits a claimed handle; the pool is told nothing.
 fn dispatch(claim: Claim<'_>) -> Option<Claim<'_>> {
     let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
-    claim.dispatch(&clock, clock.now(), &OffDuty).claim
+    let mut afterwards = claim.afterwards();
+    let done = claim.dispatch(&clock, clock.now(), &OffDuty, &mut afterwards);
+    done.claim
 }
 
 struct OffDuty;

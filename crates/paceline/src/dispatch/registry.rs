@@ -89,6 +89,8 @@ pub(crate) struct Registry {
     /// For the handles that are given out.
     me: Weak<Registry>,
     set: Box<dyn HandleSet>,
+    /// How the set reports, for those who ask at every event.
+    reports: Reports,
     slots: SlotTable,
     returned: ReturnList,
     /// Instead of that list, if the set is a concurrent one.
@@ -123,6 +125,7 @@ impl Registry {
         let open = set.concurrent().map(|_| Open::new());
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
+            reports: set.reports(),
             set,
             open,
             slots: SlotTable::new(),
@@ -323,7 +326,7 @@ impl Registry {
 
     /// How the set reports.
     pub(super) fn reports(&self) -> Reports {
-        self.set.reports()
+        self.reports
     }
 
     /// Whether the set may be looked at more often than needed.
@@ -374,7 +377,7 @@ impl Registry {
         let Some(slot) = self.slots.get(key.index) else {
             return;
         };
-        let reports = self.set.reports();
+        let reports = self.reports;
         match slot.readiness.report(key.generation, event.ready, reports) {
             Err(Stale) => self.counters.stale_events.one_more(),
             Ok(state) => self.line_up(key, slot, state, |index| line.append(index)),
@@ -458,7 +461,7 @@ impl Registry {
         let owned = self.slots.take_vacant();
         let owned =
             owned.ok_or_else(|| refusal(io::ErrorKind::QuotaExceeded, "every slot is taken"))?;
-        owned.readiness().occupy(interest, self.set.reports());
+        owned.readiness().occupy(interest, self.reports);
         Ok(owned)
     }
 
@@ -502,8 +505,8 @@ impl Registry {
     }
 
     /// The same for the holder of the lead: to the end of its line. At the end of the pool the slot
-    /// remains: see [`Remains`].
-    #[inline]
+    /// remains: see [`Remains`]. (Inlined: every turn has one.)
+    #[inline(always)]
     pub(super) fn let_go_into(&self, owned: Owned<'_>, line: &mut Line) -> Option<Remains<'_>> {
         let index = self.rest_or_requeue(owned)?;
         if self.phase() == SHUT {
@@ -514,8 +517,8 @@ impl Registry {
         None
     }
 
-    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list.
-    #[inline]
+    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list. (Inlined: every turn has one.)
+    #[inline(always)]
     fn rest_or_requeue(&self, mut owned: Owned<'_>) -> Option<u32> {
         loop {
             let state = owned.readiness().look();
@@ -587,7 +590,10 @@ impl Registry {
         of: Option<Key>,
         user: impl FnOnce() -> R,
     ) -> Result<R, String> {
-        frames::enter(self.address(), of, || caught(user))
+        let frame = frames::enter(self.address(), of);
+        let told = caught(user);
+        frame.leave();
+        told
     }
 
     fn address(&self) -> usize {

@@ -140,7 +140,7 @@ impl<St: Store> Stock<St> {
     /// Whether it goes on: not if nobody can put anything in any more, and nothing is left.
     fn verdict(&self) -> Verdict {
         match self.store.is_over() {
-            true => Verdict::Close(Closed::Finished),
+            true => Verdict::Finished,
             false => Verdict::Keep,
         }
     }
@@ -206,7 +206,7 @@ where
             false => lent.settle(),
         }
         Done {
-            verdict: panicked.map_or_else(|| self.stock.verdict(), Verdict::Panicked),
+            verdict: panicked.map_or_else(|| self.stock.verdict(), Verdict::panicked),
             called: handled > 0,
         }
     }

@@ -15,7 +15,6 @@ use super::{
     claim::Duty,
     context::{Afterwards, Lent, Origin},
     entry::{Done, Ending, Entry, Undone, Verdict},
-    handler::Closed,
     kind::Kind,
     registry::End,
     unwind::caught,
@@ -195,17 +194,17 @@ where
         let Some(work) = self.work.take() else {
             // It panicked, and panics keep: there is nothing to keep.
             lent.settle();
-            return Done::without_call(Verdict::Close(Closed::Finished));
+            return Done::without_call(Verdict::Finished);
         };
         let mut cx = TaskContext::new(origin.duty);
         let verdict = match caught(|| work(&mut cx)) {
             Ok(()) => {
                 lent.settle();
-                Verdict::Close(Closed::Finished)
+                Verdict::Finished
             }
             Err(panic) => {
                 lent.settle_after_panic();
-                Verdict::Panicked(panic)
+                Verdict::panicked(panic)
             }
         };
         Done {
@@ -310,8 +309,8 @@ where
             let _ = registry.set_time(origin.key, Purpose::Call, self.next);
         }
         let verdict = match told {
-            Err(panic) => Verdict::Panicked(panic),
-            Ok(()) if next == NextTick::Never => Verdict::Close(Closed::Finished),
+            Err(panic) => Verdict::panicked(panic),
+            Ok(()) if next == NextTick::Never => Verdict::Finished,
             Ok(()) => Verdict::Keep,
         };
         Done {

@@ -59,6 +59,24 @@ pub(crate) use std::{
 #[cfg(not(loom))]
 pub(crate) use cell::UnsafeCell;
 
+/// A variable of each thread whose first value is a constant: so no access asks whether it has one yet. (The checkers' own
+/// macros take no constants.)
+macro_rules! thread_local_const {
+    ($(#[$about:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(any(loom, shuttle)))]
+        std::thread_local! {
+            $(#[$about])*
+            static $name: $type = const { $value };
+        }
+        #[cfg(any(loom, shuttle))]
+        $crate::sync::thread_local! {
+            $(#[$about])*
+            static $name: $type = $value;
+        }
+    };
+}
+pub(crate) use thread_local_const;
+
 /// The cores that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -70,11 +70,8 @@ pub(super) fn run(processing: Processing<'_>) -> Follower<'_> {
     } = processing;
     let shared = place.shared;
     let duty = OneOfMany(&place);
-    let Dispatched {
-        claim,
-        end,
-        afterwards,
-    } = claim.dispatch(&shared.clock, start, &duty);
+    let mut afterwards = claim.afterwards();
+    let Dispatched { claim, end } = claim.dispatch(&shared.clock, start, &duty, &mut afterwards);
     if let Some(claim) = claim {
         claim.release_for_anyone(&afterwards);
     }

@@ -96,7 +96,9 @@ impl Pool {
             .next(&self.registry, Some(Timestamp::PAST))
             .unwrap()
         {
-            let visited = claim.dispatch(&self.clock, self.clock.now(), &OffDuty);
+            let mut afterwards = claim.afterwards();
+            let now = self.clock.now();
+            let visited = claim.dispatch(&self.clock, now, &OffDuty, &mut afterwards);
             if let Some(claim) = visited.claim {
                 drop(claim.release_into(&mut self.ready));
             }

@@ -76,7 +76,7 @@ where
         if seen.is_closing() {
             let own = member.channel.take_end();
             let own = own.or_else(|| Some(self.roster.ending.as_ref()?.closed()));
-            let verdict = own.map_or_else(|| registry.verdict_on_request(seen), Verdict::Close);
+            let verdict = own.map_or_else(|| registry.verdict_on_request(seen), Verdict::close);
             self.conclude(owned, member, verdict, None, visit);
             return false;
         }
@@ -92,7 +92,7 @@ where
             Due::Drained if registry.finds_news(Some(member.channel.descriptor()), readiness) => {
                 Done::without_call(Verdict::Keep)
             }
-            Due::Drained => Done::without_call(Verdict::Close(Closed::Shutdown)),
+            Due::Drained => Done::without_call(Verdict::close(Closed::Shutdown)),
         };
         let goes_to = members.leave(visit.afterwards);
         publish_sending(member.channel.sending(), readiness, seen);
@@ -112,8 +112,9 @@ where
     ) {
         let why = match verdict {
             Verdict::Keep | Verdict::Move => None,
-            Verdict::Close(why) => Some(why),
-            Verdict::Panicked(panic) => self.judge_panic(member.key, panic, visit),
+            Verdict::Finished => Some(Closed::Finished),
+            Verdict::Close(why) => Some(*why),
+            Verdict::Panicked(panic) => self.judge_panic(member.key, *panic, visit),
             Verdict::CloseByForce => {
                 let leaver = Leaver::by_force(member);
                 visit
@@ -213,7 +214,7 @@ where
             None => return Verdict::Keep,
         };
         match self.roster.group.inbox().shut_if_empty() {
-            Shut::Shut => Verdict::Close(why),
+            Shut::Shut => Verdict::close(why),
             Shut::NotYet => Verdict::Keep,
         }
     }

@@ -33,9 +33,10 @@ impl ConcurrentHandler<Descriptor> for Taker {
 fn work_at_once(registry: &Registry, lead: &Mutex<Line>) {
     while let Some(claim) = next(registry, lead) {
         let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
-        let done = claim.dispatch(&clock, clock.now(), &OffDuty);
+        let mut afterwards = claim.afterwards();
+        let done = claim.dispatch(&clock, clock.now(), &OffDuty, &mut afterwards);
         drop(done.claim);
-        registry.run_afterwards(done.afterwards, &OffDuty);
+        registry.run_afterwards(afterwards, &OffDuty);
     }
 }
 

@@ -265,11 +265,12 @@ fn turn(registry: &Registry, until: Option<Timestamp>) -> bool {
         Found::Nothing => return false,
     };
     let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
-    let done = claim.dispatch(&clock, clock.now(), &OffDuty);
+    let mut afterwards = claim.afterwards();
+    let done = claim.dispatch(&clock, clock.now(), &OffDuty, &mut afterwards);
     if let Some(claim) = done.claim {
-        claim.release_for_anyone(&done.afterwards);
+        claim.release_for_anyone(&afterwards);
     }
-    registry.run_afterwards(done.afterwards, &OffDuty);
+    registry.run_afterwards(afterwards, &OffDuty);
     true
 }
 

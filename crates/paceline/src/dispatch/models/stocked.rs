@@ -84,9 +84,10 @@ fn concurrent_queue(registry: &Registry, capacity: usize, adder: &Adder) -> Send
 fn work_off(registry: &Registry, lead: &Mutex<Line>) {
     while let Some(claim) = next(registry, lead) {
         let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
-        let done = claim.dispatch(&clock, clock.now(), &OffDuty);
+        let mut afterwards = claim.afterwards();
+        let done = claim.dispatch(&clock, clock.now(), &OffDuty, &mut afterwards);
         drop(done.claim);
-        registry.run_afterwards(done.afterwards, &OffDuty);
+        registry.run_afterwards(afterwards, &OffDuty);
     }
 }
 

@@ -159,9 +159,9 @@ impl Registry {
             SHUT => Verdict::CloseByForce,
             _ if seen.is_timed_out() => {
                 self.counters.timed_out.one_more();
-                Verdict::Close(Closed::TimedOut)
+                Verdict::close(Closed::TimedOut)
             }
-            _ => Verdict::Close(Closed::Requested),
+            _ => Verdict::close(Closed::Requested),
         }
     }
 
@@ -263,7 +263,9 @@ impl Registry {
         }
         let told = self.in_frame(Some(key), || ending.closed(why));
         told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
-        let dropped = frames::enter(self.address(), Some(key), || ending.dismantle());
+        let frame = frames::enter(self.address(), Some(key));
+        let dropped = ending.dismantle();
+        frame.leave();
         for part in dropped {
             part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         }

@@ -128,7 +128,7 @@ impl Registry {
         let Some(slot) = self.slots.get(key.index) else {
             return;
         };
-        let reports = self.set.reports();
+        let reports = self.reports;
         match slot.readiness.report(key.generation, event.ready, reports) {
             Err(Stale) => self.counters.stale_events.one_more(),
             Ok(state) if !state.needs_visit() => {}

@@ -119,7 +119,7 @@ impl Registry {
     /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with this thread.
     pub(in crate::dispatch) fn drop_afterwards(&self, afterwards: &mut Afterwards) {
         let key = afterwards.of;
-        for work in afterwards.work.drain(..) {
+        for work in std::mem::take(&mut afterwards.work) {
             let dropped = self.in_frame(Some(key), || drop(work));
             dropped.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         }
