@@ -1,5 +1,6 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
+mod begin;
 mod close;
 mod homes;
 mod line_up;
@@ -13,7 +14,7 @@ mod user_code;
 use std::{
     collections::HashSet,
     io,
-    os::fd::{AsRawFd, RawFd},
+    os::fd::RawFd,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -25,14 +26,12 @@ pub use self::moves::Move;
 pub(crate) use self::open::Found;
 use self::open::Open;
 use super::{
-    channel::Channel,
     claim::Claim,
-    concurrent::{Concurrent, ConcurrentHandler},
     endings::Endings,
-    entry::{Entry, Registered},
+    entry::Entry,
     frames,
     handle::{Handle, Key},
-    handler::{EventHandler, Interest},
+    handler::Interest,
     hooks::Hooks,
     kind::Kinds,
     line::Line,
@@ -41,18 +40,17 @@ use super::{
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     task::Posts,
-    trays::{Handed, Home, Trays},
+    trays::{Handed, Trays},
     unwind::caught,
-    Rejected,
 };
 use crate::{
     handle_set::{Answer, Beside, Event, HandleSet, Ready, Reports},
     observe::Counters,
     sync::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
-        lock, Clock, Mutex, Timestamp,
+        Clock, Mutex, Timestamp,
     },
-    timer::{Purpose, Timers},
+    timer::Timers,
 };
 
 /// What a handle may use, and the whole registry.
@@ -144,102 +142,6 @@ impl Registry {
             excused_keys: Mutex::default(),
             counters,
         })
-    }
-
-    /// Begins a registration. The registry owns `source` and `handler` from here on.
-    pub(crate) fn register<S, H>(
-        &self,
-        source: S,
-        interest: Interest,
-        handler: H,
-    ) -> Result<Handle, Rejected<(S, H)>>
-    where
-        S: AsRawFd + Send + 'static,
-        H: EventHandler<S>,
-    {
-        self.register_timed(source, interest, handler, None)
-    }
-
-    /// The same for a connection that was accepted.
-    pub(crate) fn register_accepted<S, H>(
-        &self,
-        source: S,
-        handler: H,
-    ) -> Result<Handle, Rejected<(S, H)>>
-    where
-        S: AsRawFd + Send + 'static,
-        H: EventHandler<S>,
-    {
-        self.register_timed(source, Interest::READ, handler, self.time_if_accepted())
-    }
-
-    /// The same; at `deadline` it ends, unless it is given another time before.
-    pub(crate) fn register_until<S, H>(
-        &self,
-        source: S,
-        interest: Interest,
-        handler: H,
-        deadline: Timestamp,
-    ) -> Result<Handle, Rejected<(S, H)>>
-    where
-        S: AsRawFd + Send + 'static,
-        H: EventHandler<S>,
-    {
-        let time = (Purpose::Deadline, deadline);
-        self.register_timed(source, interest, handler, Some(time))
-    }
-
-    /// The same, with a point in time or without.
-    fn register_timed<S, H>(
-        &self,
-        source: S,
-        interest: Interest,
-        handler: H,
-        time: Option<(Purpose, Timestamp)>,
-    ) -> Result<Handle, Rejected<(S, H)>>
-    where
-        S: AsRawFd + Send + 'static,
-        H: EventHandler<S>,
-    {
-        // The user's code, which may panic, before anything begins.
-        let (descriptor, greets) = (source.as_raw_fd(), handler.speaks_first());
-        match self.admit(|| self.begin(descriptor, interest)) {
-            Err(error) => Err(Rejected::new((source, handler), error)),
-            Ok(owned) => {
-                let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
-                let channel = Channel::new(source, descriptor, limit);
-                if greets {
-                    owned.readiness().greet();
-                }
-                let entry = Box::new(Registered::new(channel, handler, kind));
-                Ok(match time {
-                    None => self.put_in_place(owned, entry),
-                    Some((purpose, at)) => self.put_in_place_until(owned, entry, purpose, at),
-                })
-            }
-        }
-    }
-
-    /// Begins the registration of a handle that several threads may use at once.
-    pub(crate) fn register_concurrent<S, H>(
-        &self,
-        source: S,
-        interest: Interest,
-        handler: H,
-    ) -> Result<Handle, Rejected<(S, H)>>
-    where
-        S: AsRawFd + Send + Sync + 'static,
-        H: ConcurrentHandler<S>,
-    {
-        let descriptor = source.as_raw_fd();
-        match self.admit(|| self.begin(descriptor, interest)) {
-            Err(error) => Err(Rejected::new((source, handler), error)),
-            Ok(owned) => {
-                *lock(&owned.slot().home) = Home::Everyone;
-                let entry = Concurrent::new(source, descriptor, handler, self.kinds.of::<H>());
-                Ok(self.put_in_place(owned, Box::new(entry)))
-            }
-        }
     }
 
     /// Changes what a registration waits for.

@@ -507,13 +507,9 @@ impl<T> Lead<T> {
         }
     }
 
-    /// What a promotion with this opening tells that found nobody asleep; whether somebody is `needed`. Where threads roam,
-    /// nobody is, and the watch of their lounge looks by itself, it is as short as one that a standby watches. (That watch
-    /// leaves its mark in a step that finds the lead held: an opening without it was made before that, and is seen.)
-    #[inline(always)]
+    /// What a promotion with this opening tells that found nobody asleep; whether somebody is `needed`.
     fn left_alone(&self, opening: Snapshot, needed: bool) -> Promotion {
-        let is_watched = self.roams && !needed && opening.standby() != Standby::Marked;
-        match self.calls && !is_watched {
+        match self.calls {
             true => self.call_for_somebody(opening, needed),
             false => Promotion::LeftOpen,
         }
@@ -523,13 +519,19 @@ impl<T> Lead<T> {
     #[inline(always)]
     pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let is_quiet = match was.has_nobody() {
-            true => !self.calls,
+            true => !self.calls || (!needed && self.is_watched_from_a_lounge(is)),
             false => !needed && was.standby() == Standby::Ticking,
         };
         match is_quiet && !was.is_closed() {
             true => Promotion::LeftOpen,
             false => self.help_somebody(was, is, needed),
         }
+    }
+
+    /// Whether threads roam here, and the watch of their lounge looks at this opening by itself. (Otherwise it has left its
+    /// mark in a step that found the lead held: an opening without it was made before that, and is seen.)
+    fn is_watched_from_a_lounge(&self, opening: Snapshot) -> bool {
+        self.roams && opening.standby() != Standby::Marked
     }
 
     /// The same, where there may be something to do. (Apart: most turns have nothing.)

@@ -1,0 +1,118 @@
+//! How registrations of descriptors begin.
+
+use std::os::fd::AsRawFd;
+
+use super::{
+    super::{
+        channel::Channel,
+        concurrent::{Concurrent, ConcurrentHandler},
+        entry::Registered,
+        handle::Handle,
+        handler::{EventHandler, Interest},
+        trays::Home,
+        Rejected,
+    },
+    Registry,
+};
+use crate::{
+    sync::{lock, Timestamp},
+    timer::Purpose,
+};
+
+impl Registry {
+    /// Begins a registration. The registry owns `source` and `handler` from here on.
+    pub(crate) fn register<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        self.register_timed(source, interest, handler, None)
+    }
+
+    /// The same for a connection that was accepted.
+    pub(crate) fn register_accepted<S, H>(
+        &self,
+        source: S,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        self.register_timed(source, Interest::READ, handler, self.time_if_accepted())
+    }
+
+    /// The same; at `deadline` it ends, unless it is given another time before.
+    pub(crate) fn register_until<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+        deadline: Timestamp,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        let time = (Purpose::Deadline, deadline);
+        self.register_timed(source, interest, handler, Some(time))
+    }
+
+    /// The same, with a point in time or without.
+    fn register_timed<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+        time: Option<(Purpose, Timestamp)>,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + 'static,
+        H: EventHandler<S>,
+    {
+        // The user's code, which may panic, before anything begins.
+        let (descriptor, greets) = (source.as_raw_fd(), handler.speaks_first());
+        match self.admit(|| self.begin(descriptor, interest)) {
+            Err(error) => Err(Rejected::new((source, handler), error)),
+            Ok(owned) => {
+                let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
+                let channel = Channel::new(source, descriptor, limit);
+                if greets {
+                    owned.readiness().greet();
+                }
+                let entry = Box::new(Registered::new(channel, handler, kind));
+                Ok(match time {
+                    None => self.put_in_place(owned, entry),
+                    Some((purpose, at)) => self.put_in_place_until(owned, entry, purpose, at),
+                })
+            }
+        }
+    }
+
+    /// Begins the registration of a handle that several threads may use at once.
+    pub(crate) fn register_concurrent<S, H>(
+        &self,
+        source: S,
+        interest: Interest,
+        handler: H,
+    ) -> Result<Handle, Rejected<(S, H)>>
+    where
+        S: AsRawFd + Send + Sync + 'static,
+        H: ConcurrentHandler<S>,
+    {
+        let descriptor = source.as_raw_fd();
+        match self.admit(|| self.begin(descriptor, interest)) {
+            Err(error) => Err(Rejected::new((source, handler), error)),
+            Ok(owned) => {
+                *lock(&owned.slot().home) = Home::Everyone;
+                let entry = Concurrent::new(source, descriptor, handler, self.kinds.of::<H>());
+                Ok(self.put_in_place(owned, Box::new(entry)))
+            }
+        }
+    }
+}
