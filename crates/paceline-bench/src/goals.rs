@@ -4,7 +4,7 @@
 //! is judged in `report/judge.rs`.
 
 use crate::{
-    record::{Place, Record},
+    record::{Place, Record, Slice},
     works::Work,
 };
 
@@ -57,6 +57,16 @@ impl Quantity {
             Quantity::Voluntary => "voluntary",
             Quantity::Involuntary => "involuntary",
             Quantity::Memory => "memory",
+        }
+    }
+
+    /// Its value in one slice, if a slice tells it.
+    pub(crate) fn of_slice(self, slice: &Slice) -> Option<f64> {
+        let requests = slice.requests as f64;
+        match self {
+            Quantity::Throughput => Some(requests / slice.seconds),
+            Quantity::Cpu => Some(slice.server_cpu * 1e6 / requests),
+            _ => None,
         }
     }
 

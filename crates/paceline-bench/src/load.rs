@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  connect -> greet -> warm-up -> | /proc |  measured  | /proc | -> drain -> Load, a line of JSON
-//!  all stand  all are             |begins |            | ends  |    at most
-//!             accepted  ^                                        |  10 s
-//!                       '----------------------------------------'  once, or slice by slice (slices.rs)
+//!  all stand  all are     ^       |begins |            | ends  |    at most       |
+//!             accepted    |                                         10 s          |
+//!                         '------------ or slice by slice (slices.rs) ------------'
 //! ```
 //!
 //! The client shares the machine with the server it measures, so it has to be cheap: epoll, edge-triggered, and per

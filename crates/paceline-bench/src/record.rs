@@ -86,7 +86,7 @@ pub(crate) struct Record {
     /// How far the cores were from each other, in nanoseconds, in the mean; see `distance.rs`.
     #[serde(default)]
     pub(crate) distance: Option<f64>,
-    /// Whether it is as long as was wanted, and the machine was quiet (see [`Load::foreign`]).
+    /// Whether it counts: the machine was quiet (see [`Load::foreign`]), or that was not wanted.
     pub(crate) clean: bool,
     /// Of what it is the sum. (Older records are of one piece, and a disturbed one is followed by its repetition.)
     #[serde(default)]
@@ -94,12 +94,33 @@ pub(crate) struct Record {
 }
 
 /// The slices of a measurement; see `round.rs`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slices {
-    /// Those that count.
-    pub(crate) count: usize,
-    /// Those that were made again.
-    pub(crate) discarded: usize,
+    /// Those that were kept, in the order of the cycles: in a round, those of all servers in one place were measured
+    /// one after the other.
+    pub(crate) kept: Vec<Slice>,
+    /// How many were disturbed, and made again.
+    pub(crate) made_again: usize,
+}
+
+/// What a client saw in one slice, as far as slices are compared.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Slice {
+    pub(crate) requests: u64,
+    pub(crate) seconds: f64,
+    /// Seconds of processor time that the server used.
+    pub(crate) server_cpu: f64,
+}
+
+impl Slice {
+    /// Of what a client saw.
+    pub(crate) fn of(load: &Load) -> Self {
+        Self {
+            requests: load.requests,
+            seconds: load.seconds,
+            server_cpu: load.server_cpu,
+        }
+    }
 }
 
 /// What the client saw, over the measured time.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!             cycle         cycle         cycle
-//!   bare   |==          |    ==      |        ==  |
-//!   tokio  |        ==  |==          |    ==      |   one record each: the sum of its slices
-//!   ours   |    ==      |        ==  |==          |
+//!   bare   |==          |    ==      |        ==  |   one record each: the sum of its slices.
+//!   tokio  |        ==  |==          |    ==      |   Of two servers, the ratio in a round is
+//!   ours   |    ==      |        ==  |==          |   the median of those of its cycles
 //! ```
 //!
 //! What disturbs a shared machine comes and goes within seconds. Of servers that are measured one after the other for
@@ -21,7 +21,7 @@ use crate::{
     distance,
     progress::say,
     random::Random,
-    record::{Load, Place, Record, Slices},
+    record::{Load, Place, Record, Slice, Slices},
     servers::Server,
     session::{Client, Running, Terms},
     works::Work,
@@ -63,21 +63,33 @@ impl Entry {
     }
 }
 
-/// How long a measurement is, and in how many slices.
+/// What is wanted of each entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Length {
+pub(crate) struct Wanted {
     pub(crate) slices: usize,
     /// Seconds of each.
     pub(crate) each: f64,
+    /// Which of them are taken.
+    pub(crate) demand: Demand,
 }
 
-impl Length {
+/// Which slices are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Those that nothing has disturbed.
+    Quiet,
+    /// All, as they come.
+    Nothing,
+}
+
+impl Wanted {
     /// So many seconds in all.
-    pub(crate) fn of(seconds: f64) -> Self {
+    pub(crate) fn of(seconds: f64, demand: Demand) -> Self {
         let slices = (seconds / SLICE).round().max(1.0);
         Self {
             slices: slices as usize,
             each: seconds / slices,
+            demand,
         }
     }
 }
@@ -107,7 +119,7 @@ impl Round {
 pub(crate) fn measure(
     entries: &[Entry],
     number: usize,
-    (length, demand): (Length, Demand),
+    wanted: Wanted,
     terms: impl Fn(Entry) -> Terms,
     random: &mut Random,
     bar: &ProgressBar,
@@ -118,62 +130,65 @@ pub(crate) fn measure(
         bar.set_message(entry.name());
         stands.extend(round.unless_failed(entry, Stand::set_up(entry, terms(entry))));
     }
-    let counts = take_turns(&mut stands, &mut round, (length, demand), random, bar);
+    let standing = take_turns(&mut stands, &mut round, wanted, random, bar);
     for stand in stands {
-        let (entry, record) = (stand.entry, stand.record(number, demand, counts));
+        let (entry, record) = (stand.entry, stand.record(number, wanted.demand, standing));
         let record = round.unless_failed(entry, record).flatten();
         round.records.extend(record);
     }
     round
 }
 
-/// Which slices are taken.
+/// Whether a round counts.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
-    /// Those that nothing has disturbed.
-    Quiet,
-    /// All, as they come.
-    Nothing,
+enum Standing {
+    Counts,
+    /// Some of its slices were disturbed, or are missing.
+    Disturbed,
 }
 
 /// One cycle after the other, until there are enough. If there can't be enough quiet ones any more, the rest is taken as it
-/// comes: then the round is whole, and does not count. Whether it does.
-fn take_turns(
-    stands: &mut Vec<Stand>,
+/// comes: then the round is whole, and does not count.
+fn take_turns<S: Slicing>(
+    stands: &mut Vec<S>,
     round: &mut Round,
-    terms: (Length, Demand),
+    wanted: Wanted,
     random: &mut Random,
     bar: &ProgressBar,
-) -> bool {
-    let (length, demand) = terms;
-    let (mut missing, mut counts) = (length.slices, true);
-    for left in (0..length.slices * ATTEMPTS).rev() {
+) -> Standing {
+    let (mut missing, mut standing) = (wanted.slices, Standing::Counts);
+    for left in (0..wanted.slices * ATTEMPTS).rev() {
         if missing == 0 {
-            break;
+            return standing;
         }
-        let is_late = left < missing;
-        counts &= !is_late || demand == Demand::Nothing;
-        let demand = if is_late { Demand::Nothing } else { demand };
+        let mut demand = wanted.demand;
+        if left < missing && demand == Demand::Quiet {
+            (demand, standing) = (Demand::Nothing, Standing::Disturbed);
+        }
         random.shuffle(stands);
-        match cycle(stands, length.each, demand, bar) {
+        match cycle(stands, wanted.each, demand, bar) {
             Ok(()) => {
-                stands.iter_mut().for_each(Stand::keep);
+                stands.iter_mut().for_each(S::keep);
                 bar.inc(stands.len() as u64);
                 missing -= 1;
             }
             Err(trouble) => {
-                stands.iter_mut().for_each(Stand::forget);
+                stands.iter_mut().for_each(S::forget);
                 match trouble {
                     Trouble::Disturbed(why) => say(bar, &format!("once more: {why}")),
                     Trouble::Failed(place, error) => {
-                        let entry = stands.remove(place).entry;
+                        let entry = stands.remove(place).entry();
                         round.failed.push((entry, error));
                     }
                 }
             }
         }
     }
-    counts && missing == 0
+    match missing {
+        0 => standing,
+        _ => Standing::Disturbed,
+    }
 }
 
 /// Why a cycle does not count.
@@ -183,30 +198,65 @@ enum Trouble {
     Failed(usize, io::Error),
 }
 
-/// One slice of each, one after the other, with the cores as far from each other.
-fn cycle(
-    stands: &mut [Stand],
+/// One slice of each, one after the other; if they are to be quiet, with the cores as far from each other.
+fn cycle<S: Slicing>(
+    stands: &mut [S],
     seconds: f64,
     demand: Demand,
     bar: &ProgressBar,
 ) -> Result<(), Trouble> {
     let mut first = None;
     for (place, stand) in stands.iter_mut().enumerate() {
-        bar.set_message(stand.entry.name());
+        let name = stand.entry().name();
+        bar.set_message(name.clone());
         let slice = match demand {
-            Demand::Quiet => stand.slice_or_again(seconds),
+            Demand::Quiet => slice_or_again(stand, seconds),
             Demand::Nothing => stand.slice(seconds),
         };
-        let slice = slice.map_err(|error| Trouble::Failed(place, error))?;
-        if demand == Demand::Nothing {
-            continue;
+        match slice.map_err(|error| Trouble::Failed(place, error))? {
+            _ if demand == Demand::Nothing => {}
+            Sliced::Disturbed(why) => return Err(Trouble::Disturbed(format!("{name}: {why}"))),
+            Sliced::Quiet(distance) => {
+                let first = *first.get_or_insert(distance);
+                check_distance(first, distance).map_err(Trouble::Disturbed)?;
+            }
         }
-        let name = stand.entry.name();
-        let distance = slice.map_err(|why| Trouble::Disturbed(format!("{name}: {why}")))?;
-        let first = *first.get_or_insert(distance);
-        check_distance(first, distance).map_err(Trouble::Disturbed)?;
     }
     Ok(())
+}
+
+/// Measures a slice, and again if it was disturbed.
+fn slice_or_again(stand: &mut impl Slicing, seconds: f64) -> io::Result<Sliced> {
+    let mut sliced = stand.slice(seconds)?;
+    for _ in 1..ATTEMPTS {
+        if let Sliced::Disturbed(_) = sliced {
+            stand.forget();
+            sliced = stand.slice(seconds)?;
+        }
+    }
+    Ok(sliced)
+}
+
+/// What is measured in turns.
+trait Slicing {
+    fn entry(&self) -> Entry;
+
+    /// Measures a slice, which is kept or forgotten later.
+    fn slice(&mut self, seconds: f64) -> io::Result<Sliced>;
+
+    /// The last slice counts.
+    fn keep(&mut self);
+
+    /// It does not, if there is one.
+    fn forget(&mut self);
+}
+
+/// How a slice was.
+#[must_use]
+enum Sliced {
+    /// Nothing has disturbed it, and the cores were so far from each other.
+    Quiet(Distance),
+    Disturbed(String),
 }
 
 /// How far the cores are from each other. Where there is only one, nothing.
@@ -228,12 +278,12 @@ struct Stand {
     client: Client,
     /// Ends after its client.
     running: Running,
-    /// The distance during its slice of this cycle, of which it is not known yet whether it counts.
-    last: Option<Distance>,
-    /// Those of the slices that count.
-    distances: Vec<Distance>,
-    /// How many slices do not.
-    discarded: usize,
+    /// Its slice of this cycle, of which it is not known yet whether it counts, with the distance.
+    last: Option<(Slice, Distance)>,
+    /// Those that count.
+    kept: Vec<(Slice, Distance)>,
+    /// How many slices were made again.
+    made_again: usize,
 }
 
 impl Stand {
@@ -245,51 +295,19 @@ impl Stand {
             client,
             running,
             last: None,
-            distances: Vec::new(),
-            discarded: 0,
+            kept: Vec::new(),
+            made_again: 0,
         })
     }
 
-    /// Measures a slice, and again if it was disturbed. If it is still, why.
-    fn slice_or_again(&mut self, seconds: f64) -> io::Result<Result<Distance, String>> {
-        let mut told = self.slice(seconds)?;
-        for _ in 1..ATTEMPTS {
-            if told.is_err() {
-                self.forget();
-                told = self.slice(seconds)?;
-            }
-        }
-        Ok(told)
-    }
-
-    /// Measures a slice.
-    fn slice(&mut self, seconds: f64) -> io::Result<Result<Distance, String>> {
-        let is_first = self.distances.is_empty() && self.discarded == 0;
-        let warm_up = if is_first { WARM_UP } else { WARM_UP_AGAIN };
-        let before = distance::measure().ok();
-        let load = self.client.slice(warm_up, seconds)?;
-        let after = distance::measure().ok();
-        self.last = Some(before);
-        let told = check_foreign(&load, FOREIGN_IN_SLICE);
-        Ok(told.and_then(|()| check_distance(before, after).map(|()| before)))
-    }
-
-    /// The slice of this cycle counts.
-    fn keep(&mut self) {
-        self.distances.extend(self.last.take());
-    }
-
-    /// It does not, if there is one. (A client that can't be told has ended: its next slice tells.)
-    fn forget(&mut self) {
-        if self.last.take().is_some() {
-            self.discarded += 1;
-            let _ = self.client.forget();
-        }
-    }
-
     /// All that was kept, if anything was.
-    fn record(self, round: usize, demand: Demand, counts: bool) -> io::Result<Option<Record>> {
-        if self.distances.is_empty() {
+    fn record(
+        self,
+        round: usize,
+        demand: Demand,
+        standing: Standing,
+    ) -> io::Result<Option<Record>> {
+        if self.kept.is_empty() {
             return Ok(None);
         }
         let Entry {
@@ -299,21 +317,55 @@ impl Stand {
         } = self.entry;
         let load = self.client.sum()?;
         drop(self.running);
-        let known: Vec<f64> = self.distances.iter().copied().flatten().collect();
+        let is_quiet = demand == Demand::Nothing || check_foreign(&load, FOREIGN).is_ok();
+        let (kept, distances): (Vec<_>, Vec<_>) = self.kept.into_iter().unzip();
+        let known: Vec<f64> = distances.into_iter().flatten().collect();
         Ok(Some(Record {
             work: work.name.to_owned(),
             server: server.name.to_owned(),
             threads: work.threads_of(server),
             place,
             round,
-            clean: counts && (demand == Demand::Nothing || check_foreign(&load, FOREIGN).is_ok()),
+            clean: standing == Standing::Counts && is_quiet,
             load,
             distance: mean(&known),
             slices: Some(Slices {
-                count: self.distances.len(),
-                discarded: self.discarded,
+                kept,
+                made_again: self.made_again,
             }),
         }))
+    }
+}
+
+impl Slicing for Stand {
+    fn entry(&self) -> Entry {
+        self.entry
+    }
+
+    fn slice(&mut self, seconds: f64) -> io::Result<Sliced> {
+        let is_first = self.kept.is_empty() && self.made_again == 0;
+        let warm_up = if is_first { WARM_UP } else { WARM_UP_AGAIN };
+        let before = distance::measure().ok();
+        let load = self.client.slice(warm_up, seconds)?;
+        let after = distance::measure().ok();
+        self.last = Some((Slice::of(&load), before));
+        let told = check_foreign(&load, FOREIGN_IN_SLICE).and(check_distance(before, after));
+        Ok(match told {
+            Ok(()) => Sliced::Quiet(before),
+            Err(why) => Sliced::Disturbed(why),
+        })
+    }
+
+    fn keep(&mut self) {
+        self.kept.extend(self.last.take());
+    }
+
+    /// (A client that can't be told has ended: its next slice tells.)
+    fn forget(&mut self) {
+        if self.last.take().is_some() {
+            self.made_again += 1;
+            let _ = self.client.forget();
+        }
     }
 }
 
@@ -348,12 +400,142 @@ mod tests {
 
     #[test]
     fn a_measurement_is_cut_into_slices_of_about_half_a_second() {
-        let (slices, each) = (6, 0.5);
-        assert_eq!(Length::of(3.0), Length { slices, each });
-        let (slices, each) = (1, 0.1);
-        assert_eq!(Length::of(0.1), Length { slices, each });
-        let (slices, each) = (2, 0.55);
-        assert_eq!(Length::of(1.1), Length { slices, each });
+        let cut = |seconds| {
+            let Wanted { slices, each, .. } = Wanted::of(seconds, Demand::Quiet);
+            (slices, each)
+        };
+        assert_eq!(cut(3.0), (6, 0.5));
+        assert_eq!(cut(0.1), (1, 0.1));
+        assert_eq!(cut(1.1), (2, 0.55));
+    }
+
+    /// A stand that says what its slices are like, the last for ever.
+    struct Script {
+        server: &'static str,
+        slices: Vec<Result<Sliced, io::ErrorKind>>,
+        last: bool,
+        kept: usize,
+        forgotten: usize,
+    }
+
+    fn script<const N: usize>(
+        server: &'static str,
+        mut slices: [Result<Sliced, io::ErrorKind>; N],
+    ) -> Script {
+        slices.reverse();
+        Script {
+            server,
+            slices: slices.into(),
+            last: false,
+            kept: 0,
+            forgotten: 0,
+        }
+    }
+
+    const NEAR: Result<Sliced, io::ErrorKind> = Ok(Sliced::Quiet(Some(90.0)));
+    const FAR: Result<Sliced, io::ErrorKind> = Ok(Sliced::Quiet(Some(340.0)));
+    const DISTURBED: Result<Sliced, io::ErrorKind> = Ok(Sliced::Disturbed(String::new()));
+    const FAILED: Result<Sliced, io::ErrorKind> = Err(io::ErrorKind::BrokenPipe);
+
+    impl Slicing for Script {
+        fn entry(&self) -> Entry {
+            entry(self.server)
+        }
+
+        fn slice(&mut self, _: f64) -> io::Result<Sliced> {
+            assert!(!self.last, "the last one was neither kept nor forgotten");
+            self.last = true;
+            let slice = match self.slices.len() {
+                1 => match &self.slices[0] {
+                    Ok(Sliced::Quiet(distance)) => Ok(Sliced::Quiet(*distance)),
+                    Ok(Sliced::Disturbed(why)) => Ok(Sliced::Disturbed(why.clone())),
+                    Err(kind) => Err(*kind),
+                },
+                _ => self.slices.pop().expect("there is one"),
+            };
+            slice.map_err(io::Error::from)
+        }
+
+        fn keep(&mut self) {
+            self.kept += usize::from(std::mem::take(&mut self.last));
+        }
+
+        fn forget(&mut self) {
+            self.forgotten += usize::from(std::mem::take(&mut self.last));
+        }
+    }
+
+    /// Two slices of each are wanted: whether the round counts, and for each that is left what was kept and forgotten.
+    fn turns(
+        mut stands: Vec<Script>,
+        demand: Demand,
+    ) -> (Standing, Vec<(&'static str, usize, usize)>, usize) {
+        let (mut round, mut random) = (Round::default(), Random::from_seed(1));
+        let wanted = Wanted {
+            slices: 2,
+            each: 0.5,
+            demand,
+        };
+        let bar = ProgressBar::hidden();
+        let standing = take_turns(&mut stands, &mut round, wanted, &mut random, &bar);
+        let mut left: Vec<_> = stands
+            .iter()
+            .map(|it| (it.server, it.kept, it.forgotten))
+            .collect();
+        left.sort_unstable();
+        (standing, left, round.failed.len())
+    }
+
+    #[test]
+    fn all_have_as_many_slices() {
+        let stands = vec![script("bare", [NEAR]), script("tokio", [NEAR])];
+        let (standing, left, failed) = turns(stands, Demand::Quiet);
+        assert_eq!((standing, failed), (Standing::Counts, 0));
+        assert_eq!(left, [("bare", 2, 0), ("tokio", 2, 0)]);
+    }
+
+    #[test]
+    fn a_disturbed_slice_is_made_again() {
+        let stands = vec![
+            script("bare", [DISTURBED, DISTURBED, NEAR]),
+            script("tokio", [NEAR]),
+        ];
+        let (standing, left, _) = turns(stands, Demand::Quiet);
+        assert_eq!(standing, Standing::Counts);
+        assert_eq!(left, [("bare", 2, 2), ("tokio", 2, 0)]);
+    }
+
+    /// A machine that is never quiet once had no figures at all. Now it has them, and they do not count; unless that was
+    /// wanted.
+    #[test]
+    fn where_it_is_never_quiet_the_round_is_whole_and_does_not_count() {
+        let stands = || vec![script("bare", [DISTURBED])];
+        let (standing, left, _) = turns(stands(), Demand::Quiet);
+        assert_eq!(standing, Standing::Disturbed);
+        assert_eq!(left, [("bare", 2, 4 * ATTEMPTS)]);
+        let (standing, left, _) = turns(stands(), Demand::Nothing);
+        assert_eq!((standing, left), (Standing::Counts, vec![("bare", 2, 0)]));
+    }
+
+    /// What was measured with the cores near and far is not compared: neither of the two slices counts.
+    #[test]
+    fn a_cycle_at_two_distances_is_made_again() {
+        let stands = vec![script("bare", [FAR, NEAR]), script("tokio", [NEAR])];
+        let (standing, left, _) = turns(stands, Demand::Quiet);
+        assert_eq!(standing, Standing::Counts);
+        assert_eq!(left, [("bare", 2, 1), ("tokio", 2, 1)]);
+    }
+
+    /// Who can't be measured is left out, and the others go on.
+    #[test]
+    fn one_that_fails_does_not_stop_the_others() {
+        let stands = vec![script("bare", [NEAR, FAILED]), script("tokio", [NEAR])];
+        let (standing, left, failed) = turns(stands, Demand::Quiet);
+        assert_eq!((standing, failed), (Standing::Counts, 1));
+        let [(name, kept, _)] = left[..] else {
+            panic!("one is left: {left:?}");
+        };
+        assert_eq!((name, kept), ("tokio", 2));
     }
 
     #[test]

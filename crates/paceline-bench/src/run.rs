@@ -11,7 +11,7 @@ use crate::{
     progress::{self, say},
     random::Random,
     record::{Place, Run},
-    round::{self, Demand, Entry, Length, Round},
+    round::{self, Demand, Entry, Round, Wanted},
     serve,
     servers::{self, Means, Server},
     session::Terms,
@@ -91,12 +91,12 @@ pub(crate) fn run(
     };
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
-    let length = Length::of(choice.seconds);
     let demand = match choice.noisy {
         true => Demand::Nothing,
         false => Demand::Quiet,
     };
-    let bar = progress(&batches, choice, length);
+    let wanted = Wanted::of(choice.seconds, demand);
+    let bar = progress(&batches, choice, wanted.slices);
     let mut random = Random::seeded();
     for batch in &mut batches {
         for round in 0..choice.runs {
@@ -109,7 +109,7 @@ pub(crate) fn run(
                 );
             }
             let terms = |entry| terms_of(entry, steps, &run);
-            let told = round::measure(batch, round, (length, demand), terms, &mut random, &bar);
+            let told = round::measure(batch, round, wanted, terms, &mut random, &bar);
             batch.retain(|entry| told.keeps(*entry));
             note(told, &mut run, &bar);
         }
@@ -321,11 +321,11 @@ fn slowest_peak(run: &Run, place: Place) -> f64 {
 }
 
 /// A bar for all measurements, which goes on with every slice.
-fn progress(batches: &[Vec<Entry>], choice: &Choice, length: Length) -> ProgressBar {
+fn progress(batches: &[Vec<Entry>], choice: &Choice, slices: usize) -> ProgressBar {
     let entries: usize = batches.iter().map(Vec::len).sum();
     let count = (entries * choice.runs) as u64;
     let bar = progress::bar(count, choice.seconds, OVERHEAD);
-    bar.set_length(count * length.slices as u64);
+    bar.set_length(count * slices as u64);
     bar
 }
 

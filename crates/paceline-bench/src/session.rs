@@ -58,9 +58,8 @@ impl Running {
         command.args(["--steps", &terms.steps.to_string()]);
         command.args(work.told.then_some("--told"));
         command.args(count.then_some("--count"));
-        let process = Process::start(command)
-            .map_err(|error| explained(&format!("start {}", server.name), &error))?;
-        let address = listening(&process, server.name)?;
+        let process = Process::start(server.name, command)?;
+        let address = listening(&process)?;
         Ok(Self { process, address })
     }
 
@@ -74,7 +73,7 @@ impl Running {
         let mut command = self.loaded(work, terms)?;
         command.args(["--warm-up", "0", "--seconds", &seconds.to_string()]);
         let limit = Duration::from_secs_f64(seconds) + GRACE;
-        Process::start(command)?.told(limit)
+        Process::start("the client", command)?.told(limit)
     }
 
     /// A client that loads it, as far as that does not depend on how long.
@@ -98,16 +97,12 @@ impl Running {
 }
 
 /// Where a server says that it listens.
-fn listening(process: &Process, name: &str) -> io::Result<SocketAddr> {
-    let line = process.line(START).map_err(|_| {
-        io::Error::other(format!("{name} did not start: what it said stands above"))
-    })?;
+fn listening(process: &Process) -> io::Result<SocketAddr> {
+    let line = process.line(START)?;
     let address = line.strip_prefix("listening on ").map(str::parse);
     match address {
         Some(Ok(address)) => Ok(address),
-        _ => Err(io::Error::other(format!(
-            "{name} said {line:?} instead of where it listens"
-        ))),
+        _ => Err(process.said(&line, "where it listens")),
     }
 }
 
@@ -121,10 +116,10 @@ impl Client {
     pub(crate) fn of(server: &Running, work: &Work, terms: Terms) -> io::Result<Self> {
         let mut command = server.loaded(work, terms)?;
         command.arg("--in-slices");
-        let process = Process::start(command)?;
+        let process = Process::start("the client", command)?;
         match process.line(GRACE)?.as_str() {
             load::READY => Ok(Self { process }),
-            other => Err(io::Error::other(format!("the client said {other:?}"))),
+            other => Err(process.said(other, "that it is ready")),
         }
     }
 
@@ -150,6 +145,7 @@ impl Client {
 
 /// A process that is told something, and says something, line by line. Dropped, it ends.
 struct Process {
+    name: &'static str,
     child: Child,
     /// Its end is the process's.
     stdin: Option<ChildStdin>,
@@ -157,14 +153,16 @@ struct Process {
 }
 
 impl Process {
-    fn start(mut command: Command) -> io::Result<Self> {
+    fn start(name: &'static str, mut command: Command) -> io::Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()?;
+            .spawn()
+            .map_err(|error| explained(&format!("start {name}"), &error))?;
         let stdin = child.stdin.take();
         let lines = lines_of(child.stdout.take());
         Ok(Self {
+            name,
             child,
             stdin,
             lines,
@@ -178,21 +176,29 @@ impl Process {
 
     /// The next line that it says.
     fn line(&self, limit: Duration) -> io::Result<String> {
-        self.lines.recv_timeout(limit).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => io::Error::other("it said nothing in time"),
-            mpsc::RecvTimeoutError::Disconnected => {
-                io::Error::other("it has ended: what it said stands above")
-            }
+        let name = self.name;
+        self.lines.recv_timeout(limit).map_err(|error| {
+            io::Error::other(match error {
+                mpsc::RecvTimeoutError::Timeout => format!("{name} said nothing for {limit:?}"),
+                mpsc::RecvTimeoutError::Disconnected => {
+                    format!("{name} has ended: what it said stands above")
+                }
+            })
         })
+    }
+
+    /// It said something else than it should.
+    fn said(&self, line: &str, instead_of: &str) -> io::Error {
+        io::Error::other(format!(
+            "{} said {line:?} instead of {instead_of}",
+            self.name
+        ))
     }
 
     /// What a client saw, from its next line.
     fn told(&self, limit: Duration) -> io::Result<Load> {
-        let line = self
-            .line(limit)
-            .map_err(|error| explained("the client", &error))?;
-        serde_json::from_str(&line)
-            .map_err(|error| explained("read what the client told", &error.into()))
+        let line = self.line(limit)?;
+        serde_json::from_str(&line).map_err(|_| self.said(&line, "what it saw"))
     }
 }
 

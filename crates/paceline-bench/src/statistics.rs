@@ -79,13 +79,15 @@ pub(crate) struct Ratios {
 }
 
 impl Ratios {
-    /// Pairs two series by their rounds.
-    pub(crate) fn of(ours: &Series, peer: &Series) -> Ratios {
-        let only_peer = peer.keys().filter(|round| !ours.contains_key(round));
-        let rounds = ours.len() + only_peer.count();
-        let pair = |(round, ours): (&usize, &Option<f64>)| ratio(*ours, *peer.get(round)?);
-        let values: Vec<f64> = ours.iter().filter_map(pair).collect();
-        let lost = rounds - values.len();
+    /// Of the rounds in which one of the two ran: their ratios, or nothing.
+    pub(crate) fn of(rounds: impl IntoIterator<Item = Option<f64>>) -> Ratios {
+        let (mut values, mut lost) = (Vec::new(), 0);
+        for ratio in rounds {
+            match ratio {
+                Some(ratio) => values.push(ratio),
+                None => lost += 1,
+            }
+        }
         Ratios { values, lost }
     }
 
@@ -125,7 +127,7 @@ impl Ratios {
 }
 
 /// The ratio of two values, if both are there and it is a number.
-fn ratio(ours: Option<f64>, peer: Option<f64>) -> Option<f64> {
+pub(crate) fn ratio(ours: Option<f64>, peer: Option<f64>) -> Option<f64> {
     let ratio = ours? / peer?;
     ratio.is_finite().then_some(ratio)
 }
@@ -152,7 +154,20 @@ fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// Pairs two series by their rounds.
+    fn of(ours: &Series, peer: &Series) -> Ratios {
+        let rounds: BTreeSet<_> = ours.keys().chain(peer.keys()).collect();
+        let clean = |series: &Series, round| series.get(round).copied().flatten();
+        Ratios::of(
+            rounds
+                .into_iter()
+                .map(|round| ratio(clean(ours, round), clean(peer, round))),
+        )
+    }
 
     /// A series of clean rounds from 0.
     fn series(values: &[f64]) -> Series {
@@ -189,7 +204,7 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_rounds() {
         // Unpaired, the medians are 20 and 20; within the rounds we are ahead twice.
-        let ratios = Ratios::of(&series(&[10.0, 20.0, 60.0]), &series(&[5.0, 40.0, 20.0]));
+        let ratios = of(&series(&[10.0, 20.0, 60.0]), &series(&[5.0, 40.0, 20.0]));
         assert_eq!(ratios.values, [2.0, 0.5, 3.0]);
         assert_eq!(ratios.spread().unwrap().median, 2.0);
         assert_eq!(ratios.lost, 0);
@@ -199,28 +214,28 @@ mod tests {
     fn rounds_that_are_not_clean_on_both_sides_are_lost() {
         let ours = Series::from([(0, Some(1.0)), (1, None), (2, Some(3.0)), (3, Some(1.0))]);
         let peer = Series::from([(0, Some(2.0)), (1, Some(1.0)), (2, None), (4, Some(1.0))]);
-        let ratios = Ratios::of(&ours, &peer);
+        let ratios = of(&ours, &peer);
         assert_eq!(ratios.values, [0.5]);
         assert_eq!(ratios.lost, 4);
     }
 
     #[test]
     fn a_ratio_to_zero_is_no_pair() {
-        let ratios = Ratios::of(&series(&[0.0, 1.0]), &series(&[0.0, 0.0]));
+        let ratios = of(&series(&[0.0, 1.0]), &series(&[0.0, 0.0]));
         assert_eq!((ratios.pairs(), ratios.lost), (0, 2));
         assert_eq!((ratios.spread(), ratios.interval()), (None, None));
     }
 
     #[test]
     fn a_single_pair_has_no_interval() {
-        let ratios = Ratios::of(&series(&[3.0]), &series(&[2.0]));
+        let ratios = of(&series(&[3.0]), &series(&[2.0]));
         assert_eq!(ratios.spread().unwrap().median, 1.5);
         assert_eq!(ratios.interval(), None);
     }
 
     #[test]
     fn equal_ratios_have_an_interval_without_width() {
-        let ratios = Ratios::of(&series(&[2.0; 6]), &series(&[1.0; 6]));
+        let ratios = of(&series(&[2.0; 6]), &series(&[1.0; 6]));
         let (low, high) = (2.0, 2.0);
         assert_eq!(ratios.interval(), Some(Interval { low, high }));
     }
@@ -228,7 +243,7 @@ mod tests {
     #[test]
     fn two_ratios_give_an_interval_from_one_to_the_other() {
         // Drawn are 1 and 1, 1 and 2, or 2 and 2: each end comes in a quarter of the draws.
-        let ratios = Ratios::of(&series(&[1.0, 2.0]), &series(&[1.0, 1.0]));
+        let ratios = of(&series(&[1.0, 2.0]), &series(&[1.0, 1.0]));
         let (low, high) = (1.0, 2.0);
         assert_eq!(ratios.interval(), Some(Interval { low, high }));
     }
@@ -237,16 +252,14 @@ mod tests {
     fn an_outlier_does_not_move_the_interval_of_many() {
         // The median of 11 draws is the outlier only if six draws are: once in a few thousand times.
         let ours = [0.98, 0.99, 0.99, 1.0, 1.0, 1.0, 1.01, 1.01, 1.02, 1.02, 9.0];
-        let interval = Ratios::of(&series(&ours), &series(&[1.0; 11]))
-            .interval()
-            .unwrap();
+        let interval = of(&series(&ours), &series(&[1.0; 11])).interval().unwrap();
         assert!(interval.low >= 0.98 && interval.low < 1.0, "{interval:?}");
         assert!(interval.high > 1.0 && interval.high <= 1.02, "{interval:?}");
     }
 
     #[test]
     fn the_same_ratios_have_the_same_interval() {
-        let ratios = Ratios::of(&series(&[1.0, 2.0, 4.0]), &series(&[1.0; 3]));
+        let ratios = of(&series(&[1.0, 2.0, 4.0]), &series(&[1.0; 3]));
         assert_eq!(ratios.interval(), ratios.interval());
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  conductor             client
 //!                        ready
-//!  slice 0.05 0.5  --->  0.05 s of load, 0.5 s of it measured, drained
+//!  slice 0.05 0.5  --->  0.05 s of load, then 0.5 s that are measured, then drained
 //!                        Load, of that slice
 //!  forget          --->  that slice does not count
 //!  (end of input)  --->  Load, of all that count
@@ -20,7 +20,7 @@ pub(crate) const READY: &str = "ready";
 /// What a conductor may want.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
-    /// So many seconds of load, and so many of it that are measured.
+    /// So many seconds of load, and then so many that are measured.
     Slice { warm_up: f64, seconds: f64 },
     /// The last slice does not count.
     Forget,
@@ -42,13 +42,10 @@ impl Order {
     fn of(line: &str) -> io::Result<Self> {
         let mut words = line.split_whitespace();
         let verb = words.next();
-        let numbers: Result<Vec<f64>, _> = words.map(str::parse).collect();
-        let numbers = numbers.unwrap_or_else(|_| vec![f64::NAN]);
-        match (verb, numbers.as_slice()) {
-            (Some("slice"), &[warm_up, seconds]) if numbers.iter().all(is_span) => {
-                Ok(Self::Slice { warm_up, seconds })
-            }
-            (Some("forget"), []) => Ok(Self::Forget),
+        let spans: Option<Vec<f64>> = words.map(span_of).collect();
+        match (verb, spans.as_deref()) {
+            (Some("slice"), Some(&[warm_up, seconds])) => Ok(Self::Slice { warm_up, seconds }),
+            (Some("forget"), Some([])) => Ok(Self::Forget),
             _ => {
                 let text = format!("{line:?} is neither `slice WARM_UP SECONDS` nor `forget`");
                 Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -57,9 +54,10 @@ impl Order {
     }
 }
 
-/// Whether a slice may be that long.
-fn is_span(seconds: &f64) -> bool {
-    (0.0..=3600.0).contains(seconds)
+/// The seconds that a word names, if a slice may be that long.
+fn span_of(word: &str) -> Option<f64> {
+    let seconds = word.parse().ok()?;
+    (0.0..=3600.0).contains(&seconds).then_some(seconds)
 }
 
 /// Measures as it is told, and tells what all slices that count have come to.

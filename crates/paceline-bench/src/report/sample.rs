@@ -7,13 +7,16 @@
 //! another round between them. So what was measured hours apart under the same number is no pair. Nor is what was
 //! measured with the cores near each other and far from each other (see `distance.rs`).
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     distance,
     goals::{Quantity, OURS},
     record::{Place, Record, Run},
-    statistics::{Ratios, Series, Spread},
+    statistics::{ratio, Ratios, Series, Spread},
     works,
 };
 
@@ -227,22 +230,22 @@ impl<'a> Entry<'a> {
 
     /// This one / that one, of the rounds in which both count and the cores were as far from each other.
     pub(super) fn ratios_to(&self, peer: &Entry<'_>, quantity: Quantity) -> Ratios {
-        let (ours, theirs) = (self.distances(), peer.distances());
-        let distance = |series: &Series, sitting| series.get(sitting).copied().flatten();
-        let is_pair = |sitting| match (distance(&ours, sitting), distance(&theirs, sitting)) {
-            (Some(one), Some(other)) => distance::is_same(one, other),
-            _ => true,
+        let sittings: BTreeSet<usize> = self
+            .samples()
+            .chain(peer.samples())
+            .map(|it| it.0)
+            .collect();
+        let ratio = |sitting: &usize| {
+            let (ours, theirs) = (self.counting_in(*sitting)?, peer.counting_in(*sitting)?);
+            ratio_of(ours, theirs, quantity)
         };
-        let mut series = self.series(quantity);
-        for (sitting, value) in &mut series {
-            *value = value.filter(|_| is_pair(sitting));
-        }
-        Ratios::of(&series, &peer.series(quantity))
+        Ratios::of(sittings.iter().map(ratio))
     }
 
-    /// How far the cores were from each other, by sitting.
-    fn distances(&self) -> Series {
-        self.series_of(|record| record.distance)
+    /// Its measurement in a sitting; of one that was repeated, the first that counts.
+    fn counting_in(&self, sitting: usize) -> Option<&'a Record> {
+        let mut records = self.samples().filter(|sample| sample.0 == sitting);
+        records.find_map(|(_, record)| counts(record).then_some(*record))
     }
 
     /// The median of a quantity.
@@ -267,10 +270,34 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// The ratio of two measurements of one round. Where both have slices, and these tell the quantity, it is the median over
+/// the cycles: what has struck one slice and not its neighbour is an outlier then.
+fn ratio_of(ours: &Record, theirs: &Record, quantity: Quantity) -> Option<f64> {
+    if let Some((one, other)) = ours.distance.zip(theirs.distance) {
+        if !distance::is_same(one, other) {
+            return None;
+        }
+    }
+    let of_cycles = ours.slices.as_ref().zip(theirs.slices.as_ref());
+    let of_cycles = of_cycles.and_then(|(ours, theirs)| {
+        let cycles = ours.kept.iter().zip(&theirs.kept);
+        let ratios =
+            cycles.map(|(one, other)| ratio(quantity.of_slice(one), quantity.of_slice(other)));
+        Spread::of(ratios.collect::<Option<Vec<_>>>()?)
+    });
+    match of_cycles {
+        Some(spread) => Some(spread.median),
+        None => ratio(quantity.of(ours), quantity.of(theirs)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::synthetic::{record, run_of};
+    use crate::{
+        record::{Slice, Slices},
+        report::synthetic::{record, run_of},
+    };
 
     #[test]
     fn servers_are_listed_once_and_by_throughput() {
@@ -332,6 +359,36 @@ mod tests {
         let entries = samples.scene("a", Place::Apart).entries();
         let ratios = entries[0].ratios_to(&entries[1], Quantity::Throughput);
         assert_eq!((ratios.pairs(), ratios.lost), (1, 1));
+    }
+
+    /// The host took the core away in one slice of one server: the sums differ by far, the ratio hardly.
+    #[test]
+    fn one_bad_slice_does_not_move_a_ratio() {
+        let sliced = |server, requests: [u64; 3]| {
+            let mut record = record("a", server, 0, requests.iter().sum::<u64>() as f64);
+            let slice = |requests| Slice {
+                requests,
+                seconds: 0.5,
+                server_cpu: 0.5,
+            };
+            let kept = requests.map(slice).to_vec();
+            record.slices = Some(Slices {
+                kept,
+                made_again: 0,
+            });
+            record
+        };
+        let run = run_of(vec![
+            sliced("bare", [100, 110, 120]),
+            sliced("may", [105, 20, 126]),
+        ]);
+        let samples = Samples::of(&run);
+        let scene = samples.scene("a", Place::Apart);
+        let (may, bare) = (scene.find("may").unwrap(), scene.find("bare").unwrap());
+        let ratio = |quantity| may.ratios_to(&bare, quantity).values;
+        assert_eq!(ratio(Quantity::Throughput), [1.05]);
+        assert!((ratio(Quantity::Cpu)[0] - 1.0 / 1.05).abs() < 1e-9);
+        assert_ne!(ratio(Quantity::P99), [1.05], "slices do not tell it");
     }
 
     #[test]
