@@ -73,7 +73,7 @@ pub(crate) fn check() -> Verdict {
 /// So many commits it takes until CI has planted every fault: all at once take longer than the rest of it.
 const TURNS: usize = 5;
 
-/// What CI plants: every fifth fault; the others after the next commits.
+/// What CI plants: every fifth fault; which fifth changes from commit to commit.
 pub(crate) fn check_some() -> Verdict {
     match load() {
         Ok((tree, faults)) => {

@@ -328,6 +328,7 @@ impl<'p> Processing<'p> {
             claim.dispatch(clock, start, &duty, &mut afterwards)
         };
         match afterwards.is_empty() {
+            // It owns nothing then (see `Afterwards::is_empty`): no drop on the short way.
             true => std::mem::forget(afterwards),
             false => {
                 drop(claim.take());

@@ -415,6 +415,29 @@ fn a_panic_on_the_way_is_told() {
     });
 }
 
+/// A time-out that a handler gave its handle when it was told of the move was overwritten by the one that had come along.
+#[test]
+fn a_time_that_is_given_on_the_way_holds() {
+    struct Hurries;
+    impl paceline::EventHandler<UnixStream> for Hurries {
+        fn ready(&mut self, cx: &mut Context<'_, UnixStream>) -> io::Result<Next> {
+            echo(cx)
+        }
+        fn moved(&mut self, handle: &Handle) {
+            handle.set_timeout(Some(Duration::from_millis(10))).unwrap();
+        }
+    }
+    bounded(|| {
+        let (from, to) = (pool(SetKind::Epoll), pool(SetKind::Epoll));
+        let (near, far) = UnixStream::pair().unwrap();
+        let handle = from.register(near, Interest::READ, Hurries).unwrap();
+        handle.set_timeout(Some(Duration::from_secs(3600))).unwrap();
+        drop(goes_to(&handle, &to.as_level("there")));
+        assert_eq!((&far).read(&mut [0]).unwrap(), 0, "it is closed soon");
+        wait_until(|| to.snapshot().timed_out == 1);
+    });
+}
+
 /// S2: the pool that a handle has left ends without it; the one that it is in lists it.
 #[test]
 fn who_has_moved_is_not_waited_for() {

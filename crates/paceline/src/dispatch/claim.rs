@@ -70,10 +70,10 @@ pub(crate) struct Dispatched<'r> {
 }
 
 impl<'r> Dispatched<'r> {
-    /// The handle is not simply kept. What that takes is not the next handler's time.
+    /// Carries a verdict out that is more than to keep the handle. What that takes is not the next handler's time.
     #[cold]
     #[inline(never)]
-    fn with(
+    fn after(
         verdict: Verdict,
         registry: &'r Registry,
         owned: Owned<'r>,
@@ -180,7 +180,7 @@ impl<'r> Claim<'r> {
                 claim: Some(Self::new(registry, owned)),
                 end,
             },
-            (other, _) => Dispatched::with(other, registry, owned, clock, afterwards),
+            (other, _) => Dispatched::after(other, registry, owned, clock, afterwards),
         }
     }
 

@@ -294,7 +294,7 @@ impl Afterwards {
         }
     }
 
-    /// Whether there is nothing to do, and nothing to drop.
+    /// Whether there is nothing to do, nor to drop: a turn forgets it then (see `Registry::drop_afterwards`, which empties it).
     pub(crate) fn is_empty(&self) -> bool {
         self.work.capacity() == 0 && self.share.is_none()
     }

@@ -8,7 +8,8 @@ use crate::sync::{thread_local, thread_local_const};
 /// User code of a registry that runs on this thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Frame {
-    /// The registry's address; zero, where there is none.
+    /// The registry's address. Zero, which no registry has, stands for no frame: so a thread's variable needs no
+    /// `Option`, and is asked by one comparison.
     registry: usize,
     /// The registration whose handler it is; `None` once its handle was given back.
     of: Option<Key>,
@@ -33,36 +34,43 @@ thread_local! {
     static OUTER: RefCell<Vec<Frame>> = RefCell::new(Vec::new());
 }
 
-/// One more frame of the registry at this address, until it is left. (At the very end of a thread, when its variables are
-/// dropped, there may be no list any more; then nobody waits there either.)
+/// One more frame of the registry at this address, until it is [left](Entered::leave). (Not a closure around the user code:
+/// what that returns would go through memory, at every event.)
 #[inline]
 pub(super) fn enter(registry: usize, of: Option<Key>) -> Entered {
-    let is_inner = INNERMOST.try_with(|frame| {
-        let is_inner = frame.get().registry != 0;
-        if is_inner {
-            set_aside(frame.get());
+    let entered = INNERMOST.try_with(|frame| {
+        let entered = match frame.get().registry {
+            0 => Entered::Alone,
+            _ => set_aside(frame.get()),
+        };
+        if entered != Entered::Unseen {
+            frame.set(Frame { registry, of });
         }
-        frame.set(Frame { registry, of });
-        is_inner
+        entered
     });
-    Entered {
-        is_inner: is_inner.unwrap_or(false),
-    }
+    entered.unwrap_or(Entered::Unseen)
 }
 
 /// User code runs in a frame, and must not unwind out of it.
 #[must_use]
-pub(super) struct Entered {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entered {
+    /// The only one of this thread.
+    Alone,
     /// There is one around it.
-    is_inner: bool,
+    Inside,
+    /// At the very end of a thread, when its variables are dropped, there may be no list any more. The frame around it
+    /// stays the innermost.
+    Unseen,
 }
 
 impl Entered {
     #[inline]
     pub(super) fn leave(self) {
-        match self.is_inner {
-            true => take_back(),
-            false => put_innermost(Frame::NONE),
+        match self {
+            Self::Alone => put_innermost(Frame::NONE),
+            Self::Inside => take_back(),
+            Self::Unseen => {}
         }
     }
 }
@@ -73,8 +81,11 @@ fn put_innermost(frame: Frame) {
 
 #[cold]
 #[inline(never)]
-fn set_aside(outer: Frame) {
-    let _ = OUTER.try_with(|frames| frames.borrow_mut().push(outer));
+fn set_aside(outer: Frame) -> Entered {
+    match OUTER.try_with(|frames| frames.borrow_mut().push(outer)) {
+        Ok(()) => Entered::Inside,
+        Err(_) => Entered::Unseen,
+    }
 }
 
 /// The frame that was set aside last is the innermost one again.

@@ -138,10 +138,7 @@ impl<S: Send + 'static> Group<S> {
     where
         S: AsRawFd,
     {
-        match self.registry.upgrade() {
-            Some(registry) => registry.register_member(self, source, interest, Begins::Open),
-            None => Err(Rejected::new(source, self.ended("register"))),
-        }
+        self.register_as(source, interest, Begins::Open)
     }
 
     /// The same for a connection that was accepted.
@@ -149,12 +146,7 @@ impl<S: Send + 'static> Group<S> {
     where
         S: AsRawFd,
     {
-        match self.registry.upgrade() {
-            Some(registry) => {
-                registry.register_member(self, source, Interest::READ, Begins::Accepted)
-            }
-            None => Err(Rejected::new(source, self.ended("register"))),
-        }
+        self.register_as(source, Interest::READ, Begins::Accepted)
     }
 
     /// The same for a source that opens by itself, within this time; `outcome` is asked when it can be written to.
@@ -167,9 +159,20 @@ impl<S: Send + 'static> Group<S> {
     where
         S: AsRawFd,
     {
-        let opening = Begins::Opening(within, outcome);
+        self.register_as(source, Interest::WRITE, Begins::Opening(within, outcome))
+    }
+
+    fn register_as(
+        &self,
+        source: S,
+        interest: Interest,
+        begins: Begins<S>,
+    ) -> Result<Handle, Rejected<S>>
+    where
+        S: AsRawFd,
+    {
         match self.registry.upgrade() {
-            Some(registry) => registry.register_member(self, source, Interest::WRITE, opening),
+            Some(registry) => registry.register_member(self, source, interest, begins),
             None => Err(Rejected::new(source, self.ended("register"))),
         }
     }

@@ -153,7 +153,8 @@ impl Handle {
     }
 
     /// Closes the handle ([`Closed::TimedOut`](super::Closed::TimedOut)) when its handler was not called for `idle`, nor
-    /// any kept output sent; `None`: it may be idle for ever, as it is at first. The time begins anew with this call
+    /// any kept output sent; `None`: it may be idle for ever, as it is at first (unless a listener
+    /// has accepted it: [`Builder::idle_timeout`](crate::Builder::idle_timeout)). The time begins anew with this call
     /// and with the end of every call of the handler. A handle whose handler runs, or that is suspended, is not idle. It
     /// is measured in milliseconds, and costs a busy handle next to nothing.
     ///

@@ -147,7 +147,7 @@ pub struct Snapshot {
     pub ticks: u64,
     /// Times the standby took over because the watcher rang: behind a handler that blocked by surprise.
     pub rings: u64,
-    /// Times a leader that found nothing looked on for a while before it slept: see
+    /// Times a leader that found nothing kept looking for a while before it slept: see
     /// [`Builder::leader_spin`](crate::Builder::leader_spin).
     pub spins: u64,
     /// Of these, how many found nothing: their time was burnt.
@@ -246,14 +246,16 @@ pub(crate) struct Counters {
 impl Counters {
     /// The crew knows how many threads there are.
     pub(crate) fn snapshot(&self) -> Snapshot {
+        let spins = self.spins.get();
         Snapshot {
             promotions: self.promotions.get(),
             wakes: self.wakes.get(),
             wasted_wakes: self.wasted_wakes.get(),
             ticks: self.ticks.get(),
             rings: self.rings.get(),
-            spins: self.spins.get(),
-            spins_in_vain: self.spins_in_vain.get(),
+            spins,
+            // They are not read at once: there may have been one more in between.
+            spins_in_vain: self.spins_in_vain.get().min(spins),
             passed_on: self.passed_on.get(),
             handed: self.handed.get(),
             strayed: self.strayed.get(),

@@ -73,12 +73,12 @@ const FAMILIES: [Family; 32] = [
     ),
     family(
         "spins",
-        "Times a leader looked on before it slept",
+        "Times a leader kept looking before it slept",
         Counter(|it| it.spins),
     ),
     family(
         "spins_in_vain",
-        "Times it found nothing by that",
+        "Spins of a leader that found nothing",
         Counter(|it| it.spins_in_vain),
     ),
     family(

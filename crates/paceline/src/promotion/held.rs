@@ -325,6 +325,15 @@ pub(crate) struct Running<'a, T> {
     counted: Cell<bool>,
 }
 
+/// What became of an attempt to take one's own opening back.
+#[must_use]
+enum Retake {
+    /// It is taken.
+    Done,
+    /// Nothing was done: the word has changed, or somebody may be preferred. That is to be judged.
+    Changed,
+}
+
 /// Whom a thread leaves behind that was on the list, and goes to run a handler without having opened anything. Its leaving
 /// and the opening of another thread are changes of one word: of the two the second sees the first. So either that one's
 /// promotion finds nobody asleep, or this is told here.
@@ -388,13 +397,10 @@ impl<'a, T> Running<'a, T> {
     /// order prefers someone who sleeps, that one is elected.
     #[inline]
     pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
-        match self.takes_back() {
-            true => {
-                let lead = self.lead;
-                std::mem::forget(self);
-                lead.taken_back(now)
-            }
-            false => ManuallyDrop::new(self).step_back(seat, now),
+        let running = ManuallyDrop::new(self);
+        match running.retake() {
+            Retake::Done => running.lead.taken_back(now),
+            Retake::Changed => running.step_back(seat, now),
         }
     }
 
@@ -408,13 +414,15 @@ impl<'a, T> Running<'a, T> {
 
     /// Takes its own opening back, if nothing has changed since and the policy lets it: the short way of a turn.
     #[inline(always)]
-    fn takes_back(&self) -> bool {
+    fn retake(&self) -> Retake {
         let (lead, opening) = (self.lead, self.opening);
         // Who was away may be counted where it was not when it opened: then its word can't be as it was.
         let is_as_counted = !self.counted.get() || opening.running() > 0;
-        is_as_counted
-            && lead.policy.lets_back(opening)
-            && lead.word.replace(opening, self.left(opening).taken())
+        let may_retake = is_as_counted && lead.policy.may_retake(opening);
+        match may_retake && lead.word.replace(opening, self.left(opening).taken()) {
+            true => Retake::Done,
+            false => Retake::Changed,
+        }
     }
 
     /// Takes the lead, or does not, whatever has happened since it was opened.

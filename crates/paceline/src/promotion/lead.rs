@@ -528,8 +528,8 @@ impl<T> Lead<T> {
         }
     }
 
-    /// Whether threads roam here, and the watch of their lounge looks at this opening by itself. (Otherwise it has left its
-    /// mark in a step that found the lead held: an opening without it was made before that, and is seen.)
+    /// Whether threads roam here, and the watch of their lounge looks at this opening by itself. (One that sleeps without a
+    /// timer has set the mark before, in a step that found the lead held: so the opening would carry it.)
     fn is_watched_from_a_lounge(&self, opening: Snapshot) -> bool {
         self.roams && opening.standby() != Standby::Marked
     }

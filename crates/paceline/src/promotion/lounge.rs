@@ -52,7 +52,7 @@ use super::{
 };
 use crate::sync::{
     atomic::{fence, AtomicBool, AtomicUsize, Ordering},
-    lock, Clock, Moment, Mutex, Parker,
+    lock, Clock, Moment, Mutex, Parker, Timestamp,
 };
 
 /// Who serves for so long may be stuck in a handler, and uses no core. (Who has only lost its core has it back by then.)
@@ -124,8 +124,8 @@ struct Service {
 struct Guests {
     idle: Vec<Arc<Parker>>,
     watch: Option<Arc<Parker>>,
-    /// Somebody was sent for this set, and has not begun to look round.
-    coming: Vec<bool>,
+    /// Somebody was sent for this set then, and has not begun to look round.
+    coming: Vec<Option<Timestamp>>,
     is_closed: bool,
 }
 
@@ -173,7 +173,7 @@ impl<T> Lounge<T> {
         threads: usize,
         cores: usize,
     ) -> Arc<Self> {
-        let coming = vec![false; leads.len()];
+        let coming = vec![None; leads.len()];
         Arc::new_cyclic(|me| {
             for (set, (lead, _)) in leads.iter().enumerate() {
                 let lounge = Weak::clone(me);
@@ -249,14 +249,21 @@ impl<T> Lounge<T> {
         self.serving(self.tick).next().is_some() && self.leads.iter().any(runs)
     }
 
-    /// A guess whether one more thread is of use, if computations pile up or not: the sets share the cores, and a thread that
-    /// serves one of them uses one, unless it is stuck; who is on its way will. (A promotion has asked before whether its own
-    /// set may use one more.)
+    /// A guess whether one more thread is of use; more, if computations pile up. The sets share the cores, and a thread that
+    /// serves one of them uses one, unless it is stuck; who is on its way will, if it has a core within a tick. (A promotion
+    /// has asked before whether its own set may use one more.)
     fn has_room(&self, piles_up: bool) -> bool {
         let stuck = self.tick.saturating_mul(TICKS_UNTIL_STUCK);
         let most = room(self.cores, piles_up);
-        let coming = lock(&self.guests).coming.iter().filter(|it| **it).count();
-        coming + self.serving(stuck).take(most).count() < most
+        self.coming() + self.serving(stuck).take(most).count() < most
+    }
+
+    /// How many are on their way, for less than a tick.
+    fn coming(&self) -> usize {
+        let now = self.clock.now();
+        let guests = lock(&self.guests);
+        let coming = guests.coming.iter().flatten();
+        coming.filter(|sent| now.since(**sent) < self.tick).count()
     }
 
     /// Who serves, for less than so long.
@@ -301,12 +308,12 @@ impl<T> Lounge<T> {
     /// Sends somebody to this set, unless somebody is on its way. Tells whether anybody was woken.
     fn send(&self, set: usize) -> bool {
         let mut guests = lock(&self.guests);
-        if guests.coming[set] || guests.is_closed {
+        if guests.coming[set].is_some() || guests.is_closed {
             return false;
         }
         let bed = guests.idle.pop().or_else(|| guests.watch.take());
         if let Some(bed) = &bed {
-            guests.coming[set] = true;
+            guests.coming[set] = Some(self.clock.now());
             Told::Go(set).leave_on(bed);
         }
         drop(guests);
@@ -378,7 +385,7 @@ impl<T> Lounge<T> {
     /// Somebody who was sent goes. From here on another one may be sent: whoever opens the lead before this is seen
     /// by the one that comes.
     fn set_off(&self, set: usize) {
-        lock(&self.guests).coming[set] = false;
+        lock(&self.guests).coming[set] = None;
         self.leads[set].0.counters.roamed.one_more();
     }
 }

@@ -86,7 +86,7 @@ impl Policy {
 
     /// May the opener take this word, as it was when it opened, back? As [`judge`](Self::judge) says of it, in fewer
     /// questions.
-    pub(super) fn lets_back(&self, opening: Snapshot) -> bool {
+    pub(super) fn may_retake(&self, opening: Snapshot) -> bool {
         let nobody_is_preferred = opening.is_vacant() && opening.has_nobody();
         opening.is_open() && !opening.is_closed() && (!self.is_strict() || nobody_is_preferred)
     }
@@ -217,7 +217,7 @@ mod tests {
                 };
                 let judged = policy.judge(word, Taker::Opener(word.sequence()));
                 let takes = judged == Judgement::Take;
-                assert_eq!(policy.lets_back(word), takes, "{policy:?} {word:?}");
+                assert_eq!(policy.may_retake(word), takes, "{policy:?} {word:?}");
             }
         }
     }

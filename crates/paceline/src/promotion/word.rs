@@ -99,7 +99,9 @@ impl LeadWord {
         }
     }
 
-    /// Replaces this very word by the next one, if it still is that. (Inlined: every turn has one.)
+    /// Replaces this very word by the next one, if it still is that; tells whether. Orderings as in
+    /// [`update`](Self::update), to which the caller turns if it has failed. (Inlined: every turn has one.)
+    #[must_use]
     #[inline(always)]
     pub(super) fn replace(&self, word: Snapshot, next: Snapshot) -> bool {
         self.0

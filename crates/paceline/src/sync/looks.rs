@@ -1,8 +1,8 @@
 //! Whether it pays to let others run and look once more, before a sleep.
 //!
-//! A sleep and its wake cost several microseconds of processor time, a yield and a look less than one. Where what is waited for comes soon,
-//! because others have only to run for it, the look finds it. Where it does not, looks are a waste, and are left out: after
-//! the first one in vain once, then three times, seven times, and so on.
+//! A sleep and its wake cost several microseconds of processor time, a yield and a look less than one. Where what is
+//! waited for comes soon, because others have only to run for it, the look finds it. Where it does not, looks are a
+//! waste, and are left out: after the first one in vain once, then three times, seven times, and so on.
 //!
 //! ```text
 //!   found    found    vain   -    vain   -  -  -    vain   -  -  -  -  -  -  -    found    found

@@ -96,6 +96,16 @@ pub(crate) enum Set {
     Over,
 }
 
+/// What became of taking one back.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleared {
+    /// There is none of that kind any more.
+    Done,
+    /// Nothing was done: the registration is over, or goes on elsewhere.
+    Over,
+}
+
 impl Timers {
     pub(crate) fn new(clock: Clock) -> Self {
         Self {
@@ -126,7 +136,7 @@ impl Timers {
         if !exists() {
             // One that was there before is the next registration's, or `forget` is about to take it.
             if is_new {
-                unpin(&mut wheel, pin, node);
+                let _ = unpin(&mut wheel, pin, node);
             }
             return Set::Over;
         }
@@ -140,11 +150,22 @@ impl Timers {
     }
 
     /// Takes a slot's point in time back, if `exists` and it is for one of these purposes.
-    pub(crate) fn clear(&self, pin: &Pin, of: impl Fn(Purpose) -> bool, exists: impl Fn() -> bool) {
+    pub(crate) fn clear(
+        &self,
+        pin: &Pin,
+        of: impl Fn(Purpose) -> bool,
+        exists: impl Fn() -> bool,
+    ) -> Cleared {
         let mut wheel = lock(&self.wheel);
-        let node = pin.0.load(Ordering::Relaxed);
-        if node != LOOSE && of(wheel.value(node).purpose) && exists() {
-            unpin(&mut wheel, pin, node);
+        // Acquire: pairs with the swap in `take`. Who finds the pin loose because the time has gone along sees that the key
+        // went stale before.
+        let node = pin.0.load(Ordering::Acquire);
+        if !exists() {
+            return Cleared::Over;
+        }
+        match node != LOOSE && of(wheel.value(node).purpose) {
+            true => unpin(&mut wheel, pin, node),
+            false => Cleared::Done,
         }
     }
 
@@ -210,13 +231,17 @@ fn next_turn(wheel: &Wheel<Due>) -> u64 {
     wheel.next().map_or(NEVER, |tick| tick.saturating_mul(TICK))
 }
 
-/// Loosens a pin that has this node. If `forget` was faster, the node is its affair.
-fn unpin(wheel: &mut Wheel<Due>, pin: &Pin, node: u32) {
+/// Loosens a pin that has this node. If `forget` or `take` was faster, the node is its affair.
+fn unpin(wheel: &mut Wheel<Due>, pin: &Pin, node: u32) -> Cleared {
     let loosened = pin
         .0
         .compare_exchange(node, LOOSE, Ordering::AcqRel, Ordering::Relaxed);
-    if loosened.is_ok() {
-        wheel.give_back(node);
+    match loosened {
+        Ok(_) => {
+            wheel.give_back(node);
+            Cleared::Done
+        }
+        Err(_) => Cleared::Over,
     }
 }
 
@@ -315,11 +340,14 @@ mod tests {
         let (timers, _) = timers();
         let pin = Pin::new();
         let _ = set(&timers, &pin, SOON, true);
-        timers.clear(&pin, |_| true, || false);
+        assert_eq!(timers.clear(&pin, |_| true, || false), Cleared::Over);
         assert!(pin.is_set());
-        timers.clear(&pin, |purpose| purpose == Purpose::Deadline, || true);
+        let is_deadline = |purpose| purpose == Purpose::Deadline;
+        assert_eq!(timers.clear(&pin, is_deadline, || true), Cleared::Done);
         assert!(pin.is_set());
-        timers.clear(&pin, |_| true, || true);
+        assert_eq!(timers.clear(&pin, |_| true, || true), Cleared::Done);
         assert!(!pin.is_set());
+        // Its registration has gone elsewhere, with its time.
+        assert_eq!(timers.clear(&pin, |_| true, || false), Cleared::Over);
     }
 }

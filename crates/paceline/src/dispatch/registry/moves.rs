@@ -179,16 +179,16 @@ impl Registry {
         let (key, now) = (newcomer.key(), self.now());
         newcomer.readiness().carry_on(left);
         newcomer.slot().priority.store(priority, Relaxed);
+        // Before its handler is told, which may give it another time. Nothing comes of it while the slot is owned.
+        if let Some((purpose, left)) = time {
+            newcomer.slot().note_use(now);
+            let set = self.set_time(key, purpose, now.after(left));
+            debug_assert!(set.is_ok(), "who owns a slot has its key");
+        }
         let (handle, limit) = (self.handle(key), self.limits.output_limit);
         let told = self.in_frame(Some(key), || entry.moved(limit, &handle));
         told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
-        match time {
-            None => self.put_in_place(newcomer, entry),
-            Some((purpose, left)) => {
-                newcomer.slot().note_use(now);
-                self.put_in_place_until(newcomer, entry, purpose, now.after(left))
-            }
-        }
+        self.put_in_place(newcomer, entry)
     }
 
     /// A slot was occupied for nothing.

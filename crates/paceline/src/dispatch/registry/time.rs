@@ -19,7 +19,7 @@ use super::{
 use crate::{
     handle_set::Batch,
     sync::Timestamp,
-    timer::{Due, Purpose, Set},
+    timer::{Cleared, Due, Purpose, Set},
 };
 
 /// Who is not idle is asked again after its time-out, but not more often than this.
@@ -91,16 +91,15 @@ impl Registry {
         let slot = self.slot_of(key)?;
         let now = self.now();
         match idle {
-            None => self.timers.clear(&slot.pin, |_| true, || is_of(slot, key)),
+            None => self.clear_time(key, slot, |_| true),
             Some(span) => {
                 self.note_use(key);
-                self.set_time(key, Purpose::Idle(span), now.after(span))?;
+                self.set_time(key, Purpose::Idle(span), now.after(span))
             }
         }
-        Ok(())
     }
 
-    /// When a connection that is accepted now was idle for too long, if it can be.
+    /// When a connection that is accepted now will have been idle for too long, if nothing happens there. `None`: never.
     pub(in crate::dispatch) fn time_if_accepted(&self) -> Option<(Purpose, Timestamp)> {
         let idle = self.limits.idle_timeout?;
         Some((Purpose::Idle(idle), self.now().after(idle)))
@@ -109,10 +108,16 @@ impl Registry {
     /// A registration is to live on after its deadline. Another time that it was given meanwhile holds.
     pub(in crate::dispatch) fn clear_deadline(&self, key: Key) -> Result<(), Stale> {
         let slot = self.slot_of(key)?;
-        let is_deadline = |purpose| purpose == Purpose::Deadline;
-        self.timers
-            .clear(&slot.pin, is_deadline, || is_of(slot, key));
-        Ok(())
+        self.clear_time(key, slot, |purpose| purpose == Purpose::Deadline)
+    }
+
+    /// Takes the point in time of a registration back, if it is for one of these purposes.
+    fn clear_time(&self, key: Key, slot: &Slot, of: impl Fn(Purpose) -> bool) -> Result<(), Stale> {
+        match self.timers.clear(&slot.pin, of, || is_of(slot, key)) {
+            Cleared::Done => Ok(()),
+            // It may go on elsewhere, with its time.
+            Cleared::Over => Err(Stale),
+        }
     }
 
     /// As `put_in_place`, with a point in time. It is set while this thread owns the slot: what comes of it waits until

@@ -282,7 +282,7 @@ fn all_sets_share_the_cores() {
 }
 
 /// Whether a core is idle in all sets is asked once for each look, and not by every promotion until the next. Who is on its
-/// way will use one.
+/// way will use one, unless it has none within a tick.
 #[test]
 fn an_idle_core_is_asked_for_once_a_look() {
     let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
@@ -307,6 +307,9 @@ fn an_idle_core_is_asked_for_once_a_look() {
     look();
     assert_eq!(promotion(), (Promotion::Watched, true));
     assert_eq!(promotion(), (Promotion::LeftOpen, false), "one is coming");
+    sets.time.advance(TICK);
+    look();
+    assert_eq!(promotion(), (Promotion::LeftOpen, true), "it has no core");
     sets.lounge.set_off(0);
     sets.lounge.serves(1, 1);
     look();
