@@ -236,7 +236,7 @@ impl Builder {
     }
 
     /// How long a connection that a listener has accepted may be idle before it is closed
-    /// ([`Closed::TimedOut`](crate::Closed::TimedOut)); from its first moment on, also if it never says anything.
+    /// ([`Closed::TimedOut`]); from its first moment on, also if it never says anything.
     /// [`Handle::set_timeout`](crate::Handle::set_timeout) tells what idle means, and gives a single one another time, or
     /// none. Default: for ever.
     #[must_use]
