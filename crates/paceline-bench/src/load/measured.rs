@@ -42,26 +42,19 @@ impl Measured {
 
     pub(super) fn load(&self) -> Load {
         let (latency, latency_of_all) = self.tally.latencies();
-        let Usage {
-            server_cpu,
-            voluntary,
-            involuntary,
-            client_cpu,
-            foreign,
-            memory,
-        } = self.usage;
+        let usage = self.usage;
         Load {
             requests: self.requests,
             seconds: self.seconds,
             latency,
             latency_of_all,
             errors: self.errors,
-            server_cpu,
-            voluntary,
-            involuntary,
-            client_cpu,
-            foreign,
-            memory,
+            server_cpu: usage.server_cpu,
+            voluntary: usage.voluntary,
+            involuntary: usage.involuntary,
+            client_cpu: usage.client_cpu,
+            foreign: usage.foreign,
+            memory: usage.memory,
         }
     }
 }
