@@ -66,6 +66,8 @@ impl Quantity {
         match self {
             Quantity::Throughput => Some(requests / slice.seconds),
             Quantity::Cpu => Some(slice.server_cpu * 1e6 / requests),
+            Quantity::P50 => slice.p50,
+            Quantity::P99 => slice.p99,
             _ => None,
         }
     }

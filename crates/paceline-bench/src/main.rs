@@ -22,6 +22,8 @@ mod cli;
 mod count;
 mod distance;
 mod goals;
+mod heats;
+mod homes;
 mod load;
 mod machine;
 mod peers;

@@ -4,16 +4,21 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar with the time left, which is known well: every measurement takes the same time.
+/// A bar for so many measurements, with the time left, which is known well: every one takes the same time.
 pub(crate) fn bar(count: u64, seconds: f64, overhead: Duration) -> ProgressBar {
-    let bar = ProgressBar::new(count);
+    let each = Duration::from_secs_f64(seconds) + overhead;
+    bar_of(count, count, seconds, each.mul_f64(count as f64))
+}
+
+/// A bar of so many steps, for so many measurements, which take so long in all.
+pub(crate) fn bar_of(steps: u64, count: u64, seconds: f64, all: Duration) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
     if let Ok(style) = style {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_secs(1));
-    let each = Duration::from_secs_f64(seconds) + overhead;
-    let minutes = each.as_secs_f64() * count as f64 / 60.0;
+    let minutes = all.as_secs_f64() / 60.0;
     let line = format!("{count} measurements of {seconds} s: about {minutes:.1} minutes");
     say(&bar, &line);
     bar

@@ -93,34 +93,69 @@ pub(crate) struct Record {
     pub(crate) slices: Option<Slices>,
 }
 
-/// The slices of a measurement; see `round.rs`.
+/// The slices of a measurement; see `heats.rs`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slices {
-    /// Those that were kept, in the order of the cycles: in a round, those of all servers in one place were measured
-    /// one after the other.
+    /// Those that were kept.
     pub(crate) kept: Vec<Slice>,
     /// How many were disturbed, and made again.
     pub(crate) made_again: usize,
+    /// What they were measured beside, if that is what they are compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beside: Option<Beside>,
+}
+
+/// What a measurement was made beside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Beside {
+    /// Its work, place and server.
+    pub(crate) of: String,
+    /// Those slices of the measurement that were, each with the other's in the same heat.
+    pub(crate) pairs: Vec<(Slice, Slice)>,
 }
 
 /// What a client saw in one slice, as far as slices are compared.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) requests: u64,
     pub(crate) seconds: f64,
     /// Seconds of processor time that the server used.
     pub(crate) server_cpu: f64,
+    /// Latencies in microseconds, if there were enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p50: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p99: Option<f64>,
 }
+
+/// So many latencies a slice needs to tell something of them.
+const ENOUGH: u64 = 1000;
 
 impl Slice {
     /// Of what a client saw.
     pub(crate) fn of(load: &Load) -> Self {
+        let latency = &load.latency;
+        let told = |value| (latency.count >= ENOUGH).then_some(value);
         Self {
             requests: load.requests,
             seconds: load.seconds,
             server_cpu: load.server_cpu,
+            p50: told(latency.p50),
+            p99: told(latency.p99),
         }
     }
+}
+
+impl Record {
+    /// As a [`Beside`] names it.
+    pub(crate) fn name(&self) -> String {
+        name(&self.work, self.place, &self.server)
+    }
+}
+
+/// A server under a work, at a place.
+pub(crate) fn name(work: &str, place: Place, server: &str) -> String {
+    format!("{work} {} {server}", place.name())
 }
 
 /// What the client saw, over the measured time.

@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 use crate::{
     count,
     goals::{goals, Against, OURS},
+    heats::{self, Heat},
     machine::{this_machine, this_source},
     progress::{self, say},
     random::Random,
@@ -20,8 +21,10 @@ use crate::{
 
 /// The rate that open loops begin from if work a was not run before them.
 const UNKNOWN_PEAK: f64 = 50_000.0;
-/// What a measurement takes beside the measured time: start, connecting, warming up.
-const OVERHEAD: Duration = Duration::from_millis(1030);
+/// What a measurement takes beside the measured time.
+const BETWEEN: Duration = Duration::from_millis(330);
+/// What starting a server and its client takes, and warming it up.
+const START: Duration = Duration::from_millis(700);
 
 /// What is to be run.
 #[derive(Clone, Debug, clap::Args)]
@@ -322,11 +325,25 @@ fn slowest_peak(run: &Run, place: Place) -> f64 {
 
 /// A bar for all measurements, which goes on with every slice.
 fn progress(batches: &[Vec<Entry>], choice: &Choice, slices: usize) -> ProgressBar {
-    let entries: usize = batches.iter().map(Vec::len).sum();
-    let count = (entries * choice.runs) as u64;
-    let bar = progress::bar(count, choice.seconds, OVERHEAD);
-    bar.set_length(count * slices as u64);
-    bar
+    let efforts = batches.iter().map(|batch| effort(batch, choice.seconds));
+    let (count, all) = efforts.fold((0, Duration::ZERO), |sum, one| {
+        (sum.0 + one.0, sum.1 + one.1)
+    });
+    let runs = choice.runs as u32;
+    let count = u64::from(count * runs);
+    progress::bar_of(count * slices as u64, count, choice.seconds, all * runs)
+}
+
+/// How many measurements a round of these entries is, and about how long it takes if nothing is made again.
+fn effort(batch: &[Entry], seconds: f64) -> (u32, Duration) {
+    let heats = heats::draw(batch, 1, &mut Random::from_seed(0));
+    let measured: usize = heats.iter().map(Heat::measured).sum();
+    let parts: usize = heats.iter().map(|heat| heat.guests() + 1).sum();
+    let each = Duration::from_secs_f64(seconds) + BETWEEN;
+    (
+        measured as u32,
+        each * parts as u32 + START * batch.len() as u32,
+    )
 }
 
 #[cfg(test)]
@@ -350,12 +367,9 @@ mod tests {
     /// What nobody waits for is not measured: the default ends in a quarter of an hour.
     #[test]
     fn the_default_takes_at_most_15_minutes() -> io::Result<()> {
-        let entries: usize = batches(&choice(&[], false))?.iter().map(Vec::len).sum();
-        let each = Duration::from_secs(3) + OVERHEAD;
-        assert!(
-            each * 5 * entries as u32 <= Duration::from_secs(15 * 60),
-            "{entries}"
-        );
+        let batches = batches(&choice(&[], false))?;
+        let round: Duration = batches.iter().map(|batch| effort(batch, 3.0).1).sum();
+        assert!(round * 5 <= Duration::from_secs(15 * 60), "{round:?}");
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 use super::Offence;
 
 /// The files that may hold it. Adding one is a decision: say in its header why nothing else will do.
-const ALLOWED: [&str; 18] = [
+const ALLOWED: [&str; 19] = [
     "crates/paceline/src/handle_set/epoll.rs",
     "crates/paceline/src/handle_set/poll.rs",
     "crates/paceline/src/handle_set/system.rs",
@@ -14,6 +14,7 @@ const ALLOWED: [&str; 18] = [
     "crates/paceline/src/pool/listen.rs",
     "crates/paceline/src/sync/bed_futex.rs",
     "crates/paceline/src/sync/idle_class.rs",
+    "crates/paceline/src/sync/neighbour.rs",
     "crates/paceline/src/sync/system.rs",
     "crates/paceline/src/promotion/lead.rs",
     "crates/paceline/src/promotion/held.rs",

@@ -270,24 +270,33 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The ratio of two measurements of one round. Where both have slices, and these tell the quantity, it is the median over
-/// the cycles: what has struck one slice and not its neighbour is an outlier then.
-fn ratio_of(ours: &Record, theirs: &Record, quantity: Quantity) -> Option<f64> {
-    if let Some((one, other)) = ours.distance.zip(theirs.distance) {
-        if !distance::is_same(one, other) {
-            return None;
-        }
+/// The ratio of two measurements of one round: of the slices that lie side by side, if one was measured beside the other,
+/// or both beside a third, and slices tell the quantity; else of the sums.
+fn ratio_of(one: &Record, other: &Record, quantity: Quantity) -> Option<f64> {
+    let [to_one, to_other] = [one, other].map(|guest| home_to(guest, quantity));
+    match [to_one, to_other] {
+        [_, Some((home, ratio))] if home == one.name() => Some(ratio),
+        [Some((home, ratio)), _] if home == other.name() => Some(ratio.recip()),
+        [Some((home, to_one)), Some((same, to_other))] if home == same => Some(to_other / to_one),
+        _ => of_sums(one, other, quantity),
     }
-    let of_cycles = ours.slices.as_ref().zip(theirs.slices.as_ref());
-    let of_cycles = of_cycles.and_then(|(ours, theirs)| {
-        let cycles = ours.kept.iter().zip(&theirs.kept);
-        let ratios =
-            cycles.map(|(one, other)| ratio(quantity.of_slice(one), quantity.of_slice(other)));
-        Spread::of(ratios.collect::<Option<Vec<_>>>()?)
-    });
-    match of_cycles {
-        Some(spread) => Some(spread.median),
-        None => ratio(quantity.of(ours), quantity.of(theirs)),
+}
+
+/// What a measurement was made beside, and that one's ratio to it: the median of those of their slices. What has struck
+/// one slice and not its neighbour is an outlier then.
+fn home_to(guest: &Record, quantity: Quantity) -> Option<(&str, f64)> {
+    let beside = guest.slices.as_ref()?.beside.as_ref()?;
+    let pairs = beside.pairs.iter();
+    let ratios = pairs.map(|(it, home)| ratio(quantity.of_slice(home), quantity.of_slice(it)));
+    let spread = Spread::of(ratios.collect::<Option<Vec<_>>>()?)?;
+    Some((&beside.of, spread.median))
+}
+
+/// The ratio of all that was measured, if the cores were as far from each other.
+fn of_sums(one: &Record, other: &Record, quantity: Quantity) -> Option<f64> {
+    match one.distance.zip(other.distance) {
+        Some((one, other)) if !distance::is_same(one, other) => None,
+        _ => ratio(quantity.of(one), quantity.of(other)),
     }
 }
 
@@ -295,7 +304,7 @@ fn ratio_of(ours: &Record, theirs: &Record, quantity: Quantity) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::{
-        record::{Slice, Slices},
+        record::{Beside, Slice, Slices},
         report::synthetic::{record, run_of},
     };
 
@@ -361,34 +370,64 @@ mod tests {
         assert_eq!((ratios.pairs(), ratios.lost), (1, 1));
     }
 
-    /// The host took the core away in one slice of one server: the sums differ by far, the ratio hardly.
+    fn slice(requests: u64) -> Slice {
+        Slice {
+            requests,
+            seconds: 0.5,
+            server_cpu: 0.5,
+            ..Slice::default()
+        }
+    }
+
+    /// A measurement, and what its home did beside it.
+    fn sliced(server: &str, requests: [u64; 3], home: Option<(&str, [u64; 3])>) -> Record {
+        let mut record = record("a", server, 0, requests.iter().sum::<u64>() as f64);
+        let own = requests.map(slice);
+        record.slices = Some(Slices {
+            kept: own.to_vec(),
+            made_again: 0,
+            beside: home.map(|(of, requests)| Beside {
+                of: of.to_owned(),
+                pairs: own.into_iter().zip(requests.map(slice)).collect(),
+            }),
+        });
+        record
+    }
+
+    /// The host took the core away in one slice of one server: the sums differ by far, the ratio hardly. And it does not
+    /// matter what the home did elsewhere.
     #[test]
     fn one_bad_slice_does_not_move_a_ratio() {
-        let sliced = |server, requests: [u64; 3]| {
-            let mut record = record("a", server, 0, requests.iter().sum::<u64>() as f64);
-            let slice = |requests| Slice {
-                requests,
-                seconds: 0.5,
-                server_cpu: 0.5,
-            };
-            let kept = requests.map(slice).to_vec();
-            record.slices = Some(Slices {
-                kept,
-                made_again: 0,
-            });
-            record
-        };
         let run = run_of(vec![
-            sliced("bare", [100, 110, 120]),
-            sliced("may", [105, 20, 126]),
+            sliced("bare", [900; 3], None),
+            sliced(
+                "may",
+                [105, 20, 126],
+                Some(("a apart bare", [100, 110, 120])),
+            ),
+            sliced(
+                "tokio",
+                [50, 50, 50],
+                Some(("a apart bare", [100, 100, 100])),
+            ),
         ]);
         let samples = Samples::of(&run);
         let scene = samples.scene("a", Place::Apart);
-        let (may, bare) = (scene.find("may").unwrap(), scene.find("bare").unwrap());
-        let ratio = |quantity| may.ratios_to(&bare, quantity).values;
-        assert_eq!(ratio(Quantity::Throughput), [1.05]);
-        assert!((ratio(Quantity::Cpu)[0] - 1.0 / 1.05).abs() < 1e-9);
-        assert_ne!(ratio(Quantity::P99), [1.05], "slices do not tell it");
+        let ratio = |one, other, quantity| {
+            let (one, other) = (scene.find(one).unwrap(), scene.find(other).unwrap());
+            one.ratios_to(&other, quantity).values[0]
+        };
+        let about = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9);
+        about(ratio("may", "bare", Quantity::Throughput), 1.05);
+        about(ratio("bare", "may", Quantity::Throughput), 1.0 / 1.05);
+        about(ratio("may", "bare", Quantity::Cpu), 1.0 / 1.05);
+        about(ratio("may", "tokio", Quantity::Throughput), 2.1);
+        // Slices do not tell it here: it is of the sums.
+        let sums = |server: &str| {
+            Quantity::P99.of(run.records.iter().find(|it| it.server == server).unwrap())
+        };
+        let of_sums = sums("may").unwrap() / sums("bare").unwrap();
+        about(ratio("may", "bare", Quantity::P99), of_sums);
     }
 
     #[test]

@@ -17,16 +17,16 @@ use super::{
 const NOISE: &str = "\
 ## How to read the noise
 
-- **Compare ratios, not columns.** The machine drifts from hour to hour. Servers of one round were measured in turns, half
-  a second each, in random order. A ratio of throughput or CPU is taken of two neighbouring half seconds, then the median
-  over the round, then over the rounds; a ratio of latencies within a round. Two medians from two columns may differ by
+- **Compare ratios, not columns.** The machine drifts from hour to hour. Servers were measured in turns, half a second
+  each, always beside ours. A ratio is taken of two such half seconds, then the median over the round, then over the
+  rounds (of latencies over the whole round, where half a second has too few). Two medians from two columns may differ by
   more than the servers do.
 - **`188 [179-197]`** is the median of the runs that count, and the least and the greatest of them.
   **`1.02 [0.98-1.05]`** is the median of the paired ratios and its 95 % confidence interval: a bootstrap over the
   rounds, with a fixed seed, so that the same records give the same report. An interval that holds 1.00 shows no
   difference. With five rounds it is hardly narrower than from the least ratio to the greatest.
 - **Made again** are slices in which others used the machine, or the host took time away, beyond a limit, or moved the
-  cores. **Discarded** are measurements that are not whole without such slices, and those with a wrong reply or none.
+  cores; and those beside them. **Discarded** are measurements that are not whole without such slices, and those with a wrong reply or none.
 - **CPU per request** tells more than throughput here, because client and server share few cores. Throughput is better
   when it is more, everything else when it is less.
 - **Latencies** are those of the requests in focus: where some sleep, of the others; of pairs, of the second. A
@@ -232,7 +232,11 @@ mod tests {
     fn slices_that_were_made_again_are_told() {
         let mut sliced = record("a", "bare", 0, 100.0);
         let (kept, made_again) = (vec![Slice::of(&sliced.load); 6], 2);
-        sliced.slices = Some(Slices { kept, made_again });
+        sliced.slices = Some(Slices {
+            kept,
+            made_again,
+            beside: None,
+        });
         let text = assert_only_numbers(&run_of(vec![sliced]));
         assert!(text
             .contains("Measurements: 1 of 6 slices, beside 2 that were made again; discarded: 0"));

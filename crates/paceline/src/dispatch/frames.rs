@@ -123,3 +123,63 @@ fn count_if(holds: impl Fn(&Frame) -> bool) -> usize {
         OUTER.try_with(|frames| frames.borrow().iter().filter(|frame| holds(frame)).count());
     usize::from(innermost.as_ref().is_some_and(&holds)) + outer.unwrap_or(0)
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use super::*;
+
+    const ONE: usize = 1;
+    const OTHER: usize = 2;
+
+    /// What is counted, frame by frame.
+    #[test]
+    fn one_inside_the_other() {
+        let outer = enter(ONE, None);
+        let inner = enter(OTHER, None);
+        assert_eq!((count(ONE), count(OTHER)), (1, 1));
+        inner.leave();
+        assert_eq!((count(ONE), count(OTHER)), (1, 0));
+        outer.leave();
+        assert_eq!((count(ONE), count(OTHER)), (0, 0));
+    }
+
+    /// A variable of a thread whose end, if the list is gone by then, enters two frames.
+    struct AtTheEnd(mpsc::Sender<[usize; 3]>);
+
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            if OUTER.try_with(|_| ()).is_ok() {
+                return;
+            }
+            let outer = enter(ONE, None);
+            let inner = enter(OTHER, None);
+            let inside = count(ONE);
+            inner.leave();
+            let beside = count(ONE);
+            outer.leave();
+            self.0.send([inside, beside, count(ONE)]).unwrap();
+        }
+    }
+
+    std::thread_local! {
+        static BEFORE_THE_LIST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+        static AFTER_THE_LIST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    }
+
+    /// At the very end of a thread there is no list: the outer frame is there until it is left, and not longer. (The system
+    /// does not say in which order variables are dropped. One of these two is dropped after the list.)
+    #[test]
+    fn the_outer_one_stays_when_the_list_is_gone() {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            BEFORE_THE_LIST.set(Some(AtTheEnd(tell.clone())));
+            OUTER.with(|_| ());
+            AFTER_THE_LIST.set(Some(AtTheEnd(tell)));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(told.iter().collect::<Vec<_>>(), [[1, 1, 0]]);
+    }
+}

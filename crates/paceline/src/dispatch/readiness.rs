@@ -3,6 +3,7 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 19 | questioned: its time is over, if its group, which has its descriptor, finds nothing ready there |
 //! | 18 | expired: what is ready has waited too long in the line, where that has a limit |
 //! | 17 | greets: the handler is to be greeted, before any other call |
 //! | 16 | timed out: closing, because its time is over |
@@ -47,6 +48,7 @@ const OVER: u64 = 1 << 15;
 const TIMED_OUT: u64 = 1 << 16;
 const GREETS: u64 = 1 << 17;
 const EXPIRED: u64 = 1 << 18;
+const QUESTIONED: u64 = 1 << 19;
 /// What goes with a registration into another registry.
 const CARRIED: u64 = 0xF
     | 3 << INTEREST_SHIFT
@@ -201,6 +203,24 @@ impl Readiness {
         })
     }
 
+    /// The time of the registration is over, if nothing is ready: whoever has its descriptor is to see to that.
+    pub(super) fn question(&self, generation: u32) -> Result<State, Stale> {
+        self.change_of(generation, |state| state.with(QUESTIONED, true))
+    }
+
+    /// The registration is in use, or has another time.
+    pub(super) fn withdraw_question(&self, generation: u32) {
+        if self.look().is_questioned() {
+            // If it is over, so is its question.
+            let _ = self.change_of(generation, |state| state.with(QUESTIONED, false));
+        }
+    }
+
+    /// Its owner is about to see to that.
+    pub(super) fn take_question(&self) -> State {
+        self.change(|state| state.with(QUESTIONED, false))
+    }
+
     /// Whatever is registered here shall end when nothing is left to do.
     pub(super) fn drain(&self) -> State {
         self.change(|state| State(state.0 | DRAINING))
@@ -296,6 +316,11 @@ impl State {
     /// Whether it is closing because its time is over.
     pub(super) fn is_timed_out(self) -> bool {
         self.0 & TIMED_OUT != 0
+    }
+
+    /// Whether its time is over if nothing is ready.
+    pub(super) fn is_questioned(self) -> bool {
+        self.0 & QUESTIONED != 0
     }
 
     pub(super) fn is_suspended(self) -> bool {

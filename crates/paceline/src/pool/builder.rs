@@ -173,8 +173,9 @@ impl Builder {
 
     /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
     /// a quarter and a wake**, even behind a handler that blocks by surprise. Once 32 looks found nothing to do, or while
-    /// the watcher looks too, only every fourth tick is a look, and it is four and a quarter. Default: 500 microseconds. An
-    /// idle pool does not tick.
+    /// the watcher looks too, only every fourth tick is a look, and it is four and a quarter. (A quarter more, if the handler
+    /// was ready to run when somebody looked, and waited for that very core.) Default: 500 microseconds. An idle pool
+    /// does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
@@ -410,7 +411,9 @@ impl Builder {
         let observers = Observers::new(self.observers, has_board);
         let board = has_board.then(|| Board::new(clock.clone()));
         let lead = lead.watched(watched).staffed(staff).shown_on(board.clone());
-        let lead = lead.roaming(self.roams);
+        let lead = lead
+            .roaming(self.roams)
+            .asking(policy.is_adaptive() && clock.is_real());
         lead.set_observed(has_board || observers.has_first());
         let lead = Arc::new(lead);
         let monitor = board

@@ -273,6 +273,7 @@ impl<'a, T> HeldLead<'a, T> {
     /// If somebody sleeps in this set, that one is elected. `attended`: now, if it was served or looked into just before.
     pub(crate) fn set_aside(self, attended: Option<Timestamp>) {
         let lead = self.lead;
+        lead.opener.forget();
         // The watch counts from then: its thread has a tick for another set. Otherwise it counts from the opening before.
         attended
             .iter()
@@ -444,6 +445,7 @@ impl<'a, T> Running<'a, T> {
             Judgement::Follow if surprised => return Rejoined::Surprised,
             _ => return Rejoined::Follows,
         }
+        lead.opener.note();
         lead.taken_back(now)
     }
 

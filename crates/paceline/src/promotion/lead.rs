@@ -33,6 +33,7 @@ use super::{
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
     lounge::Link,
+    opener::Opener,
     policy::{Judgement, Policy, Taker},
     recall::Until,
     staff::Staff,
@@ -55,6 +56,8 @@ pub(crate) struct Lead<T> {
     pub(super) epoch: AtomicU64,
     /// When the lead was last opened for an event; or set aside, which counts from a tick later.
     pub(super) opened: Moment,
+    /// Who opens it.
+    pub(super) opener: Opener,
     pub(super) counters: Arc<Counters>,
     /// What is shared with the watcher, if there may be one.
     pub(super) watcher: Option<Watcher>,
@@ -141,6 +144,7 @@ impl<T> Lead<T> {
             followers: Mutex::new(followers),
             epoch: AtomicU64::new(0),
             opened: Moment::default(),
+            opener: Opener::default(),
             counters,
             watcher: None,
             staff: None,
@@ -272,6 +276,7 @@ impl<T> Lead<T> {
     }
 
     fn leads(&self, clock: &Clock) -> Arrival<'_, T> {
+        self.opener.note();
         Arrival::Leads(HeldLead::taken(self, clock.now()))
     }
 

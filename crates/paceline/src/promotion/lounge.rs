@@ -423,7 +423,10 @@ impl<T> Lead<T> {
                 true => (word.taken(), true),
                 false => (word, false),
             });
-        took.then(|| HeldLead::taken(self, clock.now()))
+        took.then(|| {
+            self.opener.note();
+            HeldLead::taken(self, clock.now())
+        })
     }
 
     /// A promotion with this opening found nobody asleep, and somebody can be called.

@@ -7,6 +7,7 @@ mod lead;
 mod lounge;
 #[cfg(all(test, loom))]
 mod models;
+mod opener;
 mod policy;
 mod recall;
 mod staff;

@@ -4,7 +4,8 @@
 //! its last look, is a blind pool: newest first it takes the lead itself, in the other orders it elects. A lead that
 //! it sees held and unchanged twice is an idle pool: it goes to **deep sleep**, without a timer, until the next
 //! promotion rouses it, so an idle pool wakes nobody, ever. And a lead that moves on from look to look is a calm
-//! pool: as each look costs a thread its core for a while, it looks only every fourth tick then.
+//! pool: as each look costs a thread its core for a while, it looks only every fourth tick then. An opener that only
+//! lacks the core on which the standby looks has it first, for a quarter of a tick (`opener.rs`).
 //!
 //! ```text
 //!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby, or only the mark of a lounge
@@ -45,6 +46,8 @@ struct Memory {
     unchanged: u32,
     /// How often it had moved on.
     moved: u32,
+    /// Its opener was left alone at the last look: it lacked only the core on which that was made.
+    excused: bool,
     deep: bool,
 }
 
@@ -58,6 +61,7 @@ impl Memory {
             sequence,
             unchanged: 0,
             moved: 0,
+            excused: false,
             deep: false,
         }
     }
@@ -67,6 +71,15 @@ impl Memory {
         let moved = self.moved.saturating_add(1);
         *self = Self {
             moved,
+            ..Self::of(word)
+        };
+    }
+
+    /// The opener of this lead shall have its core first.
+    fn note_excuse(&mut self, word: Snapshot) {
+        *self = Self {
+            moved: self.moved,
+            excused: true,
             ..Self::of(word)
         };
     }
@@ -88,6 +101,8 @@ enum Look {
     Took,
     /// Someone was elected, perhaps this thread.
     Elected,
+    /// Its opener lacks only this core.
+    Excused,
     Deep,
     Unchanged,
     Changed,
@@ -141,6 +156,7 @@ impl<T> Lead<T> {
         let watched = |watcher: &Watcher| watcher.is_watching(now);
         let seldom = memory.is_calm() || self.watcher.as_ref().is_some_and(watched);
         now.after(match seldom {
+            _ if memory.excused => self.policy.tick / LONG_OPEN,
             true => self.policy.tick.saturating_mul(CALM),
             false => self.policy.tick,
         })
@@ -156,7 +172,7 @@ impl<T> Lead<T> {
         doze(clock, seat.parker(), roused, until)
     }
 
-    /// One look, a section. `Err`: a message came first.
+    /// One look, a section, unless the opener is excused. `Err`: a message came first.
     fn look_after(
         &self,
         seat: &Arc<Seat>,
@@ -167,7 +183,15 @@ impl<T> Lead<T> {
         // the load in `HeldLead::promote`, after the opening; both stand beside a change of the word.
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.counters.ticks.one_more();
-        self.look(seat, clock.now(), memory)
+        let now = clock.now();
+        // A step, though it changes nothing: of it and an opening the second sees the first.
+        let word = self.word.update(|word| (word, word));
+        let would_act = self.is_blind(word, now, memory) && !word.is_elected();
+        if would_act && self.opener.is_excused(word) {
+            memory.note_excuse(word);
+            return Ok(Look::Excused);
+        }
+        self.look(seat, now, memory)
     }
 
     /// The look that the watcher rang for: the lead was seen open with this sequence. It counts as no tick, and
@@ -181,7 +205,9 @@ impl<T> Lead<T> {
         let look = self.look(seat, clock.now(), &mut Memory::at(sequence))?;
         match look {
             Look::Took | Look::Elected => self.counters.rings.one_more(),
-            Look::Deep | Look::Unchanged | Look::Changed => self.counters.wasted_wakes.one_more(),
+            Look::Deep | Look::Unchanged | Look::Changed | Look::Excused => {
+                self.counters.wasted_wakes.one_more();
+            }
         }
         Ok(look)
     }
@@ -203,6 +229,7 @@ impl<T> Lead<T> {
             Look::Deep => memory.deep = true,
             Look::Unchanged => memory.unchanged += 1,
             Look::Changed => memory.note_moved(self.word.look()),
+            Look::Excused => {}
         }
         Ok(look)
     }
@@ -210,7 +237,7 @@ impl<T> Lead<T> {
     /// What the standby does about `word`, as one step with it.
     fn judge_look(&self, word: Snapshot, now: Timestamp, memory: &Memory) -> (Snapshot, Look) {
         let same = word.sequence() == memory.sequence;
-        let blind = word.is_open() && (same || self.is_open_for_long(word, now));
+        let blind = self.is_blind(word, now, memory);
         match (same, blind) {
             (_, true) if !self.policy.is_strict() => {
                 (word.taken().with_standby(Standby::None), Look::Took)
@@ -222,6 +249,12 @@ impl<T> Lead<T> {
             (true, _) => (word, Look::Unchanged),
             (false, _) => (word, Look::Changed),
         }
+    }
+
+    /// Whether the lead is open, and stays so.
+    fn is_blind(&self, word: Snapshot, now: Timestamp, memory: &Memory) -> bool {
+        let same = word.sequence() == memory.sequence;
+        word.is_open() && (same || self.is_open_for_long(word, now))
     }
 
     /// Whether nobody has taken the lead for a while. (The time may be that of an older opening, or of the next one:
@@ -318,6 +351,8 @@ impl<T> Lead<T> {
 mod tests {
     use super::*;
     use crate::promotion::{Order, Policy, Wake};
+    #[cfg(target_os = "linux")]
+    use crate::sync::{beside, Number};
 
     /// A lead that stays open in a strict order is for the best follower; if a wake is on its way to one, there is nothing
     /// to do but to look again.
@@ -334,5 +369,61 @@ mod tests {
         let looks = |word| lead.judge_look(word, now, &Memory::of(word)).1;
         assert!(matches!(looks(word), Look::Elected));
         assert!(matches!(looks(word.with_elect(true)), Look::Unchanged));
+    }
+
+    /// The first two looks at a lead that is open for long, whose opener is this thread.
+    #[cfg(target_os = "linux")]
+    fn two_looks(opener: Number) -> [Look; 2] {
+        let policy = Policy {
+            wake: Wake::Adaptive,
+            order: Order::Newest,
+            cores: 1,
+            tick: Duration::ZERO,
+        };
+        let lead = Lead::vacant((), policy, Arc::default()).asking(true);
+        lead.opener.note_thread(opener);
+        let (seat, clock) = (Seat::new(0, 0), Clock::monotonic());
+        let mut memory = Memory::of(lead.word.look());
+        [(); 2].map(|()| {
+            let look = lead.look_after(&seat, &clock, &mut memory);
+            look.unwrap_or_else(|_| unreachable!("nobody has left a message"))
+        })
+    }
+
+    /// An opener that only lacks this core has it first; once, so that a handler which computes for ever keeps nobody from
+    /// the lead.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_lacks_this_core_is_excused_once() {
+        let looks = beside::computing(two_looks);
+        assert!(matches!(looks, [Look::Excused, Look::Took]));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_sleeps_is_not_excused() {
+        let looks = beside::asleep(two_looks);
+        assert!(matches!(looks, [Look::Took, _]));
+    }
+
+    /// The look behind an excuse comes soon, also in a calm pool; and the pool is as calm as before.
+    #[test]
+    fn an_excuse_is_short() {
+        let policy = Policy {
+            wake: Wake::Adaptive,
+            order: Order::Newest,
+            cores: 1,
+            tick: Duration::from_millis(4),
+        };
+        let lead = Lead::vacant((), policy, Arc::default());
+        let (word, now) = (lead.word.look(), Clock::monotonic().now());
+        let mut memory = Memory::of(word);
+        (0..LOOKS_UNTIL_CALM).for_each(|_| memory.note_moved(word));
+        let waits = |memory: &Memory| lead.next_look(memory, now).since(now);
+        assert_eq!(waits(&memory), Duration::from_millis(16));
+        memory.note_excuse(word);
+        assert_eq!(waits(&memory), Duration::from_millis(1));
+        memory.note_moved(word);
+        assert_eq!(waits(&memory), Duration::from_millis(16));
     }
 }

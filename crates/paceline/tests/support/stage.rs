@@ -54,7 +54,11 @@ impl Stage {
         for (index, priority) in priorities.iter().copied().enumerate() {
             let pool = stage.pool.clone();
             thread::spawn(move || work(&pool, priority));
-            wait_until(|| stage.witness.role(index).is_some());
+            let expected = match index {
+                0 => Role::Leader,
+                _ => Role::Follower,
+            };
+            wait_until(|| stage.witness.role(index) == Some(expected));
             wait_asleep(&stage.pool, index);
         }
         stage.rest(0);

@@ -71,6 +71,7 @@ where
         visit: &mut Visit<'_>,
     ) -> bool {
         let (registry, readiness) = (visit.registry, owned.readiness());
+        registry.answer_question(&owned, member.channel.descriptor());
         let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
         let seen = lent.seen;
         if seen.is_closing() {

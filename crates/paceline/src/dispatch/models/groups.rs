@@ -4,10 +4,10 @@ use super::*;
 use crate::dispatch::{Adoption, Group, GroupHandler, Members};
 
 /// Reads from whichever member has something; may move it first.
-struct Session {
-    world: World,
-    goes_to: Option<Group<Descriptor>>,
-    ended: Arc<AtomicUsize>,
+pub(super) struct Session {
+    pub(super) world: World,
+    pub(super) goes_to: Option<Group<Descriptor>>,
+    pub(super) ended: Arc<AtomicUsize>,
 }
 
 impl GroupHandler<Descriptor> for Session {

@@ -2,7 +2,7 @@
 
 use std::{sync::PoisonError, time::Duration};
 
-use super::{concurrent::Taker, *};
+use super::{concurrent::Taker, groups::Session, *};
 use crate::{
     dispatch::{
         open_line::{Call, First, OpenLine},
@@ -399,13 +399,13 @@ fn loom_open_drain_reads_what_has_arrived() {
     });
 }
 
-/// H2: likewise when its time comes: it is not idle.
-#[test]
-fn loom_open_input_is_not_idle() {
-    explore(|| {
+/// A byte has come when the time of its handle does, and the set may have told another thread of it, which has not
+/// noted it: the handle is not idle. Later it is.
+fn input_is_not_idle(register: impl Fn(&Hall, &Registry) -> Handle + Send + Sync + 'static) {
+    explore(move || {
         let hall = Hall::new();
         let registry = hall.registry();
-        let handle = hall.world.register(&registry, Interest::READ);
+        let handle = register(&hall, &registry);
         handle.set_timeout(Some(SOON)).unwrap();
         hall.send();
         let other = {
@@ -418,6 +418,28 @@ fn loom_open_input_is_not_idle() {
             turn(&registry, None);
         }
         assert_eq!(hall.world.read(), 1);
+    });
+}
+
+/// H2: of a handle of its own.
+#[test]
+fn loom_open_input_is_not_idle() {
+    input_is_not_idle(|hall, registry| hall.world.register(registry, Interest::READ));
+}
+
+/// H2: of a group's member, whose descriptor only the group has.
+#[test]
+fn loom_open_members_input_is_not_idle() {
+    input_is_not_idle(|hall, registry| {
+        let session = Session {
+            world: hall.world.clone(),
+            goes_to: None,
+            ended: Arc::default(),
+        };
+        let group = registry.group(session).unwrap();
+        let member = group.register(Descriptor, Interest::READ).unwrap();
+        work_open(registry);
+        member
     });
 }
 

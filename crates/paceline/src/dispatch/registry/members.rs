@@ -289,6 +289,7 @@ impl Registry {
         let slot = self.slot(key);
         if slot.pin.is_set() {
             slot.note_use(self.now());
+            slot.readiness.withdraw_question(key.generation);
         }
         let _ = self.change(key, |word| Ok(word.look()));
     }

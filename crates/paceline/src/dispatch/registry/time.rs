@@ -1,6 +1,6 @@
 //! Tasks, and what happens to registrations when their time has come.
 
-use std::time::Duration;
+use std::{os::fd::RawFd, time::Duration};
 
 use super::{
     super::{
@@ -113,6 +113,7 @@ impl Registry {
 
     /// Takes the point in time of a registration back, if it is for one of these purposes.
     fn clear_time(&self, key: Key, slot: &Slot, of: impl Fn(Purpose) -> bool) -> Result<(), Stale> {
+        slot.readiness.withdraw_question(key.generation);
         match self.timers.clear(&slot.pin, of, || is_of(slot, key)) {
             Cleared::Done => Ok(()),
             // It may go on elsewhere, with its time.
@@ -165,6 +166,7 @@ impl Registry {
     pub(in crate::dispatch) fn note_use(&self, key: Key) {
         if let Some(slot) = self.slots.get(key.index) {
             slot.note_use(self.now());
+            slot.readiness.withdraw_question(key.generation);
         }
     }
 
@@ -224,7 +226,8 @@ impl Registry {
     }
 
     /// The same where nobody leads: somebody may have been told of an event and not have noted it yet, so the
-    /// descriptor is asked. It is visited either way.
+    /// descriptor is asked; a group's member is questioned, and its group, which has the descriptor, asks. It is visited
+    /// either way.
     fn time_out_unheard(
         &self,
         key: Key,
@@ -235,8 +238,13 @@ impl Registry {
             return Some(now.after(SHORTEST));
         };
         let readiness = owned.readiness();
+        if owned.slot().group().is_some() {
+            // Its descriptor is with its group. (Or it is over, and this slot another's.)
+            let _ = readiness.question(key.generation);
+            line(owned.requeue());
+            return Some(now.after(SHORTEST));
+        }
         let has_news = owned.with_entry(|entry| {
-            // A member's descriptor is with its group; if it has news they are found there.
             let descriptor = entry.as_deref().and_then(Entry::descriptor);
             self.finds_news(descriptor, readiness)
         });
@@ -250,6 +258,20 @@ impl Registry {
         };
         line(owned.requeue());
         again
+    }
+
+    /// A member is visited whose time may be over: it is, if nothing is ready there. This thread owns it. (Who was used
+    /// since it was questioned, or given another time, is questioned no more.)
+    pub(in crate::dispatch) fn answer_question(&self, member: &Owned<'_>, descriptor: RawFd) {
+        let readiness = member.readiness();
+        if !self.is_open() || !readiness.look().is_questioned() {
+            return;
+        }
+        let state = readiness.take_question();
+        if !state.is_due() && !self.finds_news(Some(descriptor), readiness) {
+            // This thread owns the slot, so its registration is not over.
+            let _ = readiness.time_out(member.key().generation);
+        }
     }
 
     /// Puts a handle in the line if it must be visited, and is in no list.

@@ -124,6 +124,7 @@ impl<T> Lead<T> {
                 self.elect_anyone();
                 Glance::Moves
             }
+            _ if self.opener.is_excused(word) => Glance::Moves,
             _ => Glance::Blind,
         }
     }
