@@ -18,8 +18,8 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask ci [--full]
 
 Runs, in this order: fmt, clippy, doc, test (clippy, doc and test with the feature `tracing`, the others
-without), loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every eighth one; which
-eighth changes from commit to commit), inject (every fault with `echo`, a few with `relay` and `chat`). All
+without), loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every sixteenth one; which
+sixteenth changes from commit to commit), inject (every fault with `echo`, a few with `relay` and `chat`). All
 steps run, also behind one that failed; a table of them comes last. About a quarter of an hour on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer

@@ -400,6 +400,30 @@ mod tests {
         assert!(failed.is_empty() && stands.iter().all(|it| !it.disturbed));
     }
 
+    /// One is the home of the next, and that one of the last.
+    #[test]
+    fn a_guest_may_be_a_home() {
+        let heat = |home, guest| Heat {
+            home,
+            places: vec![home, guest],
+            missing: 2,
+            left: 2 * ATTEMPTS,
+        };
+        let mut stands = [NEAR, NEAR, NEAR].map(|it| script([it]));
+        let wanted = Wanted {
+            slices: 2,
+            each: 0.5,
+            demand: Demand::Quiet,
+        };
+        let heats = vec![heat(0, 1), heat(1, 2)];
+        let (mut random, bar) = (Random::from_seed(1), ProgressBar::hidden());
+        let name = |at: usize| at.to_string();
+        let failed = take_turns(&mut stands, heats, wanted, &mut random, &bar, name);
+        assert!(failed.is_empty());
+        assert_eq!(stands.each_ref().map(|it| it.kept), [2, 4, 2]);
+        assert_eq!(stands.each_ref().map(|it| it.beside), [0, 2, 2]);
+    }
+
     /// Neither a slice that was disturbed counts, nor those beside it.
     #[test]
     fn a_disturbed_heat_is_made_again() {
