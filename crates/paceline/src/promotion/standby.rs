@@ -354,17 +354,21 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::sync::{beside, Number};
 
+    fn lead(order: Order, tick: Duration) -> Lead<()> {
+        let policy = Policy {
+            wake: Wake::Adaptive,
+            order,
+            cores: 1,
+            tick,
+        };
+        Lead::vacant((), policy, Arc::default())
+    }
+
     /// A lead that stays open in a strict order is for the best follower; if a wake is on its way to one, there is nothing
     /// to do but to look again.
     #[test]
     fn an_offer_is_left_to_its_taker() {
-        let policy = Policy {
-            wake: Wake::Adaptive,
-            order: Order::Oldest,
-            cores: 1,
-            tick: Duration::from_secs(1),
-        };
-        let lead = Lead::vacant((), policy, Arc::default());
+        let lead = lead(Order::Oldest, Duration::from_secs(1));
         let (word, now) = (lead.word.look(), Clock::monotonic().now());
         let looks = |word| lead.judge_look(word, now, &Memory::of(word)).1;
         assert!(matches!(looks(word), Look::Elected));
@@ -374,13 +378,7 @@ mod tests {
     /// The first two looks at a lead that is open for long, whose opener is this thread.
     #[cfg(target_os = "linux")]
     fn two_looks(opener: Number) -> [Look; 2] {
-        let policy = Policy {
-            wake: Wake::Adaptive,
-            order: Order::Newest,
-            cores: 1,
-            tick: Duration::ZERO,
-        };
-        let lead = Lead::vacant((), policy, Arc::default()).asking(true);
+        let lead = lead(Order::Newest, Duration::ZERO).asking(true);
         lead.opener.note_thread(opener);
         let (seat, clock) = (Seat::new(0, 0), Clock::monotonic());
         let mut memory = Memory::of(lead.word.look());
@@ -409,13 +407,7 @@ mod tests {
     /// The look behind an excuse comes soon, also in a calm pool; and the pool is as calm as before.
     #[test]
     fn an_excuse_is_short() {
-        let policy = Policy {
-            wake: Wake::Adaptive,
-            order: Order::Newest,
-            cores: 1,
-            tick: Duration::from_millis(4),
-        };
-        let lead = Lead::vacant((), policy, Arc::default());
+        let lead = lead(Order::Newest, Duration::from_millis(4));
         let (word, now) = (lead.word.look(), Clock::monotonic().now());
         let mut memory = Memory::of(word);
         (0..LOOKS_UNTIL_CALM).for_each(|_| memory.note_moved(word));
