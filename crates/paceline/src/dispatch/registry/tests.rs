@@ -1,10 +1,10 @@
-//! The registry over a set that refuses.
+//! The registry over simulated sets, and over one that refuses.
 
-use std::{io, os::fd::RawFd, sync::Arc};
+use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
 
 use super::{Limits, Registry};
 use crate::{
-    dispatch::{Context, Hooks, Interest, Next},
+    dispatch::{Context, Handle, Hooks, Interest, Next},
     handle_set::{Answer, Event, HandleSet, Ready, Reports},
     simulated::Simulation,
     sync::Timestamp,
@@ -42,6 +42,18 @@ impl HandleSet for Refuses {
     }
 }
 
+fn registry(world: &Simulation, set: Box<dyn HandleSet>) -> Arc<Registry> {
+    let limits = Limits {
+        read_budget: 1,
+        output_limit: 1,
+        nesting: 1,
+        post_limit: 1,
+        idle_timeout: None,
+    };
+    let (clock, hooks) = (world.clock_of_pool(), Hooks::default());
+    Registry::new(set, clock, limits, hooks, Arc::default())
+}
+
 /// A handle that can't be armed for want of memory is taken for ready, and armed again after its visit; for any other
 /// reason it is closed. Either way it does not rest.
 #[test]
@@ -53,20 +65,7 @@ fn want_of_memory_closes_nobody() {
     ] {
         let world = Simulation::one_shot(1);
         let set = world.set().unwrap();
-        let limits = Limits {
-            read_budget: 1,
-            output_limit: 1,
-            nesting: 1,
-            post_limit: 1,
-            idle_timeout: None,
-        };
-        let registry = Registry::new(
-            Box::new(Refuses { set, reason }),
-            world.clock_of_pool(),
-            limits,
-            Hooks::default(),
-            Arc::default(),
-        );
+        let registry = registry(&world, Box::new(Refuses { set, reason }));
         let (stream, _peer) = world.stream();
         let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
         registry.register(stream, Interest::READ, handler).unwrap();
@@ -74,5 +73,29 @@ fn want_of_memory_closes_nobody() {
         assert!(state.is_due());
         assert_eq!(state.is_closing(), closes);
         assert_eq!(state.wanted().is_empty(), closes);
+    }
+}
+
+/// Who is questioned because its time seems to be over, and is used before the answer, or is given another time, or none,
+/// is questioned no more.
+#[test]
+fn a_question_is_withdrawn() {
+    let uses: [fn(&Registry, &Handle); 3] = [
+        |_, handle| handle.set_timeout(None).unwrap(),
+        |_, handle| handle.set_timeout(Some(Duration::from_secs(9))).unwrap(),
+        |registry, handle| registry.look_after(handle.key()),
+    ];
+    for each in uses {
+        let world = Simulation::concurrent(1);
+        let registry = registry(&world, world.set().unwrap());
+        let (stream, _peer) = world.stream();
+        let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
+        let handle = registry.register(stream, Interest::READ, handler).unwrap();
+        handle.set_timeout(Some(Duration::from_secs(1))).unwrap();
+        let readiness = &registry.slots.get(0).unwrap().readiness;
+        let state = readiness.question(readiness.look().generation()).unwrap();
+        assert!(state.is_questioned());
+        each(&registry, &handle);
+        assert!(!readiness.look().is_questioned());
     }
 }
