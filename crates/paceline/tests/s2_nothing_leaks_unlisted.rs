@@ -1,7 +1,8 @@
 //! S2: what was accepted is finished, refused visibly, or listed in the shutdown report; nothing leaks
 //! unlisted (threads, descriptors, memory).
 //!
-//! The tests count what the whole process holds, so they run one after the other.
+//! The tests count what the whole process holds, so all of them run one after the other, also those that count nothing:
+//! whoever builds a pool counts the cores, and has files open for that.
 
 mod support;
 
@@ -24,15 +25,20 @@ use support::{bounded, tcp_pair, told, wait_until, LONG};
 /// Runs `body` alone and waits until the process holds as many descriptors as before, and no thread
 /// with the name of the tests' pools.
 fn leaves_nothing(body: impl FnOnce() + Send + 'static) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    bounded(|| {
+    alone(|| {
         let before = descriptors();
         body();
         wait_until(|| pool_threads() == 0);
-        // Others may open a file for a moment: std does, to count the cores.
+        // A handler's thread may be about to close something.
         wait_until(|| descriptors() == before);
     });
+}
+
+/// Runs `body` while no other test of this file runs.
+fn alone(body: impl FnOnce() + Send + 'static) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    bounded(body);
 }
 
 /// Every open descriptor, and what kind of thing it is.
@@ -347,7 +353,7 @@ fn refusals_hold_nothing() {
 /// before a drain takes the handle for one that is done.
 #[test]
 fn silent_handle_is_asked_before_it_is_drained() {
-    bounded(|| {
+    alone(|| {
         let world = Simulation::one_shot(1);
         let pool = Pool::builder().handle_set(SetKind::Simulated(world.clone()));
         let pool = pool.threads(2).build().unwrap();
@@ -390,7 +396,7 @@ fn silent_handle_is_asked_before_it_is_drained() {
 /// neither busy any more nor forgotten. Often, because its last moment may still count as busy.
 #[test]
 fn a_handle_that_ends_during_the_sweep_is_listed() {
-    bounded(|| (0..50).for_each(|_| end_one_during_the_sweep()));
+    alone(|| (0..50).for_each(|_| end_one_during_the_sweep()));
 }
 
 fn end_one_during_the_sweep() {
