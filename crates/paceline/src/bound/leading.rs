@@ -163,8 +163,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         let (mut told_any, mut others) = (false, 0);
         self.feeding = true;
         let fed = inbound.feed(&table, reader, &mut |key, told| {
-            // Out of the line before it is woken: it may be gone then.
-            sleepers.remove(calls, key.index);
+            // Out of the line before it is woken. (It may have seen its reply, and be gone already.)
+            sleepers.remove_if_awake(calls, key.index);
             told_any = true;
             others += u64::from(key != own);
             if *batch >= MANY && !*has_pen {

@@ -186,7 +186,20 @@ impl World {
 
     /// Registers and sends; the request is `b'?'`.
     fn sent(&self) -> Key {
-        let key = self.link.calls.register().unwrap();
+        self.send(self.link.calls.register().unwrap())
+    }
+
+    /// The same, also if somebody else is about to give a slot back.
+    fn sent_when_there_is_room(&self) -> Key {
+        loop {
+            match self.link.calls.register() {
+                Some(key) => return self.send(key),
+                None => thread::yield_now(),
+            }
+        }
+    }
+
+    fn send(&self, key: Key) -> Key {
         self.link.send(key, &b'?').unwrap();
         key
     }

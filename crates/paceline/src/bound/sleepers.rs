@@ -55,23 +55,21 @@ impl Sleepers {
         calls.slots.oldest_first(
             head,
             |slot| &slot.line.behind,
-            // It may have been told something already.
-            |index| match calls.slots.at(index).word.unlist_if_awake() {
-                Unlisted::Sleeps => self.push(calls, index),
-                Unlisted::Gone(left) => calls.vacate(index, left),
-            },
+            |index| self.line_up(calls, index),
         );
         if self.length > self.sweep_at {
             self.sweep(calls);
         }
     }
 
-    /// Takes slot `index` out of the line, if it is there: its caller was told something.
-    pub(super) fn remove(&mut self, calls: &Calls, index: u32) {
+    /// Takes slot `index` out of the line, if it is there and its caller does not sleep. (Who was told something may have
+    /// gone, and another call sleep in its place, listed as it is: that one stays, at the end.)
+    pub(super) fn remove_if_awake(&mut self, calls: &Calls, index: u32) {
         let slot = calls.slots.at(index);
         if is_in_line(slot) {
+            // First out of the line: once it is not listed any more, its caller may use the links.
             self.unlink(calls, slot);
-            calls.vacate(index, slot.word.unlist());
+            self.line_up(calls, index);
         }
     }
 
@@ -102,10 +100,22 @@ impl Sleepers {
         is_in_line(slot) && self.try_elect(calls, index)
     }
 
-    /// Takes everyone out of the line. They are told elsewhere.
+    /// Takes everyone out of the line, also who sleeps: they are told elsewhere.
     pub(super) fn clear(&mut self, calls: &Calls) {
         while self.first != NONE {
-            self.remove(calls, self.first);
+            let index = self.first;
+            let slot = calls.slots.at(index);
+            self.unlink(calls, slot);
+            calls.vacate(index, slot.word.unlist());
+        }
+    }
+
+    /// A slot that is listed, and not in the line: if its caller sleeps, it comes to the end. It may have been told something
+    /// already.
+    fn line_up(&mut self, calls: &Calls, index: u32) {
+        match calls.slots.at(index).word.unlist_if_awake() {
+            Unlisted::Sleeps => self.push(calls, index),
+            Unlisted::Gone(left) => calls.vacate(index, left),
         }
     }
 
@@ -128,12 +138,7 @@ impl Sleepers {
             let slot = calls.slots.at(at);
             let next = slot.line.behind.load(Relaxed);
             if !slot.word.look().phase().is_asleep() {
-                // First out of the line: once it is not listed any more, its caller may use the links.
-                self.unlink(calls, slot);
-                match slot.word.unlist_if_awake() {
-                    Unlisted::Gone(left) => calls.vacate(at, left),
-                    Unlisted::Sleeps => self.push(calls, at),
-                }
+                self.remove_if_awake(calls, at);
             }
             at = next;
         }

@@ -176,6 +176,40 @@ fn loom_bound_in_the_place_of_another() {
     });
 }
 
+/// B3: a caller takes its reply and goes before the leader has it off the line. Another call has its place, and sleeps there
+/// when the leader gets to that: it stays in the line, and is elected when the leader leaves.
+#[test]
+fn loom_bound_in_the_place_of_one_that_was_told() {
+    explore(|| {
+        let world = World::new();
+        let gone = world.sent();
+        let others = [(); 3].map(|()| world.link.calls.register().unwrap());
+        let leading = world.leads();
+        world.lay_down(gone);
+        world.wire.bring(&world.reply(gone));
+        let caller = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                while world.phase(gone) != Phase::Replied {
+                    thread::yield_now();
+                }
+                world.link.calls.forget(gone);
+                let new = world.sent_when_there_is_room();
+                assert_eq!(new.index, gone.index, "there is no other place");
+                // The leader has read already: only its own caller reads that.
+                world.wire.bring(&world.reply(new));
+                assert_eq!(world.join(new), Ended::Replied);
+            })
+        };
+        leading.read_once().unwrap();
+        caller.join().unwrap();
+        others
+            .into_iter()
+            .for_each(|key| world.link.calls.forget(key));
+        world.assert_empty();
+    });
+}
+
 /// The hand-over of the event: a sleeper wants to read its reply by itself. The leader gives it the lead in the middle of
 /// the stream; it reads to the end of its body and passes the lead on, to the one that gave it.
 #[test]
