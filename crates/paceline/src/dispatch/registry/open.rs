@@ -233,7 +233,8 @@ impl Registry {
         }
     }
 
-    /// Arms what the word says is armed, until the two agree: its owner may be arming another direction.
+    /// Arms what the word says is armed, until the two agree: its owner may be arming another direction. Who has told the set
+    /// anything has overwritten what others told it meanwhile: so it goes on also if its own direction is armed no more.
     fn arm_unowned(&self, key: Key, descriptor: RawFd, bits: Ready) -> io::Result<()> {
         let Some(slot) = self.slots.get(key.index) else {
             return Ok(());
@@ -242,9 +243,10 @@ impl Registry {
         loop {
             let state = slot.readiness.look();
             let armed = state.armed();
-            // If a report has come since, whoever got it arms what is awaited.
-            let owed = state.generation() == key.generation && armed.has(bits);
-            if !owed || armed.without(told).is_empty() {
+            // If a report has come before anything was told, whoever got it arms what is awaited.
+            let owed = armed.has(bits) || !told.is_empty();
+            let is_same = state.generation() == key.generation;
+            if !is_same || !owed || armed.without(told).is_empty() {
                 return Ok(());
             }
             self.set

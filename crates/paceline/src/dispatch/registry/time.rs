@@ -93,8 +93,11 @@ impl Registry {
         match idle {
             None => self.clear_time(key, slot, |_| true),
             Some(span) => {
-                self.note_use(key);
-                self.set_time(key, Purpose::Idle(span), now.after(span))
+                slot.note_use(now);
+                let set = self.set_time(key, Purpose::Idle(span), now.after(span));
+                // After the new time, as in `clear_time`.
+                slot.readiness.withdraw_question(key.generation);
+                set
             }
         }
     }
@@ -113,8 +116,10 @@ impl Registry {
 
     /// Takes the point in time of a registration back, if it is for one of these purposes.
     fn clear_time(&self, key: Key, slot: &Slot, of: impl Fn(Purpose) -> bool) -> Result<(), Stale> {
+        let cleared = self.timers.clear(&slot.pin, of, || is_of(slot, key));
+        // After that: the wheel questions under its lock, so nobody does any more for the time that it had.
         slot.readiness.withdraw_question(key.generation);
-        match self.timers.clear(&slot.pin, of, || is_of(slot, key)) {
+        match cleared {
             Cleared::Done => Ok(()),
             // It may go on elsewhere, with its time.
             Cleared::Over => Err(Stale),
