@@ -166,8 +166,8 @@ fn who_waits_in_a_set_does_not_roam() {
     });
 }
 
-/// Who opens the lead eagerly looks for no mark. So where the wake is eager the watch leaves none, however long a lead is
-/// held: with one in its word, the last thread of a set would leave the lead to somebody who is not there.
+/// Where the wake is eager nobody leaves a lead to others: any handler may block. All others are in handlers, and the last
+/// thread serves its set on, one request after the other.
 #[test]
 fn the_last_one_of_an_eager_set_leads_on() {
     one_at_a_time(|| {

@@ -137,28 +137,30 @@ fn bad_sets_are_refused() {
 /// At rest every set is led, by one thread or by several, which can be seen, and the others are free. Nobody wakes.
 #[test]
 fn every_set_is_led() {
-    bounded(|| {
-        let sets = sets(3, 5, Leaders::Roaming, Wake::Adaptive);
-        let leads = |threads: &[paceline::observe::ThreadReport]| {
-            threads.len() == 1 && threads[0].role == Role::Leader
-        };
-        wait_until(|| sets.idle() >= 2 && sets.threads().iter().all(|set| leads(set)));
-        let names: Vec<_> = sets
-            .threads()
-            .iter()
-            .map(|set| set[0].name.clone())
-            .collect();
-        assert!(
-            names.iter().all(|name| name.starts_with("roamer-")),
-            "{names:?}"
-        );
-        // After a few looks the watch sleeps deeply.
-        let ticks = || sets.snapshot().iter().map(|it| it.ticks).sum::<u64>();
-        let mut last = ticks();
-        wait_until(|| {
-            thread::sleep(Duration::from_millis(50));
-            std::mem::replace(&mut last, ticks()) == last
-        });
+    bounded(|| [Wake::Adaptive, Wake::Eager].map(every_set_is_led_with));
+}
+
+fn every_set_is_led_with(wake: Wake) {
+    let sets = sets(3, 5, Leaders::Roaming, wake);
+    let leads = |threads: &[paceline::observe::ThreadReport]| {
+        threads.len() == 1 && threads[0].role == Role::Leader
+    };
+    wait_until(|| sets.idle() >= 2 && sets.threads().iter().all(|set| leads(set)));
+    let names: Vec<_> = sets
+        .threads()
+        .iter()
+        .map(|set| set[0].name.clone())
+        .collect();
+    assert!(
+        names.iter().all(|name| name.starts_with("roamer-")),
+        "{names:?}"
+    );
+    // After a few looks the watch sleeps deeply.
+    let ticks = || sets.snapshot().iter().map(|it| it.ticks).sum::<u64>();
+    let mut last = ticks();
+    wait_until(|| {
+        thread::sleep(Duration::from_millis(50));
+        std::mem::replace(&mut last, ticks()) == last
     });
 }
 
@@ -292,6 +294,28 @@ fn drained_in_the_end() {
                 assert_eq!(all, [7; 10]);
             }
         }
+    });
+}
+
+/// The sets are dropped, and somebody holds their pools. Each pool loses its thread after one more event, although another
+/// thread still sleeps in the other one. (In sets of this kind each has a thread of its own that sleeps there.)
+#[test]
+fn held_pools_lose_their_threads() {
+    bounded(|| {
+        let sets = Sets::builder().sets(2).threads(3).leaders(Leaders::Roaming);
+        let sets = sets.each(|_, pool| pool.handle_set(SetKind::Poll));
+        let sets = sets.build().unwrap();
+        let pools = [0, 1].map(|set| sets.pool(set).clone());
+        let peers = pools.each_ref().map(|pool| {
+            let (near, far) = tcp_pair();
+            pool.register(near, Interest::READ, echo).unwrap();
+            far
+        });
+        let each_has = |count| pools.iter().all(|pool| pool.snapshot().threads == count);
+        wait_until(|| each_has(1));
+        drop(sets);
+        peers.iter().for_each(|peer| asks(peer, 1));
+        wait_until(|| each_has(0));
     });
 }
 

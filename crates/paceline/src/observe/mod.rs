@@ -165,8 +165,8 @@ pub struct Snapshot {
     pub without_leader: Duration,
     /// The longest such time.
     pub longest_without_leader: Duration,
-    /// The longest time that nobody led although a follower was asleep: bounded by four ticks and a
-    /// quarter, a wake, and what the system's scheduler adds.
+    /// The longest time that nobody led although a follower was asleep: bounded by four and a half ticks, a wake, and what
+    /// the system's scheduler adds.
     pub longest_blind: Duration,
     /// Events for registrations that were over.
     pub stale_events: u64,

@@ -508,7 +508,11 @@ impl<T> Lead<T> {
         match opened {
             (opening, Some(Promotion::Alone)) => (opening, self.left_alone(opening, true)),
             (opening, Some(promotion)) => (opening, promotion),
-            (opening, None) => (opening, self.elect(|_| true, |word| change(word.opened()))),
+            (opening, None) => match self.elect(|_| true, |word| change(word.opened())) {
+                // Who slept went between the two steps, and found the lead held. (In several sets one was sent for.)
+                Promotion::LeftOpen if !self.roams => (opening, self.left_alone(opening, true)),
+                promotion => (opening, promotion),
+            },
         }
     }
 

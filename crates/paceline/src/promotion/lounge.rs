@@ -19,17 +19,18 @@
 //!                           [Lead::enlist]       a guest of that set stands by from now on, in place of the mark
 //! ```
 //!
-//! **The invariant**: no set has an open lead and an event that waits while a thread is in the lounge, for longer than the
-//! watch needs: the time between two looks, a quarter of a tick and a wake. While the watch sleeps deeply every word has
-//! its mark ([`Standby::Marked`]), which was set in a step that found the lead held. Who opens it sees the mark in the same
-//! step, and takes it off and rouses the watch: so no opening is overlooked. (If the watch was sent away the mark may be left
-//! behind, and means nothing any more.) And the lounge has a watch whenever anybody is in it: who goes appoints the next, in
-//! the same section.
+//! **The invariant**: no set has an open lead and an event that waits while a thread is in the lounge, for longer than
+//! the watch needs: the time between two looks, a quarter of a tick and a wake (a quarter more if the opener lacked only
+//! the core of the watch, once). While the watch sleeps deeply every word has its mark ([`Standby::Marked`]), which was
+//! set in a step that found the lead held. Who opens it sees the mark in the same step, and takes it off and rouses the
+//! watch: so no opening is overlooked. (If the watch was sent away the mark may be left behind, and means nothing any
+//! more.) And the lounge has a watch whenever anybody is in it: who goes appoints the next, in the same section.
 //!
-//! A lead that was **set aside** ([`HeldLead::set_aside`]) is open too, but its thread, or whoever is awake, comes by soon: so
-//! the watch gives it a tick more. Who sets its leads aside to go to the lounge asks afterwards whether somebody is awake
-//! still; who has served says so before it looks round. Of the two the second sees the first: so the leads are found open by
-//! somebody who is awake, or their thread looks round again.
+//! A lead that was **set aside** ([`HeldLead::set_aside`]) is open too, but its thread, or whoever is awake, comes by
+//! soon: so the watch gives it a tick more (less, if it looks again soon because of another set's opener). Who sets its
+//! leads aside to go to the lounge asks afterwards whether somebody is awake still; who has served says so before it
+//! looks round. Of the two the second sees the first: so the leads are found open by somebody who is awake, or their
+//! thread looks round again.
 //!
 //! What the watch sees, and remembers, stands in `lounge/watch.rs`.
 
@@ -270,9 +271,10 @@ impl<T> Lounge<T> {
     fn serving(&self, span: Duration) -> impl Iterator<Item = &Service> {
         let now = self.clock.now();
         self.services.iter().filter(move |service| {
-            let lasts = Duration::from_nanos(service.begun.nanos_before(now));
-            // SeqCst, for `leave_to_others`.
-            service.is_on.load(Ordering::SeqCst) && lasts < span
+            // First this one, which pairs with the store in `serves`: who sees it on sees since when. SeqCst, for
+            // `leave_to_others`.
+            let is_on = service.is_on.load(Ordering::SeqCst);
+            is_on && Duration::from_nanos(service.begun.nanos_before(now)) < span
         })
     }
 
@@ -342,6 +344,11 @@ impl<T> Lounge<T> {
         beds.iter().for_each(|bed| bed.wake());
     }
 
+    /// Whether everybody is to go.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.guests).is_closed
+    }
+
     /// How many are in the lounge.
     pub(crate) fn len(&self) -> usize {
         let guests = lock(&self.guests);
@@ -401,7 +408,7 @@ impl<T> Lead<T> {
     /// Whether somebody may come who is in another set, or in none: it roams, and the lounge is not closed.
     pub(crate) fn may_be_visited(&self) -> bool {
         let lounge = self.lounge().filter(|_| self.roams);
-        lounge.is_some_and(|(lounge, _)| !lock(&lounge.guests).is_closed)
+        lounge.is_some_and(|(lounge, _)| !lounge.is_closed())
     }
 
     /// The period of looks.

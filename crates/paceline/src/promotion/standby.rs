@@ -35,8 +35,8 @@ pub(super) const LOOKS_UNTIL_DEEP: u32 = 2;
 pub(super) const LOOKS_UNTIL_CALM: u32 = 32;
 /// A calm pool is looked at once in so many ticks.
 pub(super) const CALM: u32 = 4;
-/// A lead that was open for this part of a tick is open for long.
-const LONG_OPEN: u32 = 4;
+/// A lead that was open for this part of a tick is open for long; an excused opener is looked at again after as much.
+pub(super) const LONG_OPEN: u32 = 4;
 
 /// What the standby remembers from one look to the next.
 struct Memory {

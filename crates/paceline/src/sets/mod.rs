@@ -52,8 +52,9 @@ pub enum Leaders {
     /// [`Wake::Adaptive`](crate::Wake) short requests need one thread, however many sets of epoll there are.
     ///
     /// While a thread is free, no set waits for a leader longer than five and a quarter ticks and a wake, or two and a
-    /// quarter where something has happened lately. A handler that usually blocks, or says that it will, sends for the next
-    /// leader at once. There must be more threads than sets: one may lead each, and one is free.
+    /// quarter where something has happened lately. In idle sets nobody wakes; but while a thread that [joined](Pool::join)
+    /// one of them follows there, another goes on looking, in the end every fourth tick. A handler that usually blocks, or
+    /// says that it will, sends for the next leader at once. There must be more threads than sets: one may lead each, and one is free.
     Roaming,
 }
 

@@ -95,7 +95,8 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
         0 => Step::LookRound(None),
         _ => Step::Rest,
     };
-    while let Some(lounge) = lounge.upgrade() {
+    // Closed, it may live on: whoever serves or sleeps holds it.
+    while let Some(lounge) = lounge.upgrade().filter(|lounge| !lounge.is_closed()) {
         let (led, called_for) = match next {
             Step::LookRound(led) => (led, None),
             Step::Rest => match lounge.rest_until_called(&bed) {

@@ -11,6 +11,8 @@ use super::{
     watch::{Glance, Seen},
     *,
 };
+#[cfg(target_os = "linux")]
+use crate::sync::beside;
 use crate::sync::{Timestamp, VirtualClock};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -28,6 +30,16 @@ impl Sets {
     }
 
     fn on_cores(cores: usize, count: usize, wake: Wake) -> Self {
+        Self::of(cores, count, wake, false)
+    }
+
+    /// The system is asked what an opener is up to that is late.
+    #[cfg(target_os = "linux")]
+    fn asking(count: usize, wake: Wake) -> Self {
+        Self::of(1, count, wake, true)
+    }
+
+    fn of(cores: usize, count: usize, wake: Wake, asks: bool) -> Self {
         let policy = Policy {
             wake,
             order: Order::Newest,
@@ -35,7 +47,10 @@ impl Sets {
             tick: TICK,
         };
         let time = Arc::new(VirtualClock::new());
-        let lead = |_| Arc::new(Lead::vacant((), policy, Arc::default()).roaming(true));
+        let lead = |_| {
+            let lead = Lead::vacant((), policy, Arc::default());
+            Arc::new(lead.roaming(true).asking(asks))
+        };
         let leads: Vec<_> = (0..count).map(lead).collect();
         let clock = |lead: &Arc<_>| (Arc::clone(lead), Clock::Virtual(Arc::clone(&time)));
         let lounge = Lounge::new(leads.iter().map(clock).collect(), TICK, 3, cores);
@@ -146,28 +161,49 @@ fn who_is_sent_takes_what_is_vacant() {
 }
 
 /// A lead that is held and the same gets the mark at the third look, and its promotion rouses the watch, which looks again.
-/// An eager promotion would not see it.
+/// (An eager one sends for somebody; while one is on its way already, it rouses the watch too.)
 #[test]
 fn the_watch_rests_beside_a_lead_that_is_held() {
-    let sets = Sets::new(1, Wake::Adaptive);
-    let (watch, idle) = (sets.bed(), sets.bed());
-    let held = sets.take(0).expect("it is vacant");
-    assert_eq!(
-        sets.glances(),
-        [Glance::Moves, Glance::Moves, Glance::Rests]
-    );
-    assert_eq!(sets.leads[0].word.look().standby(), Standby::Marked);
-    let (running, promotion) = promoted(held, Marks::default(), sets.now());
-    assert_eq!(promotion, Promotion::Watched);
-    assert_eq!(Told::take_from(&watch), Told::Look);
-    assert_eq!(Told::take_from(&idle), Told::Nothing);
-    assert_eq!(sets.leads[0].word.look().standby(), Standby::None);
-    drop(running);
+    for wake in [Wake::Adaptive, Wake::Eager] {
+        let sets = Sets::new(1, wake);
+        let (watch, idle) = (sets.bed(), sets.bed());
+        let held = sets.take(0).expect("it is vacant");
+        assert_eq!(
+            sets.glances(),
+            [Glance::Moves, Glance::Moves, Glance::Rests]
+        );
+        assert_eq!(sets.leads[0].word.look().standby(), Standby::Marked);
+        if wake == Wake::Eager {
+            // Else it would send for somebody.
+            assert!(sets.lounge.send(0));
+            assert_eq!(Told::take_from(&idle), Told::Go(0));
+        }
+        let (running, promotion) = promoted(held, Marks::default(), sets.now());
+        assert_eq!(promotion, Promotion::Watched);
+        assert_eq!(Told::take_from(&watch), Told::Look);
+        assert_eq!(Told::take_from(&idle), Told::Nothing, "{wake:?}");
+        assert_eq!(sets.leads[0].word.look().standby(), Standby::None);
+        drop(running);
+    }
+}
 
-    let eager = Sets::new(1, Wake::Eager);
-    let held = eager.take(0).expect("it is vacant");
-    assert_eq!(eager.glances(), [Glance::Moves; 4]);
-    drop(held);
+/// The system says of an opener that it lacks only the core of the watch: that one looks again soon, also in a calm time, and
+/// goes then.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_excused_opener_is_looked_at_soon() {
+    let looks = beside::computing(|opener| {
+        let sets = Sets::asking(1, Wake::Adaptive);
+        let watch = sets.bed();
+        sets.leads[0].opener.note_thread(opener);
+        let mut outlook = sets.lounge.outlook(sets.now());
+        outlook.calm = LOOKS_UNTIL_CALM;
+        sets.time.advance(TICK);
+        let first = sets.lounge.look(&watch, &mut outlook);
+        let soon = outlook.due == Some(sets.now().after(TICK / 4));
+        (first, soon, sets.lounge.look(&watch, &mut outlook))
+    });
+    assert_eq!(looks, (None, true, Some(0)));
 }
 
 /// There is no mark where somebody sleeps, who may be the one that leads next; nor where somebody stands by.

@@ -6,7 +6,7 @@ use super::Lounge;
 use crate::{
     promotion::{
         lead::Lead,
-        standby::{CALM, LOOKS_UNTIL_CALM, LOOKS_UNTIL_DEEP},
+        standby::{CALM, LONG_OPEN, LOOKS_UNTIL_CALM, LOOKS_UNTIL_DEEP},
         word::{Snapshot, Standby},
     },
     sync::{atomic::Ordering, Clock, Parker, Timestamp},
@@ -20,16 +20,18 @@ pub(in crate::promotion) struct Seen {
     unchanged: u32,
 }
 
-/// What the watch sees of a lead.
+/// What the watch sees of a lead: the further down, the sooner it looks again.
 #[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::promotion) enum Glance {
-    /// It is open, and nobody will take it.
-    Blind,
     /// It is held for long, and whoever opens it rouses the watch.
     Rests,
     /// Anything else.
     Moves,
+    /// It is open for long, but its opener lacks only the core of the watch.
+    Excused,
+    /// It is open, and nobody will take it.
+    Blind,
 }
 
 /// All that the watch remembers.
@@ -64,17 +66,21 @@ impl<T> Lounge<T> {
 
     /// One look of the watch at all leads. The set because of which it goes, if it does.
     pub(super) fn look(&self, bed: &Arc<Parker>, outlook: &mut Outlook) -> Option<usize> {
-        let (now, mut rest) = (self.clock.now(), true);
+        let (now, mut most) = (self.clock.now(), Glance::Rests);
         for (set, (lead, clock)) in self.leads.iter().enumerate() {
             match lead.glance(&mut outlook.sets[set], clock.now()) {
                 // If it may not go it was sent elsewhere, and finds that on its bed.
                 Glance::Blind => return self.leave_for(bed, set).then_some(set),
-                Glance::Rests => {}
-                Glance::Moves => rest = false,
+                seen => most = most.max(seen),
             }
         }
         outlook.calm = outlook.calm.saturating_add(1);
-        outlook.due = (!rest).then(|| now.after(outlook.pause(self.tick)));
+        let pause = match most {
+            Glance::Rests => None,
+            Glance::Excused => Some(self.tick / LONG_OPEN),
+            Glance::Moves | Glance::Blind => Some(outlook.pause(self.tick)),
+        };
+        outlook.due = pause.map(|pause| now.after(pause));
         None
     }
 }
@@ -106,10 +112,7 @@ impl<T> Lead<T> {
         seen.unchanged = if same { seen.unchanged + 1 } else { 0 };
         match word.is_open() {
             _ if word.is_closed() => Glance::Rests,
-            // An eager opener looks for no mark.
-            false if self.policy.is_adaptive() && seen.unchanged >= LOOKS_UNTIL_DEEP => {
-                self.mark(word)
-            }
+            false if seen.unchanged >= LOOKS_UNTIL_DEEP => self.mark(word),
             true if same || self.is_open_for_long(word, now) => self.see_to_it(word),
             _ => Glance::Moves,
         }
@@ -124,7 +127,7 @@ impl<T> Lead<T> {
                 self.elect_anyone();
                 Glance::Moves
             }
-            _ if self.opener.is_excused(word) => Glance::Moves,
+            _ if self.opener.is_excused(word) => Glance::Excused,
             _ => Glance::Blind,
         }
     }

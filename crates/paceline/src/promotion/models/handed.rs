@@ -1,6 +1,7 @@
 //! Something is handed to a thread, by the one that leads (H2, I4): against every place that it can be in.
 
-use super::*;
+use super::{staff::staffed, *};
+use crate::promotion::held::Behind;
 
 impl Pool {
     /// The holder of the lead hands something to the thread of this seat.
@@ -137,6 +138,40 @@ fn loom_hand_against_close() {
         drop(held);
         receiver.join().unwrap();
     });
+}
+
+/// L2: the only one who sleeps is handed something, and goes to do it while the leader opens the lead for it. In an elastic
+/// pool one of the two finds that nobody is left who could lead, and calls one more.
+fn the_last_sleeper_goes(policy: (Wake, Order)) {
+    explore(move || {
+        let (pool, seat) = (staffed(policy, 2), Seat::of_pool(1, 0));
+        let held = pool.first();
+        let sleeper = {
+            let (pool, seat) = (Arc::clone(&pool), Arc::clone(&seat));
+            thread::spawn(move || {
+                assert_eq!(pool.until_handed(&seat), 0);
+                let (stuck, behind) = pool.lead.run_handed(pool.clock().now());
+                mem::forget(stuck);
+                behind
+            })
+        };
+        pool.hand(&held, &seat);
+        let (stuck, promotion) = pool.promote(held, Marks::default());
+        let behind = sleeper.join().unwrap();
+        let is_noticed = promotion == Promotion::Alone || behind == Behind::Nobody;
+        assert!(is_noticed, "nobody leads: {promotion:?}, {behind:?}");
+        mem::forget(stuck);
+    });
+}
+
+#[test]
+fn loom_last_sleeper_is_handed_something_eager() {
+    the_last_sleeper_goes(EAGER);
+}
+
+#[test]
+fn loom_last_sleeper_is_handed_something_newest() {
+    the_last_sleeper_goes(NEWEST);
 }
 
 /// It processes what it was handed beside one that promotes. Its rejoining takes no opening for its own that is not, and

@@ -102,11 +102,10 @@ fn loom_roamer_is_sent_for_adaptive() {
 }
 
 /// The watch is about to sleep deeply while the lead is opened: it sees the opening, or the promotion sees its mark and
-/// rouses it. Either way it finds the blind set at its next look but one.
-#[test]
-fn loom_deep_watch_is_roused() {
-    explore(|| {
-        let sets = Sets::new(1, Wake::Adaptive);
+/// rouses it (eagerly: sends it, however deeply it sleeps). Either way it finds the blind set at its next look but one.
+fn deep_watch_is_roused(wake: Wake) {
+    explore(move || {
+        let sets = Sets::new(1, wake);
         let held = sets.take(0);
         let roamer = sets.roamer();
         // Two looks at a lead that is held: at the next it sleeps deeply.
@@ -121,6 +120,16 @@ fn loom_deep_watch_is_roused() {
         assert_eq!(roamer.join().unwrap(), Some(0));
         drop(running);
     });
+}
+
+#[test]
+fn loom_deep_watch_is_roused() {
+    deep_watch_is_roused(Wake::Adaptive);
+}
+
+#[test]
+fn loom_deep_watch_is_sent_for_eager() {
+    deep_watch_is_roused(Wake::Eager);
 }
 
 /// The watch has left its mark, and was sent away. A guest comes while the lead is opened for an event: it is not taken in by

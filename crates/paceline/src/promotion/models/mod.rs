@@ -49,15 +49,25 @@ struct Pool {
 }
 
 impl Pool {
-    fn new((wake, order): (Wake, Order)) -> Arc<Self> {
+    fn new(policy: (Wake, Order)) -> Arc<Self> {
+        Self::of(policy, false)
+    }
+
+    /// The system is asked what an opener is up to that is late. Here it always says that it only lacks a core.
+    fn asking(policy: (Wake, Order)) -> Arc<Self> {
+        Self::of(policy, true)
+    }
+
+    fn of((wake, order): (Wake, Order), asks: bool) -> Arc<Self> {
         let policy = Policy {
             wake,
             order,
             cores: 2,
             tick: TICK,
         };
+        let lead = Lead::vacant(0, policy, Arc::new(Counters::default()));
         Arc::new(Self {
-            lead: Lead::vacant(0, policy, Arc::new(Counters::default())),
+            lead: lead.asking(asks),
             clock: Arc::new(VirtualClock::new()),
             waker: Parker::new(),
         })

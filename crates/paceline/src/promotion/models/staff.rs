@@ -4,7 +4,7 @@ use super::*;
 use crate::promotion::{Keeping, Staff};
 
 /// So many threads of the pool's own are here; two must stay.
-fn staffed(policy: (Wake, Order), own: usize) -> Arc<Pool> {
+pub(super) fn staffed(policy: (Wake, Order), own: usize) -> Arc<Pool> {
     let mut pool = Pool::new(policy);
     let inner = Arc::get_mut(&mut pool).expect("nobody else has it yet");
     inner.lead.staff = Some(Staff::of(own, 8, TICK));

@@ -2,31 +2,47 @@
 
 use super::*;
 
+/// A thread that takes one turn, which only looks of the standby may bring it.
+struct Awaited {
+    thread: thread::JoinHandle<()>,
+    led: Arc<AtomicBool>,
+}
+
+impl Awaited {
+    fn follower(pool: &Arc<Pool>) -> Self {
+        let led = Arc::new(AtomicBool::new(false));
+        let (pool, tells) = (Arc::clone(pool), Arc::clone(&led));
+        let thread = thread::spawn(move || {
+            assert_eq!(pool.turn(&seat(1), None), Turn::Led);
+            tells.store(true, Ordering::Relaxed);
+        });
+        Self { thread, led }
+    }
+
+    /// Lets ticks pass until it has led.
+    fn until_led(self, pool: &Pool) {
+        while !self.led.load(Ordering::Relaxed) {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        self.thread.join().unwrap();
+    }
+}
+
 /// L2: a handler blocks by surprise, for ever. Ticks alone bring a new leader, from whatever state the
 /// standby was in when the lead was opened, deep sleep included.
 fn blind_pool_finds_a_leader(policy: (Wake, Order), looks: usize) {
     explore(move || {
         let pool = Pool::new(policy);
         let held = pool.first();
-        let led = Arc::new(AtomicBool::new(false));
-        let follower = {
-            let (pool, led) = (Arc::clone(&pool), Arc::clone(&led));
-            thread::spawn(move || {
-                assert_eq!(pool.turn(&seat(1), None), Turn::Led);
-                led.store(true, Ordering::Relaxed);
-            })
-        };
+        let follower = Awaited::follower(&pool);
         pool.until_watched();
         for _ in 0..looks {
             pool.clock.advance(TICK);
             thread::yield_now();
         }
         let (stuck, _) = pool.promote(held, Marks::default());
-        while !led.load(Ordering::Relaxed) {
-            pool.clock.advance(TICK);
-            thread::yield_now();
-        }
-        follower.join().unwrap();
+        follower.until_led(&pool);
         mem::forget(stuck);
     });
 }
@@ -44,6 +60,53 @@ fn loom_blind_pool_oldest() {
 #[test]
 fn loom_blind_pool_in_deep_sleep() {
     blind_pool_finds_a_leader(NEWEST, 3);
+}
+
+/// L2: the system says of the opener that it only lacks a core, as often as it is asked. The standby leaves the lead to it
+/// for one look: it sees the opening, leaves it alone, and takes it.
+fn excused_opener_has_one_look(policy: (Wake, Order)) {
+    explore(move || {
+        let pool = Pool::asking(policy);
+        let held = pool.first();
+        let follower = Awaited::follower(&pool);
+        pool.until_watched();
+        let (stuck, _) = pool.promote(held, Marks::default());
+        follower.until_led(&pool);
+        let looks = pool.lead.counters.snapshot().ticks;
+        assert!((2..=3).contains(&looks), "{looks} looks until somebody led");
+        mem::forget(stuck);
+    });
+}
+
+#[test]
+fn loom_excused_opener_newest() {
+    excused_opener_has_one_look(NEWEST);
+}
+
+#[test]
+fn loom_excused_opener_oldest() {
+    excused_opener_has_one_look(OLDEST);
+}
+
+/// L1: an opener that is excused comes back while the standby looks: one of the two leads, then the other, and nobody's turn
+/// is lost.
+#[test]
+fn loom_excused_opener_comes_back() {
+    explore(|| {
+        let pool = Pool::asking(NEWEST);
+        let held = pool.first();
+        let follower = Awaited::follower(&pool);
+        pool.until_watched();
+        let (running, _) = pool.promote(count(held), Marks::default());
+        for _ in 0..2 {
+            pool.clock.advance(TICK);
+            thread::yield_now();
+        }
+        // If it leads again, it gives the lead up at once.
+        drop(running.rejoin(&seat(0), pool.clock().now()));
+        follower.until_led(&pool);
+        assert_eq!(pool.turns(), 2);
+    });
 }
 
 /// Told blocking (`wait_begin_wakes`): somebody leads without any tick, however deeply it sleeps.
@@ -141,14 +204,7 @@ fn loom_backlog_seen_by_one_of_two() {
         let pool = Pool::new(NEWEST);
         let mut held = pool.first();
         held.note_sleep();
-        let led = Arc::new(AtomicBool::new(false));
-        let follower = {
-            let (pool, led) = (Arc::clone(&pool), Arc::clone(&led));
-            thread::spawn(move || {
-                assert_eq!(pool.turn(&seat(1), None), Turn::Led);
-                led.store(true, Ordering::Relaxed);
-            })
-        };
+        let follower = Awaited::follower(&pool);
         pool.until_watched();
         pool.clock.advance(TICK);
         let marks = Marks {
@@ -156,11 +212,7 @@ fn loom_backlog_seen_by_one_of_two() {
             ..Marks::default()
         };
         let (stuck, _) = pool.promote(held, marks);
-        while !led.load(Ordering::Relaxed) {
-            pool.clock.advance(TICK);
-            thread::yield_now();
-        }
-        follower.join().unwrap();
+        follower.until_led(&pool);
         let looks = pool.lead.counters.snapshot().ticks;
         assert!(looks <= 2, "{looks} looks until somebody led");
         mem::forget(stuck);
