@@ -18,7 +18,7 @@ pub(crate) const OURS: &str = "paceline";
 const SPINNING: &str = "paceline-spin";
 
 /// The longest that others shall wait behind a handler that blocks by surprise, in microseconds. It was set when the
-/// bound was two ticks, with 100 for the wake. The bound is four ticks and a quarter now; the goal was kept.
+/// bound was two ticks, with 100 for the wake. The bound is four and a half ticks now; the goal was kept.
 const SURPRISE: f64 = 1100.0;
 
 /// What is compared.

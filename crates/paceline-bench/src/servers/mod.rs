@@ -132,6 +132,12 @@ pub(crate) const ALL: &[Server] = &[
         means: Means::Here(paceline::unwatched),
     },
     Server {
+        name: "paceline-board",
+        about: "the same as paceline, with a board: who does what since when, and how long it takes",
+        threads: None,
+        means: Means::Here(paceline::board),
+    },
+    Server {
         name: "paceline-spin",
         about: "the same as paceline, the leader looks again and again for 50 us before it sleeps",
         threads: None,

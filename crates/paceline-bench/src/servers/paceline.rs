@@ -80,6 +80,11 @@ pub(super) fn unwatched(listener: TcpListener, setting: &Setting) -> io::Result<
     serve(listener, setting, |builder| builder.watcher(false))
 }
 
+/// With a board, which has histograms too.
+pub(super) fn board(listener: TcpListener, setting: &Setting) -> io::Result<()> {
+    serve(listener, setting, |builder| builder.board(true))
+}
+
 /// With a leader that does not sleep at once.
 pub(super) fn spinning(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     const SPIN: Duration = Duration::from_micros(50);
