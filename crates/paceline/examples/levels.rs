@@ -33,7 +33,8 @@ usage: levels [--plain] [--seconds N] [--bulk N] [--age-limit MILLISECONDS]
   --help          this text
 
 A connection says `u` or `b` first: its class. A bulk request takes 2 ms of a thread, an urgent one nothing. It prints the
-latency of each class; with --plain the urgent ones wait for a thread behind the bulk.";
+latency of each class; with --plain the urgent ones wait for a thread behind the bulk. (A bulk request sleeps with its
+thread; with levels the bulk has half of the threads that it has with --plain, and so is answered half as often.)";
 
 /// What a bulk request takes.
 const BULK_WORK: Duration = Duration::from_millis(2);

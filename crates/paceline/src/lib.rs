@@ -36,7 +36,9 @@
 //! }
 //! ```
 //!
-//! The user's guide is `docs/guide.md`: protocols, kept output, errors, blocking, pushing, ending, testing.
+//! Where to go on: [`Pool`] has what a server does (listen, connect, post, end), [`Builder`] how it is set up,
+//! [`EventHandler`] and [`Context`] what a handler is and can do, [`Next`] what it answers; [`bound::Mux`] is the client's side.
+//! The user's guide is `docs/guide.md` in the repository: protocols, kept output, errors, blocking, pushing, ending, testing.
 //!
 //! # What the types forbid
 //!

@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// Makes events of signals: `handler` is called for each, by one thread at a time, as for any other event. No code of
-    /// yours runs where the system interrupts.
+    /// yours runs where the system interrupts. (A closure needs the types of its arguments written out, as below.)
     ///
     /// Several signals of one kind that come before the call are one, as they are for the system itself. Several pools may
     /// have the same signal, and each is told. What the system did with it before is done again when the last of them
