@@ -30,7 +30,7 @@ mod spin;
 mod stay;
 
 use std::{
-    io,
+    fmt, io,
     marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::Arc,
@@ -70,6 +70,7 @@ pub(crate) fn join(mut follower: Follower<'_>) -> io::Result<Left> {
 
 /// Why a thread came back from [`Pool::join_timeout`](crate::Pool::join_timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Left {
     /// Its time was over.
     TimedOut,
@@ -82,12 +83,14 @@ pub enum Left {
 /// Fresh from an event it may hold the lead already, if that was vacant: go on with [`lead`](Self::lead)
 /// or drop it, and do not sit on it.
 #[must_use = "dropping it leaves the pool"]
+#[derive(Debug)]
 pub struct Follower<'p> {
     place: Place<'p>,
 }
 
 /// How an attempt to lead ended.
 #[must_use]
+#[derive(Debug)]
 pub enum Led<'p> {
     /// This thread leads.
     Leader(Leader<'p>),
@@ -160,12 +163,14 @@ fn follow(mut place: Place<'_>) -> Led<'_> {
 /// This thread holds the lead: it alone may wait in the handle set. (In a concurrent set everyone may: see
 /// [`SetKind::Concurrent`](crate::SetKind::Concurrent).)
 #[must_use = "dropping it gives the lead away and leaves the pool"]
+#[derive(Debug)]
 pub struct Leader<'p> {
     place: Place<'p>,
 }
 
 /// How a wait ended.
 #[must_use]
+#[derive(Debug)]
 pub enum Waited<'p> {
     /// An event came. Its handle is claimed: no one else can get it.
     Claimed(Claimed<'p>),
@@ -239,6 +244,7 @@ impl<'p> Leader<'p> {
 
 /// This thread holds the lead and has claimed an event.
 #[must_use = "dropping it puts the event back, gives the lead away and leaves the pool"]
+#[derive(Debug)]
 pub struct Claimed<'p> {
     claim: Claim<'p>,
     place: Place<'p>,
@@ -291,6 +297,15 @@ pub struct Processing<'p> {
     running: Option<Running<'p, Line>>,
     start: Timestamp,
     place: Place<'p>,
+}
+
+impl fmt::Debug for Processing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processing")
+            .field("claim", &self.claim)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'p> Processing<'p> {
@@ -392,6 +407,12 @@ fn tell_event(held: &mut HeldLead<'_, Line>, shared: &Shared, seat: &Seat, claim
 /// A thread's place in the pool, whatever its role. It is handed on from role to role, several times in a turn: so it is
 /// no larger than an address.
 struct Place<'p>(Box<Seated<'p>>);
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.shared.fmt(f)
+    }
+}
 
 impl<'p> Deref for Place<'p> {
     type Target = Seated<'p>;

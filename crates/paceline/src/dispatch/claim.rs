@@ -1,6 +1,6 @@
 //! A claimed handle: what one thread does with it, and how it gives it back.
 
-use std::io;
+use std::{fmt, io};
 
 use super::{
     context::{Afterwards, Lent, Origin},
@@ -116,6 +116,13 @@ pub(crate) struct Claim<'r> {
     registry: &'r Registry,
     /// `None` once it has been let go.
     owned: Option<Owned<'r>>,
+}
+
+impl fmt::Debug for Claim<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let handle = self.owned.as_ref().map(|owned| HandleId::new(owned.key()));
+        f.debug_tuple("Claim").field(&handle).finish()
+    }
 }
 
 impl<'r> Claim<'r> {

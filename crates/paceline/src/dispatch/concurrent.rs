@@ -18,7 +18,7 @@
 //! The registration ends when the last thread has left: whoever that is tells `closed`.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::RawFd,
     sync::{Arc, Weak},
 };
@@ -27,7 +27,7 @@ use super::{
     claim::Duty,
     context::{explained, is_refusal, Afterwards, Lent, Origin},
     entry::{Done, Ending, Entry, Undone, Verdict},
-    handle::{Handle, Key},
+    handle::{Handle, HandleId, Key},
     handler::{Closed, Next},
     kind::Kind,
     readiness::Readiness,
@@ -79,6 +79,15 @@ pub struct ConcurrentContext<'c, S> {
     claimed: Ready,
     /// The last operation on the source told "would block".
     refused: bool,
+}
+
+impl<S> fmt::Debug for ConcurrentContext<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrentContext")
+            .field("handle", &HandleId::new(self.key))
+            .field("notified", &self.notified)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S> ConcurrentContext<'_, S> {

@@ -49,6 +49,7 @@ impl Errand<'_> {
 /// How an errand ended.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Returned {
     /// It is done.
     Done,
@@ -150,6 +151,12 @@ pub trait InHandler: sealed::Sealed {
 
 /// The thread that runs a handler.
 pub struct OnDuty<'c>(&'c dyn Duty);
+
+impl fmt::Debug for OnDuty<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnDuty").finish_non_exhaustive()
+    }
+}
 
 impl OnDuty<'_> {
     /// Runs `block`, which may block, while this thread is away.

@@ -74,8 +74,40 @@ where
     }
 }
 
+/// Handlers of several types behind one pointer: for a service that is chosen at run time.
+impl<S: 'static> EventHandler<S> for Box<dyn EventHandler<S>> {
+    fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
+        (**self).ready(cx)
+    }
+
+    fn speaks_first(&self) -> bool {
+        (**self).speaks_first()
+    }
+
+    fn connected(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
+        (**self).connected(cx)
+    }
+
+    fn expired(&mut self, cx: &mut Context<'_, S>, age: Duration) -> io::Result<Next> {
+        (**self).expired(cx, age)
+    }
+
+    fn moved(&mut self, handle: &Handle) {
+        (**self).moved(handle);
+    }
+
+    fn stayed(&mut self, why: io::Error) {
+        (**self).stayed(why);
+    }
+
+    fn closed(&mut self, why: Closed) {
+        (**self).closed(why);
+    }
+}
+
 /// What shall become of the handle after its handler ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Next {
     /// Wait for more. A handler that stopped before its *source* ran dry is called again after the
     /// others had their turn.

@@ -2,7 +2,7 @@
 //! any handle; what calls it is a notification, of whoever posts it or of the leader that finds its time come.
 
 use std::{
-    io,
+    fmt, io,
     sync::{
         // A number that orders nothing.
         atomic::{AtomicUsize, Ordering},
@@ -44,7 +44,14 @@ impl TaskContext<'_> {
     }
 }
 
+impl fmt::Debug for TaskContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskContext").finish_non_exhaustive()
+    }
+}
+
 /// What a periodic timer gets.
+#[derive(Debug)]
 pub struct TickContext<'c> {
     task: TaskContext<'c>,
     missed: u64,
