@@ -142,6 +142,9 @@ pub mod observe;
 
 mod sync;
 
+#[doc = include_str!("glossary.md")]
+pub mod glossary {}
+
 pub use dispatch::{
     scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, ConcurrentItemHandler,
     Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, InHandler, Interest,

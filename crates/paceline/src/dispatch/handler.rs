@@ -8,7 +8,7 @@ use super::{Context, Handle};
 ///
 /// A closure `FnMut(&mut Context<'_, S>) -> io::Result<Next>` is a handler too.
 ///
-/// The pool calls it from one thread at a time (H1), after that thread has given the lead away (L3).
+/// The pool calls it from one thread at a time ([H1](crate::glossary#h1)), after that thread has given the lead away ([L3](crate::glossary#l3)).
 /// It may block: another thread leads meanwhile.
 pub trait EventHandler<S>: Send + 'static {
     /// Something that the handle is interested in may be done now.

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueOrder {
-    /// The one that has waited longest: everyone has its turn (F1).
+    /// The one that has waited longest: everyone has its turn ([F1](crate::glossary#f1)).
     #[default]
     Oldest,
     /// The one that came last: under overload some are served in time, instead of all too late. The others may wait for
