@@ -151,7 +151,7 @@ pub use dispatch::{
     ItemHandler, Members, Move, Next, OutputLimit, Panics, QueueOrder, Recall, Rejected, Returned,
     Scratch, Serve, TaskContext, TickContext,
 };
-pub use handle_set::simulated;
+pub use handle_set::{simulated, Descriptor, Source};
 pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};
 pub use pool::{
     Builder, Listener, Observation, Pool, SetKind, ShutdownReport, Threads, Timer, TimerGuard,

@@ -4,6 +4,8 @@
 #[path = "support/by_hand.rs"]
 mod by_hand;
 mod support;
+#[path = "support/unowned.rs"]
+mod unowned;
 
 use std::{
     fs::File,
@@ -15,11 +17,13 @@ use std::{
 };
 
 use by_hand::{serve_all, Scene};
+use paceline::Source;
 use paceline::{
     simulated::{SimStream, Simulation},
     Closed, Context, EventHandler, Interest, Left, Next, Pool, Rejected, SetKind,
 };
 use support::{bounded, tcp_pair, told, wait_until, LONG};
+use unowned::Unowned;
 
 fn pool() -> Pool {
     Pool::builder().threads(1).build().unwrap()
@@ -39,9 +43,9 @@ fn echo(cx: &mut Context<'_, Arc<TcpStream>>) -> io::Result<Next> {
 /// What `register` says to a source that it must refuse; source and handler come back as they were.
 fn refusal<S>(pool: &Pool, source: S) -> (S, io::Error)
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
 {
-    let number = source.as_raw_fd();
+    let number = source.descriptor().as_raw_fd();
     let token = Arc::new(());
     let of_handler = Arc::clone(&token);
     let handler = move |_: &mut Context<'_, S>| {
@@ -50,7 +54,7 @@ where
     };
     let rejected = pool.register(source, Interest::READ, handler).unwrap_err();
     assert_eq!(Arc::strong_count(&token), 2, "the handler comes back");
-    assert_eq!(rejected.value.0.as_raw_fd(), number);
+    assert_eq!(rejected.value.0.descriptor().as_raw_fd(), number);
     let text = rejected.to_string();
     let attempt = format!("register descriptor {number}:");
     assert!(text.starts_with(&attempt), "{text}");
@@ -63,13 +67,13 @@ where
 fn a_descriptor_that_is_not_open() {
     bounded(|| {
         let pool = pool();
-        for number in [-1, RawFd::MIN, 999_999, RawFd::MAX] {
-            let (_, error) = refusal(&pool, number);
+        for number in [999_999, RawFd::MAX] {
+            let (_, error) = refusal(&pool, Unowned(number));
             assert!(error.to_string().contains("never open"), "{error}");
         }
         let scene = Scene::unobserved();
-        for number in [-1, 7] {
-            let (_, error) = refusal(&scene.pool, number);
+        for number in [6, 7] {
+            let (_, error) = refusal(&scene.pool, Unowned(number));
             assert!(error.to_string().contains("no stream"), "{error}");
         }
         assert!(pool.shutdown(LONG).is_clean());
@@ -131,7 +135,7 @@ fn a_source_that_is_registered_already() {
             let (_, error) = refusal(&pool, Arc::clone(&near));
             assert_eq!(error.kind(), ErrorKind::AlreadyExists);
             assert!(error.to_string().contains("registered already"), "{error}");
-            let (_, error) = refusal(&pool, near.as_raw_fd());
+            let (_, error) = refusal(&pool, Unowned(near.as_raw_fd()));
             assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         }
         far.write_all(b"x").unwrap();
@@ -167,8 +171,10 @@ fn a_descriptor_that_was_closed_meanwhile() {
         let pool = pool();
         let (near, far) = tcp_pair();
         let number = near.as_raw_fd();
-        let (handler, end) = told(ignore::<RawFd>);
-        let handle = pool.register(number, Interest::READ, handler).unwrap();
+        let (handler, end) = told(ignore::<Unowned>);
+        let handle = pool
+            .register(Unowned(number), Interest::READ, handler)
+            .unwrap();
         drop((near, far));
         handle.close().unwrap();
         assert!(matches!(end.recv_timeout(LONG), Ok(Closed::Requested)));

@@ -7,14 +7,13 @@
 #[path = "support/by_hand.rs"]
 mod by_hand;
 mod support;
+#[path = "support/unowned.rs"]
+mod unowned;
 
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::net::UnixStream,
-    },
+    os::{fd::RawFd, unix::net::UnixStream},
     sync::mpsc,
     thread,
 };
@@ -23,6 +22,7 @@ use by_hand::serve_all;
 use paceline::{Context, EventHandler, Interest, Next, Pool, SetKind};
 use socket2::SockRef;
 use support::{bounded, is_to_be_had, tcp_pair, wait_until, LONG};
+use unowned::Unowned;
 
 /// Runs `body` within its bound, if there is a completion set.
 fn on_a_completion_set(body: impl FnOnce() + Send + 'static) {
@@ -219,17 +219,9 @@ fn a_request_costs_one_call() {
 #[test]
 fn what_is_not_open_is_refused_at_once() {
     on_a_completion_set(|| {
-        let handler = |_: &mut Context<'_, Gone>| Ok(Next::Continue);
-        let told = pool(0).register(Gone, Interest::READ, handler);
+        let handler = |_: &mut Context<'_, Unowned>| Ok(Next::Continue);
+        let told = pool(0).register(Unowned(RawFd::MAX), Interest::READ, handler);
         let error = told.map(drop).unwrap_err().error;
         assert!(error.to_string().contains("register descriptor"), "{error}");
     });
-}
-
-struct Gone;
-
-impl AsRawFd for Gone {
-    fn as_raw_fd(&self) -> RawFd {
-        RawFd::MAX
-    }
 }

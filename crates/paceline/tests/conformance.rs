@@ -7,6 +7,8 @@
 #[path = "support/by_hand.rs"]
 mod by_hand;
 mod support;
+#[path = "support/unowned.rs"]
+mod unowned;
 #[macro_use]
 #[path = "conformance/world.rs"]
 mod world;

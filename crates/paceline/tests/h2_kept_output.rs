@@ -8,7 +8,6 @@ mod support;
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
-    os::fd::{AsRawFd, RawFd},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc,
@@ -18,6 +17,7 @@ use std::{
 
 use by_hand::{serve_all, Scene};
 use paceline::{simulated::SimStream, Closed, Context, EventHandler, Interest, Next, OutputLimit};
+use paceline::{Descriptor, Source};
 use paceline::{Pool, SetKind};
 use socket2::SockRef;
 use support::{bounded, tcp_pair, told, wait_until, LONG};
@@ -452,9 +452,9 @@ fn a_boasting_source_fails() {
 
 struct Boasting(SimStream);
 
-impl AsRawFd for Boasting {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+impl Source for Boasting {
+    fn descriptor(&self) -> Descriptor<'_> {
+        self.0.descriptor()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     fs, io,
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
-    os::{fd::AsRawFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc,
@@ -18,6 +18,7 @@ use std::{
 };
 
 use by_hand::{serve_all, Scene};
+use paceline::Source;
 use paceline::{simulated::SimStream, Closed, Context, EventHandler, Interest, Next, Pool};
 use socket2::SockRef;
 use support::{bounded, tcp_pair, told, wait_until, Witness, LONG};
@@ -59,7 +60,7 @@ where
 /// Registers `source`, then does `feed`, and returns all that was read until the end of the stream.
 fn read_once_per_call<const N: usize, S>(source: S, feed: impl FnOnce()) -> Vec<u8>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     for<'s> &'s S: Read,
 {
     let pool = Pool::builder().threads(2).build().unwrap();

@@ -22,6 +22,7 @@ use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Closed, Context, EventHandler, Handle, Interest, Next, Pool, WeakPool,
 };
+use paceline::{Descriptor, Source};
 use support::{bounded, tcp_pair, told, wait_until, Random, LONG};
 
 /// A handler that counts its calls and reads everything.
@@ -148,7 +149,7 @@ fn fd_reused_during_upcall_not_resumed() {
         let scene = Scene::unobserved();
         let (world, pool) = (&scene.world, &scene.pool);
         let (stream, old_peer) = world.stream();
-        let number = stream.as_raw_fd();
+        let number = stream.descriptor().as_raw_fd();
         let (freed, is_freed) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel();
         let source = Freed(Some(stream), freed, may_go_on);
@@ -164,7 +165,11 @@ fn fd_reused_during_upcall_not_resumed() {
 
         is_freed.recv_timeout(LONG).unwrap();
         let (stream, peer) = world.stream();
-        assert_eq!(stream.as_raw_fd(), number, "the number is used again");
+        assert_eq!(
+            stream.descriptor().as_raw_fd(),
+            number,
+            "the number is used again"
+        );
         let calls = Arc::new(AtomicUsize::new(0));
         let next = pool
             .register(stream, Interest::NONE, counting(&calls))
@@ -184,9 +189,9 @@ fn fd_reused_during_upcall_not_resumed() {
 /// A source that tells when its number is free again, and holds up the thread that dropped it.
 struct Freed(Option<SimStream>, mpsc::Sender<()>, mpsc::Receiver<()>);
 
-impl AsRawFd for Freed {
-    fn as_raw_fd(&self) -> i32 {
-        self.0.as_ref().unwrap().as_raw_fd()
+impl Source for Freed {
+    fn descriptor(&self) -> Descriptor<'_> {
+        self.0.as_ref().unwrap().descriptor()
     }
 }
 

@@ -10,10 +10,7 @@ mod support;
 use std::{
     env,
     io::{self, Read, Write},
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::process::ExitStatusExt,
-    },
+    os::unix::process::ExitStatusExt,
     process::Command,
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -26,6 +23,7 @@ use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Closed, Context, EventHandler, Handle, Interest, Next, Panics, Pool, SetKind,
 };
+use paceline::{Descriptor, Source};
 use stage::{Counts, Stage};
 use support::{bounded, told, LONG};
 
@@ -220,9 +218,9 @@ impl Fragile {
     }
 }
 
-impl AsRawFd for Fragile {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
+impl Source for Fragile {
+    fn descriptor(&self) -> Descriptor<'_> {
+        self.stream.descriptor()
     }
 }
 

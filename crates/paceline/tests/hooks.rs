@@ -7,7 +7,6 @@ mod support;
 use std::{
     collections::HashMap,
     io::{self, Read, Write},
-    os::fd::{AsRawFd, RawFd},
     sync::{
         atomic::{AtomicU32, Ordering},
         mpsc, Arc, Mutex,
@@ -21,6 +20,7 @@ use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Closed, Context, EventHandler, Handle, Interest, Next, Pool, SetKind, WeakPool,
 };
+use paceline::{Descriptor, Source};
 use support::{bounded, wait_until, LONG};
 
 type Cx<'c> = Context<'c, Noting>;
@@ -82,9 +82,9 @@ struct Noting {
     diary: Arc<Diary>,
 }
 
-impl AsRawFd for Noting {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
+impl Source for Noting {
+    fn descriptor(&self) -> Descriptor<'_> {
+        self.stream.descriptor()
     }
 }
 

@@ -11,7 +11,6 @@ use std::{
     fmt,
     io::{self, Read, Write},
     net::TcpStream,
-    os::fd::{AsRawFd, RawFd},
     panic::panic_any,
     process::Command,
     sync::{
@@ -27,6 +26,7 @@ use paceline::{
     simulated::{SimPeer, SimStream},
     Closed, Context, EventHandler, Handle, Interest, Next, Pool,
 };
+use paceline::{Descriptor, Source};
 use support::{bounded, told, Witness, LONG};
 
 /// The paper's decorator (E4): a handler that fails skips the line that reactivates its handle, which sleeps
@@ -258,9 +258,9 @@ struct Explosive {
     _drop: Grenade,
 }
 
-impl AsRawFd for Explosive {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
+impl Source for Explosive {
+    fn descriptor(&self) -> Descriptor<'_> {
+        self.stream.descriptor()
     }
 }
 
@@ -323,10 +323,10 @@ struct Breaks {
     broken: Arc<AtomicBool>,
 }
 
-impl AsRawFd for Breaks {
-    fn as_raw_fd(&self) -> RawFd {
+impl Source for Breaks {
+    fn descriptor(&self) -> Descriptor<'_> {
         assert!(!self.broken.load(Ordering::Relaxed), "it is broken");
-        self.stream.as_raw_fd()
+        self.stream.descriptor()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     io::{self, Read, Write},
     net::UdpSocket,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
     sync::{mpsc, Mutex},
@@ -165,9 +165,9 @@ struct Buffered {
     buffer: Mutex<Vec<u8>>,
 }
 
-impl AsRawFd for Buffered {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
+impl AsFd for Buffered {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

@@ -6,7 +6,6 @@ mod support;
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
-    os::fd::AsRawFd,
     panic,
     sync::{
         atomic::{AtomicUsize, Ordering},
@@ -16,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use paceline::Source;
 use paceline::{
     simulated::{Faults, SimPeer, SimStream, Simulation},
     Closed, Context, EventHandler, Handle, Interest, Next, Pool, SetKind, WeakPool,
@@ -141,7 +141,7 @@ struct Stage<S, F> {
 
 impl<S, F> Play<S, F>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     for<'s> &'s S: Read + Write,
     F: Far,
 {
@@ -213,7 +213,7 @@ where
 
 impl<S, F> Stage<S, F>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     for<'s> &'s S: Read + Write,
     F: Far,
 {
@@ -299,7 +299,7 @@ struct Actor<S, F> {
 
 impl<S, F> Actor<S, F>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     for<'s> &'s S: Read + Write,
     F: Far,
 {
@@ -323,7 +323,7 @@ where
 
 impl<S, F> EventHandler<S> for Actor<S, F>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     for<'s> &'s S: Read + Write,
     F: Far,
 {

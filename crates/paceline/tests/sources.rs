@@ -16,7 +16,7 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::UdpSocket,
     os::{
-        fd::AsRawFd,
+        fd::{AsFd, BorrowedFd},
         unix::net::{UnixDatagram, UnixStream},
     },
     path::PathBuf,
@@ -455,9 +455,9 @@ fn an_end_typed_at_a_terminal(pool: &Pool) {
 fn a_type_of_our_own() {
     struct Line(UnixStream);
 
-    impl AsRawFd for Line {
-        fn as_raw_fd(&self) -> i32 {
-            self.0.as_raw_fd()
+    impl AsFd for Line {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
         }
     }
 

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 use super::Offence;
 
 /// The files that may hold it. Adding one is a decision: say in its header why nothing else will do.
-const ALLOWED: [&str; 19] = [
+const ALLOWED: [&str; 20] = [
     "crates/paceline/src/handle_set/epoll.rs",
     "crates/paceline/src/handle_set/poll.rs",
     "crates/paceline/src/handle_set/system.rs",
@@ -28,6 +28,8 @@ const ALLOWED: [&str; 19] = [
     "crates/paceline-bench/src/allocations.rs",
     // Makes an eventfd, a timerfd and a terminal.
     "crates/paceline/tests/sources.rs",
+    // Numbers that are no open descriptors.
+    "crates/paceline/tests/support/unowned.rs",
     // Stops single threads of a process by `ptrace`.
     "crates/paceline/tests/stopped_thread.rs",
 ];

@@ -25,7 +25,6 @@ mod roster;
 
 use std::{
     fmt, io,
-    os::fd::AsRawFd,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -44,6 +43,7 @@ use super::{
     registry::Registry,
     Context, Rejected,
 };
+use crate::handle_set::Source;
 
 /// The application's service for several handles at once.
 ///
@@ -136,7 +136,7 @@ impl<S: Send + 'static> Group<S> {
     /// Gives `source` back: `NotFound` if the group has ended; otherwise as [`Pool::register`](crate::Pool::register).
     pub fn register(&self, source: S, interest: Interest) -> Result<Handle, Rejected<S>>
     where
-        S: AsRawFd,
+        S: Source,
     {
         self.register_as(source, interest, Begins::Open)
     }
@@ -144,7 +144,7 @@ impl<S: Send + 'static> Group<S> {
     /// The same for a connection that was accepted.
     pub(crate) fn register_accepted(&self, source: S) -> Result<Handle, Rejected<S>>
     where
-        S: AsRawFd,
+        S: Source,
     {
         self.register_as(source, Interest::READ, Begins::Accepted)
     }
@@ -157,7 +157,7 @@ impl<S: Send + 'static> Group<S> {
         outcome: Outcome<S>,
     ) -> Result<Handle, Rejected<S>>
     where
-        S: AsRawFd,
+        S: Source,
     {
         self.register_as(source, Interest::WRITE, Begins::Opening(within, outcome))
     }
@@ -169,7 +169,7 @@ impl<S: Send + 'static> Group<S> {
         begins: Begins<S>,
     ) -> Result<Handle, Rejected<S>>
     where
-        S: AsRawFd,
+        S: Source,
     {
         match self.registry.upgrade() {
             Some(registry) => registry.register_member(self, source, interest, begins),

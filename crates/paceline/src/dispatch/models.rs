@@ -13,12 +13,7 @@ mod requests;
 mod stocked;
 mod time;
 
-use std::{
-    io,
-    os::fd::{AsRawFd, RawFd},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
 
 use loom::thread;
 
@@ -32,7 +27,7 @@ use super::{
     Context, Handle,
 };
 use crate::{
-    handle_set::{Answer, Batch, Event, HandleSet, Ready, Reports},
+    handle_set::{self, Answer, Batch, Event, HandleSet, Ready, Reports, Source},
     observe::Counters,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -228,9 +223,9 @@ impl HandleSet for World {
 
 struct Descriptor;
 
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        0
+impl Source for Descriptor {
+    fn descriptor(&self) -> handle_set::Descriptor<'_> {
+        handle_set::Descriptor::simulated(0)
     }
 }
 

@@ -31,6 +31,7 @@ mod poll;
 #[cfg(any(all(target_os = "linux", not(any(loom, shuttle))), all(test, loom)))]
 mod ring;
 pub mod simulated;
+mod source;
 mod system;
 #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 mod uring;
@@ -40,6 +41,7 @@ pub(crate) use completion::CompletionSet;
 #[cfg(target_os = "linux")]
 pub(crate) use epoll::Epoll;
 pub(crate) use poll::{is_readable, poll_two, PollSet};
+pub use source::{Descriptor, Source};
 pub(crate) use system::set_nonblocking;
 
 /// The contract: see the module's first page.

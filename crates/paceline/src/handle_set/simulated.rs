@@ -31,7 +31,7 @@ use std::{
     collections::VecDeque,
     fmt,
     io::{self, Read, Write},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::RawFd,
     sync::{
         // Numbers that order nothing.
         atomic::{AtomicI32, Ordering},
@@ -42,7 +42,7 @@ use std::{
 
 pub(crate) use self::set::SimulatedSet;
 use self::set::{Watch, Watched};
-use super::{HandleSet, Ready, Reports};
+use super::{Descriptor, HandleSet, Ready, Reports, Source};
 pub use crate::sync::VirtualClock;
 use crate::sync::{lock, Clock, Mutex, MutexGuard, Parker};
 
@@ -221,10 +221,9 @@ pub struct SimStream {
     descriptor: RawFd,
 }
 
-impl AsRawFd for SimStream {
-    /// A number that means something in its simulation only.
-    fn as_raw_fd(&self) -> RawFd {
-        self.descriptor
+impl Source for SimStream {
+    fn descriptor(&self) -> Descriptor<'_> {
+        Descriptor::simulated(self.descriptor)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
-    os::fd::AsRawFd,
     time::Duration,
 };
 
@@ -12,7 +11,10 @@ use super::{
     listen::{self, Listener},
     Pool,
 };
-use crate::dispatch::{Group, GroupHandler, Handle, Rejected};
+use crate::{
+    dispatch::{Group, GroupHandler, Handle, Rejected},
+    handle_set::Source,
+};
 
 impl Pool {
     /// Begins a group: handles that share one handler and one ownership. It has no members yet
@@ -46,7 +48,7 @@ impl Pool {
     /// ```
     pub fn group<S, H>(&self, handler: H) -> Result<Group<S>, Rejected<H>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: GroupHandler<S>,
     {
         self.shared().registry.group(handler)

@@ -5,7 +5,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     os::{
-        fd::AsRawFd,
+        fd::{AsFd, AsRawFd},
         unix::net::{UnixListener, UnixStream},
     },
     path::Path,
@@ -17,7 +17,7 @@ use crate::{
     dispatch::{
         caught, Context, EventHandler, GroupHandler, Handle, Interest, Next, Registry, Rejected,
     },
-    handle_set::is_readable,
+    handle_set::{is_readable, Source},
     observe::Counters,
 };
 
@@ -181,7 +181,7 @@ type TakeOn<S, H> = fn(H, S, &Registry) -> io::Result<()>;
 /// With a handler of its own.
 pub(super) fn alone<S, H>(handler: H, stream: S, registry: &Registry) -> io::Result<()>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     H: EventHandler<S>,
 {
     registry.register_accepted(stream, handler)?;
@@ -191,7 +191,7 @@ where
 /// As the first member of a group.
 pub(super) fn as_first_member<S, H>(handler: H, stream: S, registry: &Registry) -> io::Result<()>
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
     H: GroupHandler<S>,
 {
     let group = registry.group(handler)?;
@@ -204,8 +204,8 @@ where
 }
 
 /// A listening socket of any family.
-trait Listening: AsRawFd + Send + 'static {
-    type Stream: AsRawFd + Send + 'static;
+trait Listening: AsFd + Source {
+    type Stream: Source;
     type Peer;
 
     fn accept_one(&self) -> io::Result<(Self::Stream, Self::Peer)>;
@@ -292,7 +292,7 @@ impl<F, S, H> Acceptor<F, S, H> {
     /// "Would block" if nobody waits: a full table is told before an empty queue. The spare one stays where it is then: the
     /// less often it is given up, the less often somebody takes it.
     fn refuse_one<L: Listening>(&mut self, cx: &mut Context<'_, L>) -> io::Result<()> {
-        cx.try_read(|listener| match is_readable(listener.as_raw_fd()) {
+        cx.try_read(|listener| match is_readable(listener.as_fd().as_raw_fd()) {
             true => Ok(()),
             false => Err(io::ErrorKind::WouldBlock.into()),
         })?;

@@ -27,7 +27,7 @@ mod watch;
 use std::{
     fmt, io,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
-    os::{fd::AsRawFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     path::Path,
     sync::{Arc, Weak},
     time::Duration,
@@ -44,6 +44,7 @@ pub use self::{
 };
 use crate::{
     dispatch::{ConcurrentHandler, EventHandler, Handle, Interest, Line, Registry, Rejected},
+    handle_set::Source,
     observe::{Counters, Observers},
     promotion::Lead,
     sync::{thread, Clock, Looks, Mutex, Timestamp},
@@ -90,10 +91,10 @@ impl Pool {
     /// The pool owns the source from here on: it lends it to the handler, and drops it after
     /// [`EventHandler::closed`] was told.
     ///
-    /// A source must keep its descriptor open for as long as it lives: a bare number that is closed
-    /// elsewhere may come back as somebody else's, which would then be taken out of the set with it. A
-    /// [`TcpStream`] must be one: a short read of it counts as having emptied it. (Safe code can make
-    /// a `TcpStream` of another socket; wrap such a one in a type of your own.)
+    /// A [`Source`] is everything that implements [`AsFd`](std::os::fd::AsFd): it keeps its descriptor
+    /// open for as long as it lives. A [`TcpStream`] must be one: a short read of it counts as having
+    /// emptied it. (Safe code can make a `TcpStream` of another socket; wrap such a one in a type of
+    /// your own.)
     ///
     /// # Errors
     /// Gives source and handler back if the descriptor is closed, can't be waited for (a regular file)
@@ -105,7 +106,7 @@ impl Pool {
         handler: H,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: EventHandler<S>,
     {
         self.shared().registry.register(source, interest, handler)
@@ -126,7 +127,7 @@ impl Pool {
         handler: H,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + Sync + 'static,
+        S: Source + Sync,
         H: ConcurrentHandler<S>,
     {
         let registry = &self.shared().registry;

@@ -24,7 +24,6 @@ mod roamers;
 use std::{
     fmt, io,
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
-    os::fd::AsRawFd,
     sync::{
         atomic::{AtomicUsize, Ordering},
         Arc,
@@ -36,6 +35,7 @@ pub use self::builder::SetsBuilder;
 use self::roamers::Roamers;
 use crate::{
     dispatch::{EventHandler, Handle, Interest, Rejected},
+    handle_set::Source,
     observe::{Snapshot, ThreadReport},
     pool::{Listener, Pool, ShutdownReport, TakenOnBy},
 };
@@ -140,7 +140,7 @@ impl Sets {
         handler: H,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: EventHandler<S>,
     {
         self.shared.choose().register(source, interest, handler)

@@ -34,7 +34,7 @@ use std::{
     mem::MaybeUninit,
     net::Shutdown,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
     time::Instant,
@@ -346,9 +346,9 @@ impl RingConsumer {
 }
 
 /// The bell: readable when something was sent to a consumer that slept, or the other process is gone.
-impl AsRawFd for RingConsumer {
-    fn as_raw_fd(&self) -> RawFd {
-        self.bell.socket.as_raw_fd()
+impl AsFd for RingConsumer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.socket.as_fd()
     }
 }
 

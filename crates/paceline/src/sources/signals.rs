@@ -14,7 +14,7 @@ mod system;
 use std::{
     fmt,
     io::{self, Read},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
@@ -159,9 +159,9 @@ impl SignalSource {
     }
 }
 
-impl AsRawFd for SignalSource {
-    fn as_raw_fd(&self) -> RawFd {
-        self.place.bell().as_raw_fd()
+impl AsFd for SignalSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.place.bell().as_fd()
     }
 }
 

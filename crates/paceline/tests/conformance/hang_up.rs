@@ -8,7 +8,6 @@
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read},
     net::TcpStream,
-    os::fd::AsRawFd,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc,
@@ -16,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use paceline::Source;
 use paceline::{Closed, Context, EventHandler, Handle, Interest, Next};
 use socket2::SockRef;
 
@@ -166,7 +166,7 @@ on_kernel_sets!(who_ignores_a_hang_up_is_left_alone);
 /// Registers a source without interest; when it is called all the same, that is counted and its end.
 fn uninterested<S>(world: &World, source: S, calls: &Arc<AtomicUsize>) -> Handle
 where
-    S: AsRawFd + Send + 'static,
+    S: Source,
 {
     let calls = Arc::clone(calls);
     let handler = move |_: &mut Context<'_, S>| {

@@ -4,7 +4,7 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
     sync::{
@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use paceline::Source;
 use paceline::{Closed, Context, EventHandler, Interest, Next};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
 fn once_per_call<const N: usize, S>() -> (impl EventHandler<S>, mpsc::Receiver<Vec<u8>>)
 where
     for<'s> &'s S: Read,
-    S: AsRawFd + Send + 'static,
+    S: Source,
 {
     let (tell, told) = mpsc::channel();
     let handler = move |cx: &mut Context<'_, S>| {
@@ -121,9 +122,9 @@ on_kernel_sets!(a_short_read_says_nothing_of_other_sources);
 
 struct Dribbling(UnixStream);
 
-impl AsRawFd for Dribbling {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+impl AsFd for Dribbling {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, ErrorKind, Write},
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd},
         unix::net::UnixStream,
     },
     sync::{mpsc, Arc, Mutex},
@@ -15,6 +15,7 @@ use paceline::{Closed, ConcurrentContext, ConcurrentHandler, Context, Interest, 
 use crate::{
     by_hand::{claim, lead},
     support::told,
+    unowned::Unowned,
     world::{until_dry, Set, World},
 };
 
@@ -76,7 +77,7 @@ fn what_is_refused_later_is_told(set: Set) {
     let world = World::new(set);
     let (near, mut far) = UnixStream::pair().unwrap();
     let source = Fleeting {
-        descriptor: near.as_raw_fd(),
+        descriptor: Unowned(near.as_raw_fd()),
         stream: Mutex::new(Some(near)),
     };
     let (handler, end) = told(|cx: &mut Context<'_, Fleeting>| {
@@ -114,7 +115,7 @@ fn what_is_refused_to_several_is_told(set: Set) {
     let world = World::new(set);
     let (near, mut far) = UnixStream::pair().unwrap();
     let source = Arc::new(Fleeting {
-        descriptor: near.as_raw_fd(),
+        descriptor: Unowned(near.as_raw_fd()),
         stream: Mutex::new(Some(near)),
     });
     let (tell, end) = mpsc::channel();
@@ -137,12 +138,12 @@ fn what_is_refused_to_several_is_told(set: Set) {
 on_sets!(what_is_refused_to_several_is_told: one_shot);
 
 struct Fleeting {
-    descriptor: RawFd,
+    descriptor: Unowned,
     stream: Mutex<Option<UnixStream>>,
 }
 
-impl AsRawFd for Fleeting {
-    fn as_raw_fd(&self) -> RawFd {
-        self.descriptor
+impl AsFd for Fleeting {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use paceline::Source;
 use paceline::{Closed, Context, EventHandler, Handle, Interest, Next};
 
 use crate::{
@@ -153,13 +154,13 @@ fn a_reused_number_gets_no_event_of_the_old_one(set: Set) {
     let mut reused = 0;
     for round in (0..=255).cycle().take(1000) {
         let (old, old_far) = world.pair();
-        let number = old.as_raw_fd();
+        let number = old.descriptor().as_raw_fd();
         let handle = world.pool.register(old, Interest::READ, until_dry().0);
         world.rest(&leader);
         old_far.send(b"old");
         let _ = handle.unwrap().close_and_wait();
         let (new, new_far) = world.pair();
-        reused += usize::from(new.as_raw_fd() == number);
+        reused += usize::from(new.descriptor().as_raw_fd() == number);
         let (handler, reads) = noting_empty_calls(&empty);
         let handle = world.pool.register(new, Interest::READ, handler).unwrap();
         // An event of the old one would be dispatched now.

@@ -3,10 +3,7 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::Shutdown,
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::net::UnixStream,
-    },
+    os::unix::net::UnixStream,
     sync::{mpsc, Arc},
     thread,
     time::Duration,
@@ -17,6 +14,7 @@ use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Context, EventHandler, Handle, Interest, Next, Pool, SetKind, Wake,
 };
+use paceline::{Descriptor, Source};
 
 use crate::{
     by_hand::{own_task, serve_all, sleeps, status},
@@ -251,11 +249,11 @@ impl Near {
     }
 }
 
-impl AsRawFd for Near {
-    fn as_raw_fd(&self) -> RawFd {
+impl Source for Near {
+    fn descriptor(&self) -> Descriptor<'_> {
         match &*self.0 {
-            NearEnd::Unix(stream) => stream.as_raw_fd(),
-            NearEnd::Simulated(stream) => stream.as_raw_fd(),
+            NearEnd::Unix(stream) => stream.descriptor(),
+            NearEnd::Simulated(stream) => stream.descriptor(),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
     Registry,
 };
 use crate::{
+    handle_set::Source,
     sync::{lock, Timestamp},
     timer::Purpose,
 };
@@ -28,7 +29,7 @@ impl Registry {
         handler: H,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: EventHandler<S>,
     {
         self.register_timed(source, interest, handler, None)
@@ -41,7 +42,7 @@ impl Registry {
         handler: H,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: EventHandler<S>,
     {
         self.register_timed(source, Interest::READ, handler, self.time_if_accepted())
@@ -56,7 +57,7 @@ impl Registry {
         deadline: Timestamp,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: EventHandler<S>,
     {
         let time = (Purpose::Deadline, deadline);
@@ -72,11 +73,11 @@ impl Registry {
         time: Option<(Purpose, Timestamp)>,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
         H: EventHandler<S>,
     {
         // The user's code, which may panic, before anything begins.
-        let (descriptor, greets) = (source.as_raw_fd(), handler.speaks_first());
+        let (descriptor, greets) = (source.descriptor().as_raw_fd(), handler.speaks_first());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
@@ -102,10 +103,10 @@ impl Registry {
         handler: H,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
-        S: AsRawFd + Send + Sync + 'static,
+        S: Source + Sync,
         H: ConcurrentHandler<S>,
     {
-        let descriptor = source.as_raw_fd();
+        let descriptor = source.descriptor().as_raw_fd();
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {

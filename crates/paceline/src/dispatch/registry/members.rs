@@ -24,7 +24,7 @@ use super::{
     close::{End, Loss},
     Registry, ACCEPTING,
 };
-use crate::{sync::atomic::Ordering, timer::Purpose};
+use crate::{handle_set::Source, sync::atomic::Ordering, timer::Purpose};
 
 impl Registry {
     /// Begins a group, without members.
@@ -54,9 +54,9 @@ impl Registry {
         begins: Begins<S>,
     ) -> Result<Handle, Rejected<S>>
     where
-        S: AsRawFd + Send + 'static,
+        S: Source,
     {
-        let descriptor = source.as_raw_fd();
+        let descriptor = source.descriptor().as_raw_fd();
         let owned = match self.admit(|| self.begin(descriptor, interest)) {
             Ok(owned) => owned,
             Err(error) => return Err(Rejected::new(source, error)),
