@@ -13,10 +13,11 @@ use crate::verb::{Verb, Verdict};
 use crate::workspace::Workspace;
 
 use checker::{Checked, Checker, Lane, Run};
-use patch::Fault;
+use fault::Fault;
 use plant::Bench;
 
-pub(crate) mod patch;
+pub(crate) mod edit;
+pub(crate) mod fault;
 
 mod checker;
 mod plant;
@@ -28,17 +29,17 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask faults [NAME...] [--list]
 
-Each faults/NAME.patch is a bug, with a header that tells its story, the promise it breaks and the
-checker that must find it (faults/README.md has the form). For each: restore a copy of the tree in
-target/faults, apply the patch, build, run the checker. The checker must fail, or hang past the
-fault's limit; and before all that it must pass without the fault, in half of the limit. Faults for
-loom and shuttle are planted in one copy, the others in two more, side by side.
+Each entry of the tables faults/*.toml is a bug: a text in the code and what takes its place, the story,
+the promise that it breaks and the checker that must find it (faults/README.md has the form). For each:
+restore a copy of the tree in target/faults, make the change, build, run the checker. The checker must
+fail, or hang past the fault's limit; and before all that it must pass without the fault, in half of the
+limit. Faults for loom and shuttle are planted in one copy, the others in two more, side by side.
 
   NAME    only these faults
-  --list  tell the faults, run nothing
+  --list  print the faults, run nothing
 
-A patch that does not apply, a fault that does not build, a fault that is not caught and an empty list
-are failures. Logs are kept in target/faults/*/logs.",
+A text that is not in the code exactly once, a fault that does not build, a fault that is not caught and
+an empty list are failures. Logs are kept in target/faults/*/logs.",
     run: |mut args| {
         let list = args.flag("--list");
         let names = args.names()?;
@@ -47,10 +48,11 @@ are failures. Logs are kept in target/faults/*/logs.",
             Err(why) => return Ok(Verdict::failed(why)),
         };
         let faults = select(faults, &names)?;
-        match list {
-            true => Ok(tell(&faults)),
-            false => Ok(plant_all(&tree, &faults)),
-        }
+        Ok(if list {
+            print_list(&faults)
+        } else {
+            plant_all(&tree, &faults)
+        })
     },
 };
 
@@ -99,16 +101,17 @@ fn commits() -> usize {
     count.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Reads the tree and its faults; a patch that cannot be understood, or none at all, is an error.
+/// Reads the tree and its faults; an entry that is not understood, or no fault at all, is an error.
 fn load() -> Result<(Tree, Vec<Fault>), String> {
     let tree = Tree::tracked(&Workspace::this().root)
         .map_err(|error| format!("the tree cannot be read: {error}"))?;
-    let faults: Result<Vec<_>, _> = patch::all(&tree).into_iter().collect();
-    let faults = faults.map_err(|error| format!("{}: {}", error.path, error.message))?;
-    match faults.is_empty() {
-        true => Err("there is no patch in faults: a run of none proves nothing".to_owned()),
-        false => Ok((tree, faults)),
+    let faults: Result<Vec<_>, _> = fault::all(&tree).into_iter().collect();
+    let faults =
+        faults.map_err(|error| format!("{}:{}: {}", error.path, error.line, error.message))?;
+    if faults.is_empty() {
+        return Err("there is no fault in faults/*.toml: a run of none proves nothing".to_owned());
     }
+    Ok((tree, faults))
 }
 
 /// The faults with these names, or all if none is named.
@@ -116,7 +119,7 @@ fn select(faults: Vec<Fault>, names: &[String]) -> Result<Vec<Fault>, Usage> {
     let known = |name: &&String| faults.iter().any(|fault| fault.name == **name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         return Err(Usage(format!(
-            "there is no faults/{unknown}.patch (`--list` tells what there is)"
+            "there is no fault `{unknown}` (`--list` prints what there is)"
         )));
     }
     let wanted = |fault: &Fault| names.is_empty() || names.contains(&fault.name);
@@ -124,7 +127,7 @@ fn select(faults: Vec<Fault>, names: &[String]) -> Result<Vec<Fault>, Usage> {
 }
 
 /// Prints the faults.
-fn tell(faults: &[Fault]) -> Verdict {
+fn print_list(faults: &[Fault]) -> Verdict {
     let rows = faults.iter().map(|fault| row(fault, fault.story.clone()));
     table::print(["fault", "promise", "caught by", "story"], rows);
     Verdict::passed(format!("{} faults", faults.len()))
@@ -282,11 +285,12 @@ mod tests {
 
     /// A fault with this name, checker and limit.
     fn fault(name: &str, checker: &str, seconds: u64) -> Fault {
-        let text = format!(
-            "# story: x\n# promise: L1\n# caught-by: {checker}\n# seconds: {seconds}\n\
-             diff --git a/crates/paceline/src/a.rs b/crates/paceline/src/a.rs\n"
+        let entry = format!(
+            "story = 'x'\npromise = 'L1'\ncaught-by = '{checker}'\nseconds = {seconds}\n\
+             find = 'x'\nput = 'y'\n"
         );
-        Fault::parse(name, &text).unwrap()
+        let entry = toml::Value::Table(entry.parse().unwrap());
+        Fault::read(name, entry, "crates/paceline/src").unwrap()
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask shuttle [--iterations N] [--seconds N] [FILTER]
 
-Builds the library with `--cfg shuttle` and runs the tests of tests/shuttle.rs under random schedules.
+Builds the library with `--cfg shuttle` and runs the tests of tests/shuttle under random schedules.
 A failure prints the schedule with which it can be replayed.
 
   --iterations N  schedules per test, PACELINE_SHUTTLE_ITERATIONS (default 2000)

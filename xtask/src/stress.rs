@@ -13,7 +13,7 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask stress [--messages N] [--seconds N]
 
-Runs tests/stress.rs optimized, with its output shown: every handle set, order and wake policy,
+Runs the tests of tests/stress optimized, with its output shown: every handle set, order and wake policy,
 each with each (24 in all).
 
   --messages N  messages for each of the two wake policies, shared out equally to the sets and orders;

@@ -11,7 +11,7 @@ mod absence;
 mod leftovers;
 mod links;
 mod names;
-mod patches;
+mod planted;
 mod shape;
 mod unsafe_code;
 
@@ -33,7 +33,7 @@ Looks at every file that git tracks or would track and prints each offence as `p
   headers     every file of the library and its tests says what it is
   length      no Rust file over 600 lines
   endings     no white space at the end of a line, one newline at the end of a file
-  patches     every planted fault has its header
+  faults      every planted fault is complete, and its text is in the code exactly once
   words       no words that do not belong here",
     run: |args| {
         args.nothing()?;
@@ -92,8 +92,8 @@ const CHECKS: [Check; 12] = [
         find: shape::find_bad_endings,
     },
     Check {
-        name: "patches",
-        find: patches::find,
+        name: "faults",
+        find: planted::find,
     },
     Check {
         name: "words",

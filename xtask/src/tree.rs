@@ -71,11 +71,6 @@ impl Tree {
         std::str::from_utf8(self.files.get(path)?).ok()
     }
 
-    /// A file's contents.
-    pub(crate) fn bytes(&self, path: &str) -> Option<&[u8]> {
-        self.files.get(path).map(Vec::as_slice)
-    }
-
     /// Whether this is a file, or a folder with files in it.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let folder = format!("{path}/");

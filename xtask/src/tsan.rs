@@ -15,7 +15,7 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask tsan [--messages N] [--seconds N]
 
-Builds std and the library with -Zsanitizer=thread (std takes a minute, once) and runs tests/stress.rs;
+Builds std and the library with -Zsanitizer=thread (std takes a minute, once) and runs tests/stress;
 the first race ends the run. Without the component rust-src it is skipped: `cargo xtask setup` gets it.
 
   --messages N  messages per test, PACELINE_STRESS_MESSAGES (default 50_000)

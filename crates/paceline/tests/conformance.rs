@@ -4,26 +4,19 @@
 //! Most cases go through the roles by hand, on Unix sockets and pipes: there, what one end did is seen at
 //! the other when the call returns, so every count is exact.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
 mod support;
-#[path = "support/unowned.rs"]
-mod unowned;
-#[macro_use]
-#[path = "conformance/world.rs"]
-mod world;
 
-#[path = "conformance/busy.rs"]
-mod busy;
-#[path = "conformance/hang_up.rs"]
-mod hang_up;
-#[path = "conformance/input.rs"]
-mod input;
-#[path = "conformance/output.rs"]
-mod output;
-#[path = "conformance/refusals.rs"]
-mod refusals;
-#[path = "conformance/shutdown.rs"]
-mod shutdown;
-#[path = "conformance/table.rs"]
-mod table;
+mod conformance {
+    #[macro_use]
+    mod world;
+
+    mod busy;
+    mod completion_set;
+    mod concurrent_set;
+    mod hang_up;
+    mod input;
+    mod output;
+    mod refusals;
+    mod shutdown;
+    mod table;
+}

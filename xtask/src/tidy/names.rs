@@ -26,13 +26,30 @@ pub(super) fn find_paths(tree: &Tree) -> Vec<Offence> {
         .filter(|(path, _)| names_paths(path))
     {
         for (line, span) in markdown::code_spans(text) {
-            let missing = named_path(&span).filter(|named| !tree.exists(named));
+            let missing = named_path(&span).filter(|named| !exists(tree, named));
             offences.extend(
                 missing.map(|named| Offence::new(path, line, format!("`{named}` does not exist"))),
             );
         }
     }
     offences
+}
+
+/// Whether there is a file, a folder, or a planted fault of this path. A fault is named as `faults/NAME`.
+fn exists(tree: &Tree, path: &str) -> bool {
+    tree.exists(path)
+        || path
+            .strip_prefix("faults/")
+            .is_some_and(|name| is_fault(tree, name))
+}
+
+/// Whether a table has an entry of this name.
+fn is_fault(tree: &Tree, name: &str) -> bool {
+    let head = format!("[{name}]");
+    let mut tables = tree
+        .texts_ending(".toml")
+        .filter(|(path, _)| path.starts_with("faults/"));
+    tables.any(|(_, text)| text.lines().any(|line| line == head))
 }
 
 /// Finds tests named as `FILE.rs::NAME` that are not there.
@@ -116,6 +133,13 @@ fn is_path_char(c: char) -> bool {
 mod tests {
     use super::*;
     use crate::tree::tests::tree;
+
+    #[test]
+    fn a_planted_fault_is_named_like_a_file() {
+        let tree = tree(&[("faults/a.toml", "under = 'x'\n\n[kept]\n")]);
+        assert!(exists(&tree, "faults/kept") && exists(&tree, "faults/a.toml"));
+        assert!(!exists(&tree, "faults/lost"));
+    }
 
     #[test]
     fn short_paths_mean_the_library() {

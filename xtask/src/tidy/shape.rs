@@ -51,11 +51,8 @@ pub(super) fn find_bad_endings(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// White space at the end of lines. An empty line of context in a patch is a space: patches may have it.
+/// White space at the end of lines.
 fn bad_lines(path: &str, text: &str) -> Vec<Offence> {
-    if path.ends_with(".patch") {
-        return Vec::new();
-    }
     let lines = text.split('\n').enumerate();
     let bad = lines.filter(|(_, line)| line.ends_with(char::is_whitespace));
     bad.map(|(index, _)| Offence::new(path, index + 1, "white space at the end of the line"))
@@ -138,6 +135,5 @@ mod tests {
         assert_eq!(lines("a.md", "one\ntwo"), [2]);
         assert_eq!(lines("a.md", "one\n\n"), [2]);
         assert!(lines("a.md", "").is_empty());
-        assert!(lines("faults/a.patch", "+one\n \n").is_empty());
     }
 }

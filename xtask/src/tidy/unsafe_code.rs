@@ -23,15 +23,15 @@ const ALLOWED: [&str; 20] = [
     "crates/paceline/src/sources/ring/system.rs",
     "crates/paceline/src/sources/signals/system.rs",
     // A counting allocator.
-    "crates/paceline/tests/allocations.rs",
+    "crates/paceline/tests/alone/allocations.rs",
     // Another one.
     "crates/paceline-bench/src/allocations.rs",
     // Makes an eventfd, a timerfd and a terminal.
-    "crates/paceline/tests/sources.rs",
+    "crates/paceline/tests/variants/sources.rs",
     // Numbers that are no open descriptors.
     "crates/paceline/tests/support/unowned.rs",
     // Stops single threads of a process by `ptrace`.
-    "crates/paceline/tests/stopped_thread.rs",
+    "crates/paceline/tests/examples/stopped_thread.rs",
 ];
 
 /// Finds `unsafe` in the code of any other file. Lint names such as `unsafe_code` are other words.

@@ -9,13 +9,13 @@ use std::{
     thread,
 };
 
+use crate::support::{
+    by_hand::{serve_all, turn},
+    LONG,
+};
 use paceline::{Context, EventHandler, Handle, Interest, Next, Pool};
 
-use crate::{
-    by_hand::{serve_all, turn},
-    support::LONG,
-    world::{held, read_until_dry, until_dry, Held, Near, Set, World},
-};
+use super::world::{held, read_until_dry, until_dry, Held, Near, Set, World};
 
 /// How often the peer sends to a busy handle.
 const FLOOD: u64 = 50;

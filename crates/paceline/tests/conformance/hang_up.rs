@@ -15,14 +15,12 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{tcp_pair, told, wait_until, LONG};
 use paceline::Source;
 use paceline::{Closed, Context, EventHandler, Handle, Interest, Next};
 use socket2::SockRef;
 
-use crate::{
-    support::{tcp_pair, told, wait_until, LONG},
-    world::{Set, World},
-};
+use super::world::{Set, World};
 
 /// The writer's end of a pipe is closed, and there is no input: a hang-up is all that the kernel tells.
 /// The reader's handler is called, and reads the end.

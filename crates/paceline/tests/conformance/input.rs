@@ -13,13 +13,11 @@ use std::{
     },
 };
 
+use crate::support::{tcp_pair, told, LONG};
 use paceline::Source;
 use paceline::{Closed, Context, EventHandler, Interest, Next};
 
-use crate::{
-    support::{tcp_pair, told, LONG},
-    world::{bytes, Near, Set, World},
-};
+use super::world::{bytes, Near, Set, World};
 
 /// Reads once per call into `N` bytes, tells what it read, and closes at the end of the stream.
 fn once_per_call<const N: usize, S>() -> (impl EventHandler<S>, mpsc::Receiver<Vec<u8>>)

@@ -8,13 +8,11 @@ use std::{
     },
 };
 
+use crate::support::{told, wait_until};
 use paceline::{Closed, Context, EventHandler, Interest, Next};
 use socket2::SockRef;
 
-use crate::{
-    support::{told, wait_until},
-    world::{bytes, Near, Set, World},
-};
+use super::world::{bytes, Near, Set, World};
 
 /// Counts its calls, and writes until there is no more room; reads nothing.
 fn filling(calls: &Arc<AtomicUsize>) -> impl EventHandler<Near> {

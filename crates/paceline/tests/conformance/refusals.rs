@@ -10,14 +10,14 @@ use std::{
     sync::{mpsc, Arc, Mutex},
 };
 
+use crate::support::{
+    by_hand::{claim, lead},
+    told,
+    unowned::Unowned,
+};
 use paceline::{Closed, ConcurrentContext, ConcurrentHandler, Context, Interest, Next};
 
-use crate::{
-    by_hand::{claim, lead},
-    support::told,
-    unowned::Unowned,
-    world::{until_dry, Set, World},
-};
+use super::world::{until_dry, Set, World};
 
 /// A file or a directory is always ready, so it can't be waited for. epoll says so; `poll` would tell it
 /// without end. Every set refuses it, says why, and gives everything back.

@@ -2,13 +2,11 @@
 
 use std::{io, sync::mpsc, thread};
 
+use crate::support::{told, LONG};
 use paceline::{Closed, Context, Interest, Next};
 use socket2::SockRef;
 
-use crate::{
-    support::{told, LONG},
-    world::{bytes, held, Far, Held, Near, Set, World},
-};
+use super::world::{bytes, held, Far, Held, Near, Set, World};
 
 fn echo(cx: &mut Context<'_, Near>) -> io::Result<Next> {
     let mut buffer = [0; 64];

@@ -9,14 +9,14 @@ use std::{
     },
 };
 
+use crate::support::{
+    by_hand::{claim, lead},
+    told, LONG,
+};
 use paceline::Source;
 use paceline::{Closed, Context, EventHandler, Handle, Interest, Next};
 
-use crate::{
-    by_hand::{claim, lead},
-    support::{told, LONG},
-    world::{read_until_dry, until_dry, Far, Near, Set, Worker, World},
-};
+use super::world::{read_until_dry, until_dry, Far, Near, Set, Worker, World};
 
 /// A leader that sleeps, with a copy of the table as it was, in `poll` (E6).
 fn asleep(set: Set) -> (World, Worker) {

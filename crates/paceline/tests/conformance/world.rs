@@ -9,17 +9,16 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    by_hand::{own_task, serve_all, sleeps, status},
+    is_to_be_had, wait_until, Witness, LONG,
+};
 use paceline::{
     observe::Role,
     simulated::{SimPeer, SimStream, Simulation},
     Context, EventHandler, Handle, Interest, Next, Pool, SetKind, Wake,
 };
 use paceline::{Descriptor, Source};
-
-use crate::{
-    by_hand::{own_task, serve_all, sleeps, status},
-    support::{is_to_be_had, wait_until, Witness, LONG},
-};
 
 /// Makes a test of `case` for each set.
 macro_rules! on_sets {
@@ -28,7 +27,7 @@ macro_rules! on_sets {
             $(
                 #[test]
                 fn $set() {
-                    let set = crate::world::Set::$set;
+                    let set = crate::conformance::world::Set::$set;
                     crate::support::bounded(move || {
                         if set.is_to_be_had() {
                             super::$case(set);

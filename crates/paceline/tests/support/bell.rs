@@ -1,11 +1,5 @@
 //! A handler that waits for a bell, on a simulated set.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     io,
     sync::{

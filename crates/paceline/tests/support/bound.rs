@@ -1,11 +1,5 @@
 //! A multiplexed connection with a peer that does what the test says.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     io::{self, Read, Write},
     net::TcpStream,

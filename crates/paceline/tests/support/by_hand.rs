@@ -1,11 +1,5 @@
 //! The roles stepped by hand, on the simulated set: what the test itself does, no scheduler can reorder.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     fs, io,
     sync::mpsc,

@@ -1,11 +1,5 @@
 //! The examples, run as programs of their own.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     env, fs,
     io::{BufRead, BufReader, Read, Write},

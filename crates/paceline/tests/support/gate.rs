@@ -1,11 +1,5 @@
 //! A gate where threads of a pool wait until the test lets them through.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::support::{wait_until, LONG};

@@ -1,11 +1,5 @@
 //! A group whose handler tells what it is told, for tests.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     io::{self, Read, Write},
     net::TcpStream,

@@ -1,11 +1,5 @@
 //! A handler that tells what it is told about its moves, for tests.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     io::{self, Read, Write},
     sync::mpsc,

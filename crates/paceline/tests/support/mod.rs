@@ -6,6 +6,17 @@
     reason = "each test file uses a part of it"
 )]
 
+pub mod bell;
+pub mod bound;
+pub mod by_hand;
+pub mod example;
+pub mod gate;
+pub mod groups;
+pub mod levels;
+pub mod pinned;
+pub mod stage;
+pub mod unowned;
+
 use std::{
     env, io,
     net::{TcpListener, TcpStream},
@@ -224,6 +235,12 @@ impl Random {
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
+}
+
+/// The name of a test as the test program knows it: `module` is the test's `module_path!()`.
+pub fn name_of(module: &str, test: &str) -> String {
+    let inside = module.split_once("::").map_or("", |(_, inside)| inside);
+    format!("{inside}::{test}")
 }
 
 /// The path of an example, freshly built as this test was. (`cargo test --test NAME` builds none.)

@@ -1,11 +1,5 @@
 //! Handles that belong to certain threads, and tell who calls them.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     io,
     sync::{mpsc, Arc},
@@ -18,7 +12,7 @@ use paceline::{
     Closed, Context, EventHandler, Handle, Interest, Next, Pool,
 };
 
-use crate::{by_hand::pause, gate::Gate, support::LONG};
+use crate::support::{by_hand::pause, gate::Gate, LONG};
 
 /// Tells which thread calls it, and why it ended.
 struct Telling {

@@ -1,12 +1,6 @@
 //! A pool on the simulated set whose every thread is accounted for: it leads, is inside a handler, or sleeps.
 //! Time is moved look by look.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     io,
     sync::{
@@ -24,9 +18,9 @@ use paceline::{
     Builder, Context, EventHandler, Interest, Next, Pool, SetKind,
 };
 
-use crate::{
+use crate::support::{
     by_hand::{self, wait_asleep},
-    support::{pause, wait_until, Witness, LONG},
+    pause, wait_until, Witness, LONG,
 };
 
 /// The period of the standby's looks.

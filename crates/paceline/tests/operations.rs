@@ -1,0 +1,31 @@
+//! What a pool and its handles are asked to do: register, listen, connect, close, move, observe.
+
+mod support;
+
+mod operations {
+    mod age_limits;
+    mod bad_input;
+    mod connect;
+    mod group_calls;
+    mod group_moves;
+    mod groups;
+    mod handle_requests;
+    mod hooks;
+    mod how_long;
+    mod listener;
+    mod observers_come_and_go;
+    mod open_metrics;
+    mod outfit;
+    mod posts;
+    mod release_then;
+    mod scratch;
+    mod stuck_handlers;
+    mod thread_state;
+    mod time_outs;
+    mod timers;
+    mod times;
+    #[cfg(feature = "tracing")]
+    mod traces;
+    mod values_compare;
+    mod who_does_what;
+}
