@@ -7,7 +7,8 @@ use crate::run;
 use crate::verb::{Outcome, Verb, Verdict};
 use crate::workspace::{Form, Workspace};
 use crate::{
-    faults, inject, instructions, loom, mutants, sanitizer, shuttle, stress, table, tidy, tsan,
+    faults, inject, instructions, loom, mutants, sanitizer, setup, shuttle, stress, table, tidy,
+    tsan,
 };
 
 /// The verb.
@@ -17,20 +18,22 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask ci [--full]
 
-Runs, in this order: fmt, clippy, doc, test (clippy, doc and test with the feature `tracing`, the others
-without), loom (2 preemptions), shuttle, stress (10^6 messages), tsan, tidy, faults (every sixteenth one; which
-sixteenth changes from commit to commit), inject (every fault with `echo`, a few with `relay` and `chat`). All
-steps run, also behind one that failed; a table of them comes last. About a quarter of an hour on two cores.
+Runs, in this order: setup (installs what the other steps lack), fmt, clippy, doc, test (clippy, doc and test
+with the feature `tracing`, the others without), loom (2 preemptions), shuttle, stress (10^6 messages), tsan,
+tidy, faults (every sixteenth one; which sixteenth changes from commit to commit), inject (every fault with
+`echo`, a few with `relay` and `chat`). All steps run, also after one that failed; a table of them comes last.
+About a quarter of an hour on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
           tsan, all planted faults, 100_000 injected ones with each service), and after them asan with leaks,
           instructions, msrv, deny, mutants and coverage; hours.
 
-A step whose tool is not installed is printed as skipped, with the reason, and counted.",
+A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
-        let depth = match args.flag("--full") {
-            true => Depth::Full,
-            false => Depth::Quick,
+        let depth = if args.flag("--full") {
+            Depth::Full
+        } else {
+            Depth::Quick
         };
         args.nothing()?;
         Ok(run_all(depth))
@@ -64,7 +67,11 @@ struct Step {
 }
 
 /// The steps of every run.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
+    Step {
+        name: "setup",
+        run: |_| setup::install_all(),
+    },
     Step {
         name: "fmt",
         run: |_| cargo(&["fmt", "--all", "--check"]),

@@ -124,8 +124,8 @@ fn overview() -> String {
         text.push_str(&format!("  {:<13}{}\n", verb.name, verb.summary));
     }
     text.push_str(
-        "\n`cargo xtask VERB --help` explains one verb. A new clone starts with `cargo xtask setup`,\n\
-         and a change is ready when `cargo xtask ci` passes.\n\
+        "\n`cargo xtask VERB --help` explains one verb. A change is ready when `cargo xtask ci` passes;\n\
+         it installs what its steps lack.\n\
          Exit codes: 0 passed (or skipped, with the reason printed), 1 failed, 2 a wrong command line.\n",
     );
     text

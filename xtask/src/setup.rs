@@ -19,7 +19,7 @@ usage: cargo xtask setup
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace, gcc and
 valgrind (with apt-get, on Debian and as root only). Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
-you like.",
+you like. `cargo xtask ci` begins with it.",
     run: |args| {
         args.nothing()?;
         Ok(install_all())
@@ -102,8 +102,8 @@ impl fmt::Display for Found {
     }
 }
 
-/// Looks at every need, and says what became of it.
-fn install_all() -> Verdict {
+/// Installs what is missing, and prints what became of each need.
+pub(crate) fn install_all() -> Verdict {
     let mut found = Vec::new();
     for need in &NEEDS {
         let result = satisfy(need);
