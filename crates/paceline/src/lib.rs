@@ -38,7 +38,7 @@
 //!
 //! Where to go on: [`Pool`] has what a server does (listen, connect, post, end), [`Builder`] how it is set up,
 //! [`EventHandler`] and [`Context`] what a handler is and can do, [`Next`] what it answers; [`bound::Mux`] is the client's side.
-//! The user's guide is `docs/guide.md` in the repository: protocols, kept output, errors, blocking, pushing, ending, testing.
+//! The user's guide is the module [`guide`]: protocols, kept output, errors, blocking, pushing, ending, testing.
 //!
 //! # What the types forbid
 //!
@@ -142,6 +142,9 @@ pub mod observe;
 
 mod sync;
 
+#[doc = include_str!("guide.md")]
+pub mod guide {}
+
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
 
@@ -169,8 +172,3 @@ pub use turn::Left;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-/// And the guide's.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide.md")]
-struct Guide;
