@@ -54,7 +54,7 @@ impl<'m, P: Protocol> Expected<'m, P> {
     ///
     /// # Errors
     /// Nothing was sent, and the call is given back. `QuotaExceeded`: too much waits to be sent already (see
-    /// [`Builder::unsent`](super::Builder::unsent)). What the protocol said of the request. Or the connection is lost;
+    /// [`Builder::unsent`](super::Builder::unsent)), and the peer takes no more just now. What the protocol said of the request. Or the connection is lost;
     /// then the call can still be sent on the next one.
     pub fn send(self, request: &P::Request) -> Result<Sent<'m, P>, Rejected<Self>> {
         match self.0.link.send(self.0.key, request) {

@@ -7,9 +7,10 @@ use std::{io, mem};
 
 use super::{
     counters::Counters,
+    owed::Settled,
     protocol::Protocol,
     slot::{Slot, Slots, MOST_SLOTS, NONE},
-    word::{Begun, Left, Loss, Phase, Snapshot, Told},
+    word::{Begun, Left, Loss, Phase, Told},
 };
 use crate::sync::lock;
 
@@ -114,11 +115,15 @@ impl Calls {
 
     /// Registers a call; `None` if there is no room.
     pub(crate) fn register(&self) -> Option<Key> {
-        let Some(index) = self.slots.take(self.generation_mask) else {
-            return self.reclaim();
-        };
-        let generation = self.slots.at(index).word.register(self.generation_mask);
-        Some(Key { index, generation })
+        while let Some(index) = self.slots.take() {
+            let slot = self.slots.at(index);
+            let last = slot.word.look().generation();
+            if let Some(generation) = slot.owed.next_or_park(last, self.generation_mask) {
+                slot.word.register(generation);
+                return Some(Key { index, generation });
+            }
+        }
+        self.reclaim()
     }
 
     /// Takes the slot of a call that was forgotten, and whose reply does not come. Where replies come in order it does,
@@ -127,14 +132,8 @@ impl Calls {
     fn reclaim(&self) -> Option<Key> {
         self.slots.used().find_map(|index| {
             let slot = self.slots.get(index)?;
-            // Replies that may still come have ids of their own; when these are used up, the place is lost until the
-            // next connection. They are counted before a call is forgotten: so who asks after it has seen that in the word
-            // knows all that were used until that call.
-            let may_go = |word: Snapshot| {
-                word.is_forgotten(self.in_order) && slot.ids.may_be_reclaimed(self.generation_mask)
-            };
-            let generation = slot.word.reclaim(self.generation_mask, may_go)?;
-            slot.ids.note_reclaimed();
+            let (word, mask) = (&slot.word, self.generation_mask);
+            let generation = slot.owed.reclaim(word, self.in_order, mask)?;
             // A reply that came too late, or was read and put back.
             slot.clear();
             Some(Key { index, generation })
@@ -183,10 +182,23 @@ impl Calls {
                 self.counters.late_replies.add(1);
                 self.vacate(key.index, left);
             }
-            Begun::Unexpected if self.was_under_way(key) => self.counters.doubled_replies.add(1),
-            Begun::Unexpected => self.counters.unknown_replies.add(1),
+            Begun::Unexpected => self.settle(key),
         }
         Found::Nobody
+    }
+
+    /// The reply of a call begins that gave way to another one, or is over, or never was.
+    #[cold]
+    fn settle(&self, key: Key) {
+        match self.slot(key).owed.settle(key.generation) {
+            Settled::Late => self.counters.late_replies.add(1),
+            Settled::LateInParked => {
+                self.counters.late_replies.add(1);
+                self.slots.vacate(key.index, Left::Vacant);
+            }
+            Settled::NotOwed if self.was_under_way(key) => self.counters.doubled_replies.add(1),
+            Settled::NotOwed => self.counters.unknown_replies.add(1),
+        }
     }
 
     /// Whether there was such a call, and it is over. Of the older half of the generations nobody knows anything.
@@ -246,17 +258,17 @@ impl Calls {
         self.slots.vacate(index, left);
     }
 
-    /// Who is there: how many calls are in somebody's hands, how many were forgotten, how many callers sleep.
+    /// How many calls are in somebody's hands, how many were forgotten and keep a place, how many callers sleep.
     pub(super) fn count(&self) -> (usize, usize, usize) {
-        let words = self.slots.used().filter_map(|index| self.slots.get(index));
-        let words = words
-            .map(|slot| slot.word.look())
-            .filter(|word| word.is_claimed());
-        words.fold((0, 0, 0), |(owned, forgotten, asleep), word| {
+        let used = self.slots.used();
+        let slots = used.filter_map(|index| self.slots.get(index));
+        slots.fold((0, 0, 0), |(owned, forgotten, asleep), slot| {
+            let word = slot.word.look();
+            let keeps = word.is_claimed() && !word.has_owner() || slot.owed.is_parked();
             (
                 owned + usize::from(word.has_owner()),
-                forgotten + usize::from(!word.has_owner()),
-                asleep + usize::from(word.phase().is_asleep()),
+                forgotten + usize::from(keeps),
+                asleep + usize::from(word.is_claimed() && word.phase().is_asleep()),
             )
         })
     }

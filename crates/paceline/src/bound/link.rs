@@ -7,7 +7,7 @@ use super::{
     connect::Connecting,
     counters::Callers,
     inbound::Inbound,
-    lead::{Call, End, LeadWord, Revival},
+    lead::{Arrival, Call, End, LeadWord, Revival},
     leading::Leading,
     line::Line,
     outbound::{Outbound, Pushed, Sink, Written},
@@ -16,7 +16,10 @@ use super::{
     sleepers::{Elect, Sleepers},
     wire_order::WireOrder,
 };
-use crate::sync::{lock, try_until_done, Clock, Looks, Mutex};
+use crate::sync::{lock, try_until_done, Clock, Looks, Mutex, Yielded, Yielding};
+
+/// So often a thread that is about to be refused reads, or lets the leader run.
+const MOST_STEPS: usize = 256;
 
 /// Everything that the users of one multiplexed connection share.
 pub(super) struct Link<P> {
@@ -38,6 +41,8 @@ pub(super) struct Link<P> {
     pub(super) looks: Looks,
     pub(super) connecting: Connecting,
     pub(super) pooled: Pooled,
+    /// Of the caller that reads because it is about to be refused. Held for one read, which never blocks.
+    catching_up: Mutex<()>,
 }
 
 /// What belongs to the leader.
@@ -108,6 +113,7 @@ impl<P: Protocol> Link<P> {
             looks: Looks::default(),
             connecting: Connecting::default(),
             pooled: Pooled::default(),
+            catching_up: Mutex::new(()),
         })
     }
 
@@ -120,7 +126,7 @@ impl<P: Protocol> Link<P> {
             return Err(self.loss());
         }
         let length = self.calls.encode(key, &self.protocol, request)?;
-        if !self.outbound.reserve(length) {
+        if !self.outbound.reserve(length) && !self.reserve_late(length) {
             self.calls.counters.refused_sends.add(1);
             let text = format!("send {length} bytes: too much waits to be sent already");
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
@@ -143,11 +149,63 @@ impl<P: Protocol> Link<P> {
 
     /// Registers a call; `None` if there is no room.
     pub(super) fn register(&self) -> Option<Key> {
-        self.calls.register().or_else(|| {
-            // Requests that nobody waits for any more may be what takes the room.
+        let register = || self.calls.register();
+        register().or_else(|| self.catch_up(register))
+    }
+
+    /// Why a call was refused.
+    #[cold]
+    pub(super) fn no_place(&self) -> io::Error {
+        let (most, (_, forgotten, _)) = (self.calls.most(), self.calls.count());
+        let text = format!(
+            "register a call: all {most} places are taken, {forgotten} of them by calls that were dropped and whose \
+             replies have not come"
+        );
+        io::Error::new(io::ErrorKind::QuotaExceeded, text)
+    }
+
+    /// Makes room for a request of so many bytes, where there was none.
+    #[cold]
+    fn reserve_late(&self, length: usize) -> bool {
+        let reserve = || self.outbound.reserve(length).then_some(());
+        self.catch_up(reserve).is_some()
+    }
+
+    /// Does what a leader does, until `attempt` succeeds or there is nothing to do. Without it a connection that no
+    /// caller waits for would refuse for ever: calls that were forgotten take all places, or their requests all room,
+    /// and nobody reads their replies or sends their requests.
+    ///
+    /// It never blocks. If another thread leads, that one does all this: then it lets that one run, until it waits.
+    #[cold]
+    fn catch_up<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        let mut yielding = Yielding::begin(&self.clock);
+        for _ in 0..MOST_STEPS {
             self.write_if_unled();
-            self.calls.register()
-        })
+            let done = attempt();
+            if done.is_some() {
+                return done;
+            }
+            let goes_on = match self.try_to_read() {
+                Arrival::Leads => true,
+                Arrival::Follows if self.lead.waits() => false,
+                Arrival::Follows => yielding.let_others_run() == Yielded::Shortly,
+                Arrival::Lost => false,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        attempt()
+    }
+
+    /// Reads once, if no other thread leads. `Lost`: there was nothing to be read.
+    fn try_to_read(&self) -> Arrival {
+        // A caller that is about to be refused waits here while another one reads.
+        let _alone = lock(&self.catching_up);
+        match self.lead.take() {
+            Arrival::Leads if Leading::new(self).read_once().is_err() => Arrival::Lost,
+            arrival => arrival,
+        }
     }
 
     /// Output is kept, and nobody leads who would see to it: those who sent may all have gone.

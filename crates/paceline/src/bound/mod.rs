@@ -28,6 +28,8 @@ mod calls;
 
 mod slot;
 
+mod owed;
+
 mod word;
 
 mod inbound;

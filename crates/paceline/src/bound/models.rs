@@ -4,6 +4,7 @@
 //! never woken is a deadlock, which loom reports (B2, B3). At the end of each model nothing is left behind.
 
 mod ends;
+mod places;
 mod pooled;
 mod replies;
 mod sending;

@@ -96,16 +96,14 @@ impl<P: Protocol> Mux<P> {
     /// that is done first; threads that come meanwhile wait for the same attempt.
     ///
     /// # Errors
-    /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see [`Builder::calls`]).
+    /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see [`Builder::calls`]). A call that
+    /// was dropped counts until its reply is read, where replies come in order; with ids it gives way as long as there are
+    /// other ids (see [`Protocol::ID_BITS`]). Before it refuses, this reads what has come, unless another thread does.
     pub fn expect(&self) -> io::Result<Expected<'_, P>> {
         self.link.ensure_connected()?;
         match self.link.register() {
             Some(key) => Ok(Expected::new(&self.link, key)),
-            None => {
-                let most = self.link.calls.most();
-                let text = format!("register a call: {most} are under way already");
-                Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
-            }
+            None => Err(self.link.no_place()),
         }
     }
 
@@ -249,7 +247,8 @@ impl Builder {
     }
 
     /// At most so many calls are under way at once (1024 if nothing is said). They take a part of the id's bits; at
-    /// least one must be left.
+    /// least one must be left. The fewer are left, the fewer calls may be dropped before the peer has answered them:
+    /// `1 << ID_BITS` ids in all are used, and each only once until it is answered ([`Protocol::ID_BITS`]).
     pub fn calls(mut self, most: u32) -> Self {
         self.calls = most;
         self

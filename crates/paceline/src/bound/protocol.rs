@@ -49,6 +49,11 @@ pub trait Protocol: Send + Sync + 'static {
     ///
     /// Some of these bits number the calls that are under way at once (see [`Builder::calls`](super::Builder::calls)),
     /// the others tell calls apart that follow each other in one place. At most 64 are used.
+    ///
+    /// An id is not used again on a connection while a reply with it may still come: a call that timed out and was
+    /// dropped keeps its id until the peer answers it. If the peer leaves requests unanswered for good, their ids are
+    /// lost until the next connection. When no id is left, calls are refused (`QuotaExceeded`). So a peer that may do
+    /// that needs many more ids than calls: 32 bits last for four billion unanswered requests.
     const ID_BITS: u32;
 
     /// Appends `request`, under this id, to `out`.

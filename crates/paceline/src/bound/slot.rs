@@ -6,7 +6,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::word::{CallWord, Left};
+use super::{
+    owed::Owed,
+    word::{CallWord, Left},
+};
 use crate::{
     dispatch::Recall,
     sync::{
@@ -33,8 +36,8 @@ pub(super) struct Slot {
     pub(super) request: Mutex<Vec<u8>>,
     /// The reply: of whoever reads while it is owed, then its caller's. Nobody ever waits for this lock.
     pub(super) reply: Mutex<Vec<u8>>,
-    /// What is known of its ids.
-    pub(super) ids: Ids,
+    /// Ids of it that may not be used.
+    pub(super) owed: Owed,
     /// How its caller is recalled, if that is a handler of a pool.
     pub(super) recall: Mutex<Option<Recall>>,
     /// The next one in the stack of vacant slots.
@@ -58,7 +61,7 @@ impl Slot {
             parker: Arc::new(Parker::new()),
             request: Mutex::new(Vec::new()),
             reply: Mutex::new(Vec::new()),
-            ids: Ids::default(),
+            owed: Owed::default(),
             recall: Mutex::new(None),
             vacant: AtomicU32::new(NONE),
             queued: AtomicU32::new(NONE),
@@ -80,57 +83,6 @@ impl Slot {
                 *buffer = Vec::new();
             }
         }
-    }
-}
-
-/// How many ids of a slot were used, on this connection, since it was taken from a call whose reply may still come. When all
-/// are, the next would be the one that is owed: the slot is lost until another connection begins.
-#[derive(Default)]
-pub(super) struct Ids(AtomicU32);
-
-/// All were used, and the slot is in no list.
-const LOST: u32 = u32::MAX;
-
-/// Whether there was an id for the next call.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Used {
-    One,
-    /// None was left: the slot is lost.
-    Up,
-}
-
-impl Ids {
-    /// One more is used, of at most `most` that are not owed.
-    fn use_one(&self, most: u32) -> Used {
-        let most = most.min(LOST - 1);
-        let step = |used| match used {
-            0 => None,
-            used if used >= most => Some(LOST),
-            used => Some(used + 1),
-        };
-        let before = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
-        match before.is_ok_and(|used| used >= most) {
-            true => Used::Up,
-            false => Used::One,
-        }
-    }
-
-    /// Whether the slot may be taken from a call whose reply may still come.
-    pub(super) fn may_be_reclaimed(&self, most: u32) -> bool {
-        self.0.load(Ordering::Acquire) < most.min(LOST - 1)
-    }
-
-    /// It was taken from such a call.
-    pub(super) fn note_reclaimed(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// There is another connection, on which nothing is owed. Whether the slot was lost.
-    fn begin_anew(&self) -> bool {
-        self.0.swap(0, Ordering::AcqRel) == LOST
     }
 }
 
@@ -182,20 +134,15 @@ impl Slots {
         self.get(index).expect("it was taken")
     }
 
-    /// Takes a vacant slot; `None` if all are taken. While a reply of a slot is owed, at most `most_ids` others are used.
-    pub(super) fn take(&self, most_ids: u32) -> Option<u32> {
-        while let Some(index) = self.pop() {
-            if self.at(index).ids.use_one(most_ids) == Used::One {
-                return Some(index);
-            }
-        }
-        self.take_fresh()
+    /// Takes a vacant slot; `None` if all are taken.
+    pub(super) fn take(&self) -> Option<u32> {
+        self.pop().or_else(|| self.take_fresh())
     }
 
-    /// There is another connection, on which nothing is owed: what was lost is there again.
+    /// There is another connection, on which nothing is owed: parked slots are vacant.
     pub(super) fn begin_anew(&self) {
         for index in self.used() {
-            if self.get(index).is_some_and(|slot| slot.ids.begin_anew()) {
+            if self.get(index).is_some_and(|slot| slot.owed.begin_anew()) {
                 self.push(index);
             }
         }

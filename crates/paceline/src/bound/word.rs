@@ -132,22 +132,24 @@ impl CallWord {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// A vacant slot becomes the next call's. Returns its generation, which stays within `mask`.
-    pub(super) fn register(&self, mask: u32) -> u32 {
+    /// A vacant slot becomes the call `generation`.
+    pub(super) fn register(&self, generation: u32) {
         self.update(|seen| {
             debug_assert!(!seen.is_claimed());
-            let generation = seen.generation().wrapping_add(1) & mask;
-            (Snapshot::fresh(generation), generation)
-        })
+            (Snapshot::fresh(generation), ())
+        });
     }
 
-    /// A call that was forgotten, and which `may_go` allows to, gives way to a new one. It may be in the line of sleepers
-    /// still; then the new one is where it was.
-    pub(super) fn reclaim(&self, mask: u32, may_go: impl Fn(Snapshot) -> bool) -> Option<u32> {
+    /// The call gives way to a new one, if there is a `next` generation for that. What the word was, and what `next` said.
+    /// The old call may be in the line of sleepers; then the new one is where it was.
+    pub(super) fn reclaim(
+        &self,
+        next: impl Fn(Snapshot) -> Option<u32>,
+    ) -> Option<(Snapshot, u32)> {
         self.try_update(|seen| {
-            let generation = seen.generation().wrapping_add(1) & mask;
-            let next = Snapshot(Snapshot::fresh(generation).0 | seen.0 & LISTED);
-            may_go(seen).then_some((next, generation))
+            let generation = next(seen)?;
+            let word = Snapshot(Snapshot::fresh(generation).0 | seen.0 & LISTED);
+            Some((word, (seen, generation)))
         })
     }
 
@@ -374,6 +376,11 @@ impl Snapshot {
 
     pub(super) fn has_owner(self) -> bool {
         self.has(OWNER)
+    }
+
+    /// Whether the peer owes its reply.
+    pub(super) fn is_owed(self) -> bool {
+        self.has(OWED)
     }
 
     pub(super) fn is_claimed(self) -> bool {
