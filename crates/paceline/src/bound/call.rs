@@ -5,11 +5,12 @@ use std::{
     io::{self, Read},
     mem,
     ops::Deref,
+    sync::Arc,
 };
 
 use super::{
     calls::Key,
-    deadline::Deadline,
+    deadline::{Deadline, Patience},
     driver::{Joined, Wants},
     leading::Leading,
     link::Link,
@@ -22,7 +23,7 @@ use crate::{
 
 /// The claim of whoever has a call in its hands. Dropping it forgets the call.
 struct Claim<'m, P: Protocol> {
-    link: &'m Link<P>,
+    link: &'m Arc<Link<P>>,
     key: Key,
 }
 
@@ -39,7 +40,7 @@ impl<P: Protocol> Drop for Claim<'_, P> {
 pub struct Expected<'m, P: Protocol>(Claim<'m, P>);
 
 impl<'m, P: Protocol> Expected<'m, P> {
-    pub(super) fn new(link: &'m Link<P>, key: Key) -> Self {
+    pub(super) fn new(link: &'m Arc<Link<P>>, key: Key) -> Self {
         Self(Claim { link, key })
     }
 
@@ -85,12 +86,7 @@ impl<'m, P: Protocol> Sent<'m, P> {
     /// reply will not come; whether the request was carried out is not known.
     pub fn join(self, deadline: impl Into<Deadline>) -> Result<Reply<'m, P>, Rejected<Self>> {
         let (joined, _) = self.wait(Wants::Data, deadline.into());
-        match joined {
-            Joined::Replied => Ok(Reply::of(self.0)),
-            Joined::Reads(_) => unreachable!("it wants its data"),
-            Joined::Lost => self.lost(),
-            Joined::TimedOut => self.timed_out(),
-        }
+        self.joined(joined)
     }
 
     /// As [`join`](Self::join), inside a handler: its thread does what `serve` says while it waits. See
@@ -99,7 +95,8 @@ impl<'m, P: Protocol> Sent<'m, P> {
     /// # Errors
     /// The call is given back. As [`join`](Self::join). And the connection stands, and the call may be joined again:
     /// `QuotaExceeded`: so many handlers wait on this thread already ([`Builder::nesting`](crate::Builder::nesting));
-    /// `BrokenPipe`: the pool of this handler is shut down; `Unsupported`: it can't name a thread.
+    /// `BrokenPipe`: the pool of this handler is shut down, and its time to drain is over (not with [`Serve::Nothing`]);
+    /// `Unsupported`: it can't name a thread.
     pub fn join_in(
         self,
         cx: &mut impl InHandler,
@@ -108,13 +105,9 @@ impl<'m, P: Protocol> Sent<'m, P> {
     ) -> Result<Reply<'m, P>, Rejected<Self>> {
         let Claim { link, key } = self.0;
         let until = deadline.into().on(&link.clock);
-        if let Err(error) = link.wait_in(cx, key, until, serve) {
-            return Err(Rejected::new(self, error));
-        }
-        match link.told(key) {
-            Some(Joined::Replied) => Ok(Reply::of(self.0)),
-            Some(_) => self.lost(),
-            None => self.timed_out(),
+        match link.wait_in(cx, key, until, serve) {
+            Ok(joined) => self.joined(joined),
+            Err(error) => Err(Rejected::new(self, error)),
         }
     }
 
@@ -142,7 +135,16 @@ impl<'m, P: Protocol> Sent<'m, P> {
     fn wait(&self, wants: Wants, deadline: Deadline) -> (Joined<'m, P>, Option<Timestamp>) {
         let Claim { link, key } = self.0;
         let deadline = deadline.on(&link.clock);
-        (link.join(key, wants, deadline), deadline)
+        (link.join(key, wants, Patience::until(deadline)), deadline)
+    }
+
+    fn joined(self, joined: Joined<'m, P>) -> Result<Reply<'m, P>, Rejected<Self>> {
+        match joined {
+            Joined::Replied => Ok(Reply::of(self.0)),
+            Joined::Reads(_) => unreachable!("it wants its data"),
+            Joined::Lost => self.lost(),
+            Joined::TimedOut => self.timed_out(),
+        }
     }
 
     fn lost<T>(self) -> Result<T, Rejected<Self>> {
@@ -231,7 +233,9 @@ impl<P: Protocol> Body<'_, P> {
 impl<P: Protocol> Read for Body<'_, P> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.source {
-            Source::Connection(leading, _) => leading.read_body(into, self.deadline),
+            Source::Connection(leading, _) => {
+                leading.read_body(into, Patience::until(self.deadline))
+            }
             Source::Buffer(reply, at) => {
                 let count = (&reply[*at..]).read(into)?;
                 *at += count;

@@ -1,4 +1,4 @@
-//! Until when a call may take.
+//! Until when a call may take, and until when a thread waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -60,5 +60,50 @@ impl From<Duration> for Deadline {
 impl From<Instant> for Deadline {
     fn from(at: Instant) -> Self {
         Self(Until::At(at))
+    }
+}
+
+/// Until when a thread waits: until a point in time, or until it is called off. Whoever calls it off wakes the thread
+/// afterwards ([`Link::rouse`](super::link::Link::rouse)).
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'w> {
+    deadline: Option<Timestamp>,
+    is_called_off: Option<&'w dyn Fn() -> bool>,
+}
+
+impl<'w> Patience<'w> {
+    /// Until then, or for ever.
+    pub(super) const fn until(deadline: Option<Timestamp>) -> Self {
+        Self {
+            deadline,
+            is_called_off: None,
+        }
+    }
+
+    /// The same, or until it is called off.
+    pub(super) fn unless(self, is_called_off: &'w dyn Fn() -> bool) -> Self {
+        Self {
+            is_called_off: Some(is_called_off),
+            ..self
+        }
+    }
+
+    /// Whether the wait is over.
+    pub(super) fn is_over(&self, clock: &Clock) -> bool {
+        self.is_called_off() || clock.has_passed(self.deadline)
+    }
+
+    pub(super) fn is_called_off(&self) -> bool {
+        self.is_called_off
+            .is_some_and(|is_called_off| is_called_off())
+    }
+
+    /// When the wait is over: at once, if it was called off.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        if self.is_called_off() {
+            Some(Timestamp::PAST)
+        } else {
+            self.deadline
+        }
     }
 }

@@ -15,13 +15,14 @@
 
 use super::{
     calls::Key,
+    deadline::Patience,
     lead::Arrival,
     leading::Leading,
     link::Link,
     protocol::Protocol,
     word::{FellAsleep, Phase},
 };
-use crate::sync::{Timestamp, Turn, Yielded, Yielding};
+use crate::sync::{Turn, Yielded, Yielding};
 
 /// So often a caller lets others run, and looks whether its reply has come or the lead is open, before it sleeps. (A sleep
 /// and its wake cost as much as some ten such looks. With fewer than four, most replies come a little too late; more than
@@ -55,22 +56,17 @@ type Arrived<'m, P> = Result<Leading<'m, P>, Joined<'m, P>>;
 
 impl<P: Protocol> Link<P> {
     /// Waits until the call is told something, or its time is over: leading, or asleep.
-    pub(super) fn join(
-        &self,
-        key: Key,
-        wants: Wants,
-        deadline: Option<Timestamp>,
-    ) -> Joined<'_, P> {
+    pub(super) fn join(&self, key: Key, wants: Wants, patience: Patience<'_>) -> Joined<'_, P> {
         loop {
             if let Some(told) = self.told(key) {
                 return told;
             }
-            let leading = match self.arrive(key, wants, deadline) {
+            let leading = match self.arrive(key, wants, patience) {
                 Ok(leading) => leading,
                 Err(told) => return told,
             };
             // Only a leader that hands the lead to a reader comes back.
-            if let Some(told) = leading.lead(key, wants, deadline) {
+            if let Some(told) = leading.lead(key, wants, patience) {
                 return told;
             }
         }
@@ -91,16 +87,16 @@ impl<P: Protocol> Link<P> {
     }
 
     /// Takes the lead, or sleeps until there is something.
-    fn arrive(&self, key: Key, wants: Wants, deadline: Option<Timestamp>) -> Arrived<'_, P> {
+    fn arrive(&self, key: Key, wants: Wants, patience: Patience<'_>) -> Arrived<'_, P> {
         if let Some(arrived) = self.try_lead(key) {
             return arrived;
         }
-        if self.clock.has_passed(deadline) {
+        if patience.is_over(&self.clock) {
             return Err(Joined::TimedOut);
         }
         // Who reads by itself must be known to sleep, or the leader reads for it.
         if wants == Wants::Data {
-            if let Some(arrived) = self.look_around(key, deadline) {
+            if let Some(arrived) = self.look_around(key, patience) {
                 return arrived;
             }
         }
@@ -110,10 +106,10 @@ impl<P: Protocol> Link<P> {
             Wants::ToRead => Phase::AsleepToRead,
         };
         match slot.word.fall_asleep(phase) {
-            FellAsleep::Listed => self.sleep(key, deadline),
+            FellAsleep::Listed => self.sleep(key, patience),
             FellAsleep::Not => Err(self.told(key).unwrap_or(Joined::Lost)),
             FellAsleep::Unlisted => match self.lead.take_or_push(key.index, slot) {
-                Arrival::Follows => self.sleep(key, deadline),
+                Arrival::Follows => self.sleep(key, patience),
                 Arrival::Leads => {
                     slot.word.stay_awake();
                     Ok(Leading::new(self))
@@ -137,7 +133,7 @@ impl<P: Protocol> Link<P> {
 
     /// Lets others run for a moment, where that has paid: the leader may have read this reply then, or left. So nobody has
     /// to sleep, and nobody to wake it.
-    fn look_around(&self, key: Key, deadline: Option<Timestamp>) -> Option<Arrived<'_, P>> {
+    fn look_around(&self, key: Key, patience: Patience<'_>) -> Option<Arrived<'_, P>> {
         if CALLER_LOOKS == 0 || self.looks.take_turn() == Turn::LeaveOut {
             return None;
         }
@@ -151,7 +147,7 @@ impl<P: Protocol> Link<P> {
                 self.calls.counters.looks_found.add(1);
                 return arrived;
             }
-            if yielded == Yielded::ForLong || yielding.has_passed(deadline) {
+            if yielded == Yielded::ForLong || yielding.has_passed(patience.deadline()) {
                 break;
             }
         }
@@ -161,7 +157,7 @@ impl<P: Protocol> Link<P> {
     }
 
     /// In the line, until told, elected or late.
-    pub(super) fn sleep(&self, key: Key, deadline: Option<Timestamp>) -> Arrived<'_, P> {
+    pub(super) fn sleep(&self, key: Key, patience: Patience<'_>) -> Arrived<'_, P> {
         let slot = self.calls.slot(key);
         loop {
             // First the message, then the word: whoever changes the word leaves its message after that.
@@ -176,13 +172,13 @@ impl<P: Protocol> Link<P> {
                     return Err(self.told(key).unwrap_or(Joined::Lost));
                 }
             }
-            if self.clock.has_passed(deadline) {
+            if patience.is_over(&self.clock) {
                 if slot.word.withdraw() {
                     return Err(Joined::TimedOut);
                 }
                 continue;
             }
-            self.clock.sleep(&slot.parker, deadline);
+            self.clock.sleep(&slot.parker, patience.deadline());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::{io, mem};
 
 use super::{
     calls::{Calls, Key},
+    deadline::Patience,
     driver::{Joined, Wants},
     inbound::{Fed, Table},
     lead::{End, Leave},
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     handle_set::Ready,
-    sync::{lock, thread, MutexGuard, Timestamp},
+    sync::{lock, thread, MutexGuard},
 };
 
 /// If so many others got a reply at once, as many are likely to get one the next time: it pays to let them send together.
@@ -64,7 +65,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         mut self,
         own: Key,
         wants: Wants,
-        deadline: Option<Timestamp>,
+        patience: Patience<'_>,
     ) -> Option<Joined<'m, P>> {
         let link = self.link;
         let reader = (wants == Wants::ToRead).then_some(own);
@@ -96,13 +97,13 @@ impl<'m, P: Protocol> Leading<'m, P> {
             if link.lead.is_broken() {
                 return Some(Joined::Lost);
             }
-            if has_waited && link.clock.has_passed(deadline) {
+            if has_waited && patience.is_over(&link.clock) {
                 return Some(Joined::TimedOut);
             }
             if mem::take(&mut self.has_served) {
                 link.calls.counters.leads_kept.add(1);
             }
-            if let Err(error) = self.read_when_ready(deadline) {
+            if let Err(error) = self.read_when_ready(patience) {
                 self.lose("read", &error);
             }
             has_waited = true;
@@ -225,18 +226,18 @@ impl<'m, P: Protocol> Leading<'m, P> {
     }
 
     /// Waits until there is something to be read, and reads it; sends what was kept.
-    fn read_when_ready(&mut self, deadline: Option<Timestamp>) -> io::Result<()> {
-        if self.look_before_sleep(deadline)? == Looked::Read {
+    fn read_when_ready(&mut self, patience: Patience<'_>) -> io::Result<()> {
+        if self.look_before_sleep(patience)? == Looked::Read {
             return Ok(());
         }
-        if self.wait(deadline)?.has(Ready::READABLE) {
+        if self.wait(patience)?.has(Ready::READABLE) {
             self.read_now()?;
         }
         Ok(())
     }
 
     /// Looks some times, if many replies come at once or the leader is to spin; in between others may run.
-    fn look_before_sleep(&mut self, deadline: Option<Timestamp>) -> io::Result<Looked> {
+    fn look_before_sleep(&mut self, patience: Patience<'_>) -> io::Result<Looked> {
         let link = self.link;
         let batch = self.reading.as_ref().map_or(0, |it| it.batch);
         let looks = match batch >= MANY && !link.outbound.is_kept() {
@@ -252,8 +253,11 @@ impl<'m, P: Protocol> Leading<'m, P> {
             return Ok(Looked::InVain);
         }
         let end = link.clock.now().after(link.leader_spin);
-        let end = deadline.map_or(end, |deadline| deadline.min(end));
-        while link.clock.now() < end && !link.lead.is_broken() && !link.outbound.is_kept() {
+        let end = patience
+            .deadline()
+            .map_or(end, |deadline| deadline.min(end));
+        let is_called = || link.lead.is_broken() || link.outbound.is_kept();
+        while link.clock.now() < end && !is_called() && !patience.is_called_off() {
             if let Looked::Read = self.look()? {
                 return Ok(Looked::Read);
             }
@@ -286,7 +290,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
     }
 
     /// Waits for input, and sends what was kept as soon as there is room for it.
-    fn wait(&mut self, deadline: Option<Timestamp>) -> io::Result<Ready> {
+    fn wait(&mut self, patience: Patience<'_>) -> io::Result<Ready> {
         let Self { link, reading, .. } = self;
         let line = reading.as_ref().and_then(|reading| reading.line.as_deref());
         let line = line.ok_or(io::ErrorKind::NotConnected)?;
@@ -298,7 +302,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
             for_room = link.outbound.is_kept();
         }
         link.calls.counters.waits.add(1);
-        let ready = line.wait(for_room, &link.clock, deadline);
+        // Asked after `begin_wait`: see `Link::rouse`.
+        let ready = line.wait(for_room, &link.clock, patience.deadline());
         link.lead.end_wait();
         let ready = ready?;
         if ready.has(Ready::WRITABLE) && link.outbound.pick_up() {
@@ -314,7 +319,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
     pub(super) fn read_body(
         &mut self,
         into: &mut [u8],
-        deadline: Option<Timestamp>,
+        patience: Patience<'_>,
     ) -> io::Result<usize> {
         loop {
             let Some(reading) = self.reading.as_deref_mut() else {
@@ -346,11 +351,11 @@ impl<'m, P: Protocol> Leading<'m, P> {
                     return Err(self.link.loss());
                 }
             }
-            if self.link.clock.has_passed(deadline) {
+            if patience.is_over(&self.link.clock) {
                 let text = "read a reply: time is over";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
-            if let Err(error) = self.wait(deadline) {
+            if let Err(error) = self.wait(patience) {
                 self.lose("wait", &error);
             }
         }

@@ -253,7 +253,7 @@ impl<P: Protocol> Link<P> {
     }
 
     /// Does what a call of the leader asks for.
-    fn follow(&self, call: Call) {
+    pub(super) fn follow(&self, call: Call) {
         match call {
             Call::Quiet => {}
             Call::Leads => drop(Leading::new(self)),

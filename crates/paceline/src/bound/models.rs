@@ -22,6 +22,7 @@ use loom::thread;
 
 use super::{
     calls::{Calls, Key},
+    deadline::Patience,
     driver::{Joined, Wants},
     lead::{Arrival, End},
     leading::Leading,
@@ -157,6 +158,9 @@ impl Line for Wire {
     }
 }
 
+/// As long as it takes.
+const NEVER: Patience<'static> = Patience::until(None);
+
 /// A link on such a wire.
 struct World {
     link: Arc<Link<Tiny>>,
@@ -218,7 +222,7 @@ impl World {
     }
 
     fn join_and_keep(&self, key: Key, deadline: Option<Timestamp>) -> Ended {
-        match self.link.join(key, Wants::Data, deadline) {
+        match self.link.join(key, Wants::Data, Patience::until(deadline)) {
             Joined::Replied => {
                 let reply = self.link.calls.take_reply(key);
                 assert_eq!(reply, [key.index as u8], "another's reply (B1)");

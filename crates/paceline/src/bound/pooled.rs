@@ -21,7 +21,8 @@ use std::{
 
 use super::{
     calls::Key,
-    driver::Wants,
+    deadline::Patience,
+    driver::{Joined, Wants},
     lead::Arrival,
     leading::Leading,
     line::Line,
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::{
     dispatch::{
-        Closed, Context, Errand, EventHandler, Handle, InHandler, Interest, Next, Registry,
+        Closed, Context, Errand, EventHandler, Handle, InHandler, Interest, Next, Recall, Registry,
         Returned, Serve,
     },
     sync::{
@@ -201,45 +202,109 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Waits, inside a handler, until the call is told something, its time is over, or its pool is.
+    /// Wakes the caller of slot `index` from its wait on this connection, asleep or leading: it asks whether the wait was
+    /// called off. The caller of this has called it off before.
+    ///
+    /// A sleeper takes its message before it asks, and a leader marks the lead word as waiting before it asks. So each
+    /// finds the wait called off, or is woken.
+    pub(super) fn rouse(&self, index: u32) {
+        let parker = &self.calls.slots.at(index).parker;
+        parker.post(1);
+        parker.wake();
+        let call = self.lead.call_leader();
+        self.follow(call);
+    }
+
+    /// The same, for others to call.
+    fn rouser(self: &Arc<Self>, index: u32) -> Recall {
+        let link = Arc::downgrade(self);
+        Recall::new(Arc::new(move || {
+            if let Some(link) = link.upgrade() {
+                link.rouse(index);
+            }
+        }))
+    }
+
+    /// Waits, inside a handler, until the call is told something or its time is over.
+    ///
+    /// # Errors
+    /// `BrokenPipe`: its pool was closed first. Or the thread can't wait there.
     pub(super) fn wait_in(
+        self: &Arc<Self>,
+        cx: &mut impl InHandler,
+        key: Key,
+        until: Option<Timestamp>,
+        serve: Serve,
+    ) -> io::Result<Joined<'_, P>> {
+        while !self.is_told(key) && !self.clock.has_passed(until) {
+            let Some(handle) = self.pooled.handle().filter(|_| serve != Serve::Nothing) else {
+                return self.wait_away(cx, key, until, serve);
+            };
+            match self.wait_and_serve(cx, key, until, serve, &handle)? {
+                Returned::Done => {}
+                Returned::TimedOut => break,
+                Returned::Closing if self.is_told(key) => break,
+                Returned::Closing => return Err(pool_is_closed()),
+            }
+        }
+        Ok(self.told(key).unwrap_or(Joined::TimedOut))
+    }
+
+    /// Serves the pool until the call is told something. The connection is read by the pool of `handle`.
+    fn wait_and_serve(
         &self,
         cx: &mut impl InHandler,
         key: Key,
         until: Option<Timestamp>,
         serve: Serve,
-    ) -> io::Result<()> {
+        handle: &Handle,
+    ) -> io::Result<Returned> {
         let slot = self.calls.slot(key);
-        while !self.is_told(key) && !self.clock.has_passed(until) {
-            let read_by = self.pooled.handle().filter(|_| serve != Serve::Nothing);
-            let Some(handle) = read_by else {
-                let wait = || drop(self.join(key, Wants::Data, until));
-                cx.duty().blocking(wait);
-                return Ok(());
-            };
-            *lock(&slot.recall) = Some(cx.recall()?);
-            // What came before this thread could be recalled.
-            let mut reads = 0..READS_AT_ONCE;
-            while reads.next().is_some() && !self.is_lost() && self.read_some().is_ok() {}
-            let errand = Errand {
-                within: until.map(|until| until.since(self.clock.now())),
-                serve,
-                own: Some(&handle),
-            };
-            let is_done = || self.is_told(key) || self.pooled.handle().is_none();
-            let returned = cx.serve_until(errand, is_done);
-            *lock(&slot.recall) = None;
-            match returned? {
-                Returned::Done => {}
-                Returned::TimedOut => return Ok(()),
-                Returned::Closing => {
-                    let text = "wait for a reply: the pool is shut down";
-                    return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
-                }
-            }
-        }
-        Ok(())
+        *lock(&slot.recall) = Some(cx.recall()?);
+        // What came before this thread could be recalled.
+        let mut reads = 0..READS_AT_ONCE;
+        while reads.next().is_some() && !self.is_lost() && self.read_some().is_ok() {}
+        let errand = Errand {
+            within: until.map(|until| until.since(self.clock.now())),
+            serve,
+            own: Some(handle),
+        };
+        let is_done = || self.is_told(key) || self.pooled.handle().is_none();
+        let returned = cx.serve_until(errand, is_done);
+        *lock(&slot.recall) = None;
+        returned
     }
+
+    /// This thread is away, and leads or sleeps on the connection. The end of its pool ends that, unless it was to serve
+    /// nothing anyway.
+    fn wait_away(
+        self: &Arc<Self>,
+        cx: &mut impl InHandler,
+        key: Key,
+        until: Option<Timestamp>,
+        serve: Serve,
+    ) -> io::Result<Joined<'_, P>> {
+        let patience = Patience::until(until);
+        if serve == Serve::Nothing {
+            let join = || self.join(key, Wants::Data, patience);
+            return Ok(cx.duty().blocking(join));
+        }
+        let join = |is_closed: &dyn Fn() -> bool| match self.join(
+            key,
+            Wants::Data,
+            patience.unless(is_closed),
+        ) {
+            Joined::TimedOut if is_closed() => Err(pool_is_closed()),
+            told => Ok(told),
+        };
+        let rouser = self.rouser(key.index);
+        cx.duty().blocking_until_closed(&rouser, join)
+    }
+}
+
+fn pool_is_closed() -> io::Error {
+    let text = "wait for a reply: the pool is shut down";
+    io::Error::new(io::ErrorKind::BrokenPipe, text)
 }
 
 /// The connection as a handle of the pool.

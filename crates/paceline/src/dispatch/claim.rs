@@ -28,6 +28,10 @@ pub(crate) trait Duty {
     fn recall(&self) -> io::Result<Recall> {
         Err(nobody_returns())
     }
+    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is called.
+    fn until_closed(&self, _: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
+        block(&|| false);
+    }
     /// Serves the pool until the errand is done, its time is over, or the pool is shut down.
     fn go(&self, _: &Errand<'_>, _: &dyn Fn() -> bool) -> io::Result<Returned> {
         Err(nobody_returns())

@@ -21,7 +21,8 @@ pub enum Serve {
     /// all its threads wait.
     #[default]
     Chain,
-    /// Nothing: the thread is away until it has what it waits for, or its time is over. A shutdown does not end that.
+    /// Nothing: the thread is away until it has what it waits for, or its time is over. A shutdown does not end that, also
+    /// of a call ([`Sent::join_in`](crate::bound::Sent::join_in)).
     Nothing,
     /// Every event of the pool, as if the thread were free. That the errand is done is noticed when what was begun
     /// meanwhile is.
@@ -66,6 +67,10 @@ pub struct Recall(Arc<dyn Fn() + Send + Sync>);
 impl Recall {
     pub(crate) fn new(recall: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self(recall)
+    }
+
+    pub(crate) fn function(&self) -> &Arc<dyn Fn() + Send + Sync> {
+        &self.0
     }
 
     /// The errand is done, and whoever asks will be told so: now the thread is made to ask.
@@ -162,6 +167,19 @@ impl OnDuty<'_> {
     /// Runs `block`, which may block, while this thread is away.
     pub(crate) fn blocking<R>(&self, block: impl FnOnce() -> R) -> R {
         self.0.blocking(block)
+    }
+
+    /// The same for a block that ends when the pool is closed. It gets the question whether that is so; `wake` is called
+    /// when the answer has changed, to make it ask.
+    pub(crate) fn blocking_until_closed<R>(
+        &self,
+        wake: &Recall,
+        block: impl Fn(&dyn Fn() -> bool) -> R,
+    ) -> R {
+        let mut result = None;
+        let mut block = |is_closed: &dyn Fn() -> bool| result = Some(block(is_closed));
+        self.blocking(|| self.0.until_closed(wake, &mut block));
+        result.expect("the block has run")
     }
 }
 

@@ -29,6 +29,7 @@ use std::{
 };
 
 use super::{
+    absent::Absent,
     bench::Bench,
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
@@ -71,6 +72,8 @@ pub(crate) struct Lead<T> {
     pub(super) lounge: OnceLock<Link<T>>,
     /// Where threads show what they do, if there is one.
     pub(super) board: Option<Arc<Board>>,
+    /// Threads that are reached otherwise when it is closed.
+    pub(super) absent: Absent,
     /// Only the holder of the lead touches it; the word publishes it from one to the next.
     pub(super) owned: UnsafeCell<Inside<T>>,
 }
@@ -152,6 +155,7 @@ impl<T> Lead<T> {
             calls: false,
             lounge: OnceLock::new(),
             board: None,
+            absent: Absent::default(),
             owned: UnsafeCell::new(Inside::new(data)),
         }
     }
@@ -171,10 +175,6 @@ impl<T> Lead<T> {
     /// The calling thread, which processes an event, is away or is back: only the board knows.
     pub(super) fn show(&self, role: Role) {
         self.board.iter().for_each(|board| board.show(role));
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.word.look().is_closed()
     }
 
     /// Whether somebody wants to be told who does what.
@@ -286,8 +286,7 @@ impl<T> Lead<T> {
         let _ = self.elect(|_| true, |word| word);
     }
 
-    /// Closes for ever: nobody takes the lead any more, and every follower is told to go. The holder
-    /// of the lead finds out when it looks; whoever closes must make it look.
+    /// Closes for ever: no thread takes the lead any more, and every follower goes. The caller must make the holder look.
     pub(crate) fn close(&self) {
         let mut followers = lock(&self.followers);
         self.word.update(|word| {
@@ -301,6 +300,7 @@ impl<T> Lead<T> {
         drop(followers);
         dismissed.iter().for_each(Called::wake_all);
         self.watcher.iter().for_each(Watcher::get_up);
+        self.absent.wake_all();
     }
 
     /// Takes an open lead at once if it may, else becomes standby or a parked follower.

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod absent;
 mod bench;
 mod followers;
 mod held;

@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Claimed, Follower, Leader, Led, Place, Processing, Seated, Waited};
 use crate::{
-    dispatch::{Claim, Dispatched, Duty, Found},
+    dispatch::{Claim, Dispatched, Duty, Found, Recall},
     observe::Role,
     sync::Timestamp,
 };
@@ -118,4 +118,8 @@ impl Duty for OneOfMany<'_> {
     }
 
     fn call_for_help(&self) {}
+
+    fn until_closed(&self, wake: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
+        self.0.until_closed(wake, block);
+    }
 }

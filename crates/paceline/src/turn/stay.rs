@@ -60,6 +60,10 @@ impl Duty for OnDuty<'_, '_> {
         })))
     }
 
+    fn until_closed(&self, wake: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
+        self.place.until_closed(wake, block);
+    }
+
     fn go(&self, errand: &Errand<'_>, is_done: &dyn Fn() -> bool) -> io::Result<Returned> {
         let place = self.place;
         if !place.shared.lead.can_recall() {
@@ -122,6 +126,15 @@ impl OnDuty<'_, '_> {
             true => Returned::Done,
             false => Returned::TimedOut,
         }
+    }
+}
+
+impl Seated<'_> {
+    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is called.
+    pub(super) fn until_closed(&self, wake: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
+        let lead = &self.shared.lead;
+        let _reached = lead.reach(wake.function());
+        block(&|| lead.is_closed());
     }
 }
 

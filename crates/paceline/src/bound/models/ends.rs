@@ -1,6 +1,7 @@
 //! Losses, closing, and connecting anew.
 
 use super::*;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// B2, E14: the connection ends while two wait. Both are told, whoever leads.
 #[test]
@@ -29,8 +30,8 @@ fn loom_bound_closed() {
         let caller = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let elected = world.link.sleep(other, None).ok().unwrap();
-                let told = elected.lead(other, Wants::Data, None);
+                let elected = world.link.sleep(other, NEVER).ok().unwrap();
+                let told = elected.lead(other, Wants::Data, NEVER);
                 assert!(matches!(told, Some(Joined::Lost)));
                 drop(told);
                 world.link.calls.forget(other);
@@ -126,4 +127,60 @@ fn loom_bound_write_fails() {
         assert_eq!(world.join(again), Ended::Replied);
         world.assert_empty();
     });
+}
+
+/// S1: a wait is called off while its thread takes the lead, waits, or is on the way there. The thread ends its wait, and
+/// the lead is open; a call of the leader that comes too early is no reason to wait.
+#[test]
+fn loom_bound_leader_called_off() {
+    explore(|| {
+        let world = World::new();
+        let key = world.sent();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let caller = caller_until(&world, key, &is_over);
+        is_over.swap(true, Ordering::AcqRel);
+        world.link.rouse(key.index);
+        assert_eq!(caller.join().unwrap(), Ended::TimedOut);
+        world.wire.bring(&world.reply(key));
+        assert_eq!(world.join(key), Ended::Replied, "it may be joined again");
+        world.assert_empty();
+    });
+}
+
+/// The same while another one leads: the sleeper ends its wait, though nobody elects it, and is found awake afterwards.
+#[test]
+fn loom_bound_sleeper_called_off() {
+    explore(|| {
+        let world = World::new();
+        let [key, own] = [world.sent(), world.sent()];
+        let is_over = Arc::new(AtomicBool::new(false));
+        let leading = world.leads();
+        let caller = caller_until(&world, key, &is_over);
+        is_over.swap(true, Ordering::AcqRel);
+        world.link.rouse(key.index);
+        assert_eq!(caller.join().unwrap(), Ended::TimedOut);
+        world.wire.bring(&world.reply(own));
+        let told = leading.lead(own, Wants::Data, NEVER);
+        assert!(matches!(told, Some(Joined::Replied)));
+        drop(told);
+        world.link.calls.forget(key);
+        world.link.calls.forget(own);
+        assert!(!world.link.callers().led);
+    });
+}
+
+/// Joins on a thread, until it is called off.
+fn caller_until(
+    world: &Arc<World>,
+    key: Key,
+    is_over: &Arc<AtomicBool>,
+) -> thread::JoinHandle<Ended> {
+    let (world, is_over) = (Arc::clone(world), Arc::clone(is_over));
+    thread::spawn(move || {
+        let is_over = || is_over.load(Ordering::Acquire);
+        match world.link.join(key, Wants::Data, NEVER.unless(&is_over)) {
+            Joined::TimedOut => Ended::TimedOut,
+            _ => panic!("nobody answers"),
+        }
+    })
 }

@@ -48,7 +48,9 @@ fn loom_bound_reply_against_deadline() {
         let sleeper = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let told = world.link.sleep(late, Some(Timestamp::PAST));
+                let told = world
+                    .link
+                    .sleep(late, Patience::until(Some(Timestamp::PAST)));
                 match told {
                     Err(Joined::Replied) => {
                         assert_eq!(world.link.calls.take_reply(late), [late.index as u8]);
@@ -60,7 +62,7 @@ fn loom_bound_reply_against_deadline() {
                 world.link.calls.forget(late);
             })
         };
-        let told = leading.lead(leader, Wants::Data, None);
+        let told = leading.lead(leader, Wants::Data, NEVER);
         assert!(matches!(told, Some(Joined::Replied)));
         drop(told);
         world.link.calls.forget(leader);
@@ -82,7 +84,7 @@ fn loom_bound_election_against_deadline() {
         let sleeper = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let deadline = Some(Timestamp::PAST);
+                let deadline = Patience::until(Some(Timestamp::PAST));
                 let told = match world.link.sleep(late, deadline) {
                     Ok(elected) => elected.lead(late, Wants::Data, deadline),
                     Err(told) => Some(told),
@@ -96,8 +98,8 @@ fn loom_bound_election_against_deadline() {
         assert_eq!(world.phase(late), Phase::Expected);
         // And that one finds its reply.
         world.wire.bring(&world.reply(last));
-        let elected = world.link.sleep(last, None).ok().unwrap();
-        drop(elected.lead(last, Wants::Data, None));
+        let elected = world.link.sleep(last, NEVER).ok().unwrap();
+        drop(elected.lead(last, Wants::Data, NEVER));
         assert_eq!(world.phase(last), Phase::Replied);
         for key in [leader, late, last] {
             world.link.calls.forget(key);
@@ -222,10 +224,10 @@ fn loom_bound_reader() {
         let reader = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                match world.link.join(other, Wants::ToRead, None) {
+                match world.link.join(other, Wants::ToRead, NEVER) {
                     Joined::Reads(mut leading) => {
                         let mut body = [0; 8];
-                        assert_eq!(leading.read_body(&mut body, None).unwrap(), 1);
+                        assert_eq!(leading.read_body(&mut body, NEVER).unwrap(), 1);
                         assert_eq!(body[0], other.index as u8);
                         leading.end_body(other);
                     }

@@ -96,3 +96,30 @@ fn loom_close_against_deadline_eager() {
 fn loom_close_against_deadline_newest() {
     close_against_deadline(NEWEST);
 }
+
+/// S1: a thread waits inside a handler, away from the pool, while that is closed. It sees that before it waits, or it is
+/// woken; and the list of those who wait elsewhere is empty afterwards.
+#[test]
+fn loom_close_reaches_who_waits_elsewhere() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let absent = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let parker = Arc::new(Parker::new());
+                let sleeper = Arc::clone(&parker);
+                let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+                    sleeper.post(1);
+                    sleeper.wake();
+                });
+                let _reached = pool.lead.reach(&wake);
+                while !pool.lead.is_closed() {
+                    parker.sleep(None);
+                }
+            })
+        };
+        pool.close();
+        absent.join().unwrap();
+        assert!(pool.lead.absent.is_empty());
+    });
+}
