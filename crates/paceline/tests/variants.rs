@@ -7,6 +7,7 @@ mod variants {
     mod bound;
     mod bound_ends;
     mod bound_hazards;
+    mod bound_places;
     mod bound_stress;
     mod client_and_server;
     mod concurrent;
@@ -20,6 +21,7 @@ mod variants {
     mod queues;
     mod rings;
     mod roaming_by_hand;
+    mod s1_calls_end_with_their_pool;
     mod semaphores;
     mod sets;
     mod sources;

@@ -4,12 +4,6 @@
 //! the pool, and stayed until the call's own deadline. Now such a wait ends when the pool is closed, as every other wait
 //! inside a handler does.
 
-#[path = "support/bound.rs"]
-mod bound;
-#[path = "support/gate.rs"]
-mod gate;
-mod support;
-
 use std::{
     io,
     sync::{
@@ -20,13 +14,17 @@ use std::{
     time::Duration,
 };
 
-use bound::{call, mux, wait_asleep, Framed};
-use gate::Gate;
 use paceline::{
     bound::{Deadline, Mux},
     Pool, Serve, SetKind,
 };
-use support::{bounded, wait_until, LONG};
+
+use crate::support::{
+    bound::{call, mux, wait_asleep, Framed},
+    bounded,
+    gate::Gate,
+    wait_until, LONG,
+};
 
 /// A handler of this pool calls and waits for ever; what comes of it.
 fn ask(pool: &Pool, mux: &Mux<Framed>, serve: Serve) -> Receiver<io::Result<Vec<u8>>> {

@@ -1,11 +1,5 @@
 //! The places of a connection: how calls whose callers have gone give them back.
 
-#[path = "support/bound.rs"]
-mod bound;
-#[path = "support/gate.rs"]
-mod gate;
-mod support;
-
 use std::{
     collections::VecDeque,
     io::{self, Read, Write},
@@ -15,13 +9,12 @@ use std::{
     time::Duration,
 };
 
-use bound::Plain;
-use gate::Gate;
 use paceline::{
     bound::{Builder, Header, Mux, Protocol, Whose},
     Pool,
 };
-use support::{bounded, LONG};
+
+use crate::support::{bound::Plain, bounded, gate::Gate, LONG};
 
 /// An id of so many bits in one byte, then a number of four bytes, in both directions.
 struct Narrow<const BITS: u32>;
@@ -90,34 +83,27 @@ fn replies_that_nobody_reads_make_room() {
     });
 }
 
-/// More replies than one read brings, each larger than the buffer of the connection: one refusal reads until there is a
-/// place.
+/// Before the reply that makes room the peer says more than one read brings: one refusal reads on until there is a place.
 #[test]
-fn large_replies_make_room() {
+fn what_comes_before_a_reply_is_read_too() {
     bounded(|| {
         let (mux, mut peer) = connected(Builder::new().calls(1), Wide);
         drop(mux.expect().unwrap().send(&()).unwrap());
         peer.read_exact(&mut [0]).unwrap();
-        let answering = thread::spawn(move || {
-            let length = 3 * 64 * 1024_u32;
-            peer.write_all(&length.to_be_bytes()).unwrap();
-            peer.write_all(&vec![0; length as usize]).unwrap();
-            peer
-        });
-        // The reply has begun as soon as its header was read.
-        while mux.expect().is_err() {
-            thread::yield_now();
-        }
-        let call = mux.expect().unwrap().send(&()).unwrap();
-        let mut peer = answering.join().unwrap();
-        peer.read_exact(&mut [0]).unwrap();
+        let length = 70_000_u32;
+        peer.write_all(&(length | PEERS_OWN).to_be_bytes()).unwrap();
+        peer.write_all(&vec![0; length as usize]).unwrap();
         peer.write_all(&[0, 0, 0, 1, 7]).unwrap();
-        assert_eq!(call.join(LONG).unwrap()[..], [7]);
+        let call = mux.expect().unwrap().send(&()).unwrap();
+        peer.write_all(&[0, 0, 0, 1, 8]).unwrap();
+        assert_eq!(call.join(LONG).unwrap()[..], [8]);
     });
 }
 
-/// A request is one byte; a reply is its length in four bytes, and so many bytes.
+/// A request is one byte. A reply is its length in four bytes, and so many bytes; with this bit it is the peer's own message.
 struct Wide;
+
+const PEERS_OWN: u32 = 1 << 31;
 
 impl Protocol for Wide {
     type Request = ();
@@ -129,10 +115,15 @@ impl Protocol for Wide {
     }
 
     fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
-        Ok(bytes.first_chunk().map(|length| Header {
-            whose: Whose::Oldest,
+        let length = bytes.first_chunk().map(|length| u32::from_be_bytes(*length));
+        Ok(length.map(|length| Header {
+            whose: if length & PEERS_OWN == 0 {
+                Whose::Oldest
+            } else {
+                Whose::Peer
+            },
             skip: 4,
-            length: u32::from_be_bytes(*length) as usize,
+            length: (length & !PEERS_OWN) as usize,
         }))
     }
 }
