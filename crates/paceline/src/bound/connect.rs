@@ -3,13 +3,12 @@
 //! Several threads may find the connection lost at the same time. One of them makes the new one, and the others wait for
 //! that: they share what came of it, a connection or an error.
 
-use std::{
-    io,
-    sync::{Arc, PoisonError},
-};
+use std::{io, mem, sync::Arc};
 
-use super::{line::Line, link::Link, protocol::Protocol};
-use crate::sync::{lock, Condvar, Mutex};
+use super::{
+    deadline::Patience, line::Line, link::Link, pooled::pool_is_closed, protocol::Protocol,
+};
+use crate::sync::{lock, Clock, Mutex, Parker};
 
 /// Makes a connection.
 pub(super) type Connector = Box<dyn Fn() -> io::Result<Arc<dyn Line>> + Send + Sync>;
@@ -20,7 +19,6 @@ pub(super) struct Connecting {
     /// How to make one, if that is known.
     pub(super) connector: Option<Connector>,
     state: Mutex<State>,
-    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -30,24 +28,41 @@ struct State {
     is_busy: bool,
     /// Why the last one failed, if it did.
     failure: Option<(io::ErrorKind, String)>,
+    /// Where threads sleep until the attempt that goes on has ended.
+    waiting: Vec<Arc<Parker>>,
+}
+
+/// A thread that may have to wait until another one has made the connection.
+#[derive(Clone, Copy)]
+pub(super) struct Waiter<'w> {
+    /// Where it sleeps. Whoever calls its wait off posts there.
+    pub(super) parker: &'w Arc<Parker>,
+    pub(super) patience: Patience<'w>,
 }
 
 impl<P: Protocol> Link<P> {
     /// Makes sure that there is a connection, if one can be made.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn ensure_connected(&self) -> io::Result<()> {
+    /// There is none. `TimedOut`: another thread makes one, and this thread's time is over.
+    pub(super) fn ensure_connected(&self, patience: Patience<'_>) -> io::Result<()> {
         if !self.is_lost() {
             return Ok(());
         }
+        let parker = &Arc::new(Parker::new());
+        self.connect_again(Waiter { parker, patience })
+    }
+
+    /// The same, after a loss.
+    #[cold]
+    pub(super) fn connect_again(&self, waiter: Waiter<'_>) -> io::Result<()> {
         let Some(connector) = &self.connecting.connector else {
             return Err(self.loss());
         };
         if self.is_closed() {
             return Err(self.loss());
         }
-        let mut attempt = match self.connecting.begin_or_wait() {
+        let mut attempt = match self.connecting.begin_or_wait(&self.clock, waiter) {
             Ok(attempt) => attempt,
             Err(outcome) => return outcome,
         };
@@ -90,19 +105,46 @@ impl<P: Protocol> Link<P> {
 }
 
 impl Connecting {
-    /// Begins an attempt; or waits for the one that goes on, and tells what came of it.
-    fn begin_or_wait(&self) -> Result<Attempt<'_>, io::Result<()>> {
+    /// Begins an attempt. `Err`: what came of the attempt that goes on, or why this thread waits no longer for it.
+    fn begin_or_wait(
+        &self,
+        clock: &Clock,
+        waiter: Waiter<'_>,
+    ) -> Result<Attempt<'_>, io::Result<()>> {
         let mut state = lock(&self.state);
         if !state.is_busy {
             state.is_busy = true;
             return Ok(Attempt { connecting: self });
         }
+        state.waiting.push(Arc::clone(waiter.parker));
         let before = state.ended;
-        while state.ended == before {
-            let woken = self.ended.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        let outcome = self.wait(before, clock, waiter);
+        let mut state = lock(&self.state);
+        state.waiting.retain(|it| !Arc::ptr_eq(it, waiter.parker));
+        Err(outcome)
+    }
+
+    /// Waits until more than `before` attempts have ended.
+    fn wait(&self, before: u64, clock: &Clock, waiter: Waiter<'_>) -> io::Result<()> {
+        let Waiter { parker, patience } = waiter;
+        loop {
+            // First the message, then the state: whoever ends an attempt posts after that.
+            parker.take();
+            let state = lock(&self.state);
+            if state.ended != before {
+                return state.outcome();
+            }
+            drop(state);
+            if patience.is_called_off() {
+                return Err(pool_is_closed());
+            }
+            if patience.is_over(clock) {
+                let text = "connect: time is over, and another thread still tries";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            clock.sleep(parker, patience.deadline());
         }
-        Err(state.outcome())
     }
 
     fn try_begin(&self) -> Result<Attempt<'_>, ()> {
@@ -147,6 +189,11 @@ impl Drop for Attempt<'_> {
             let text = "connect: what makes the connection panicked".to_owned();
             state.failure = Some((io::ErrorKind::Other, text));
         }
-        self.connecting.ended.notify_all();
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        for parker in waiting {
+            parker.post(1);
+            parker.wake();
+        }
     }
 }

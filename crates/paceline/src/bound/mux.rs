@@ -13,7 +13,7 @@ use super::{
     call::{Expected, Reply},
     connect::Connector,
     counters::{Callers, Snapshot},
-    deadline::Deadline,
+    deadline::{Deadline, Patience},
     lead::End,
     line::{Line, Socket, Stream},
     link::{Bounds, Link},
@@ -100,7 +100,12 @@ impl<P: Protocol> Mux<P> {
     /// was dropped counts until its reply is read, where replies come in order; with ids it gives way as long as there are
     /// other ids (see [`Protocol::ID_BITS`]). Before it refuses, this reads what has come, unless another thread does.
     pub fn expect(&self) -> io::Result<Expected<'_, P>> {
-        self.link.ensure_connected()?;
+        self.link.ensure_connected(Patience::until(None))?;
+        self.register()
+    }
+
+    /// Registers a call on the connection that there is.
+    fn register(&self) -> io::Result<Expected<'_, P>> {
         match self.link.register() {
             Some(key) => Ok(Expected::new(&self.link, key)),
             None => Err(self.link.no_place()),
@@ -110,14 +115,20 @@ impl<P: Protocol> Mux<P> {
     /// Registers, sends and joins.
     ///
     /// # Errors
-    /// Those of the three steps. A call whose time is over is forgotten.
+    /// Those of the three steps. A call whose time is over is forgotten. If the connection was lost and another thread makes
+    /// it anew, this waits for that until the deadline (`TimedOut`). A thread that makes it itself is bound by what
+    /// makes connections (see [`connect`](Self::connect)).
     pub fn call(
         &self,
         request: &P::Request,
         deadline: impl Into<Deadline>,
     ) -> io::Result<Reply<'_, P>> {
         let deadline = deadline.into().fixed();
-        Ok(self.expect()?.send(request)?.join(deadline)?)
+        if self.is_lost() {
+            let until = deadline.on(&self.link.clock);
+            self.link.ensure_connected(Patience::until(until))?;
+        }
+        Ok(self.register()?.send(request)?.join(deadline)?)
     }
 
     /// As [`call`](Self::call), inside a handler: its thread serves its pool while it waits
@@ -134,11 +145,11 @@ impl<P: Protocol> Mux<P> {
         deadline: impl Into<Deadline>,
     ) -> io::Result<Reply<'_, P>> {
         let deadline = deadline.into().fixed();
-        let expected = match self.is_lost() {
-            true => cx.duty().blocking(|| self.expect()),
-            false => self.expect(),
-        };
-        let call = expected?.send(request)?;
+        if self.is_lost() {
+            let until = deadline.on(&self.link.clock);
+            self.link.connect_in(cx, until)?;
+        }
+        let call = self.register()?.send(request)?;
         Ok(call.join_in(cx, deadline, Serve::Chain)?)
     }
 

@@ -21,6 +21,7 @@ use std::{
 
 use super::{
     calls::Key,
+    connect::Waiter,
     deadline::Patience,
     driver::{Joined, Wants},
     lead::Arrival,
@@ -36,7 +37,7 @@ use crate::{
     },
     sync::{
         atomic::{AtomicBool, Ordering},
-        lock, Mutex, Timestamp,
+        lock, Mutex, Parker, Timestamp,
     },
 };
 
@@ -225,6 +226,26 @@ impl<P: Protocol> Link<P> {
         }))
     }
 
+    /// Makes sure, inside a handler, that there is a connection. Its thread is away meanwhile. The end of its pool ends the
+    /// wait for another thread that makes the connection.
+    #[cold]
+    pub(super) fn connect_in(
+        &self,
+        cx: &mut impl InHandler,
+        until: Option<Timestamp>,
+    ) -> io::Result<()> {
+        let parker = &Arc::new(Parker::new());
+        let sleeper = Arc::clone(parker);
+        let rouser = Recall::new(Arc::new(move || {
+            sleeper.post(1);
+            sleeper.wake();
+        }));
+        cx.duty().blocking_until_closed(&rouser, |is_closed| {
+            let patience = Patience::until(until).unless(is_closed);
+            self.connect_again(Waiter { parker, patience })
+        })
+    }
+
     /// Waits, inside a handler, until the call is told something or its time is over.
     ///
     /// # Errors
@@ -302,7 +323,8 @@ impl<P: Protocol> Link<P> {
     }
 }
 
-fn pool_is_closed() -> io::Error {
+/// Why a wait inside a handler was called off.
+pub(super) fn pool_is_closed() -> io::Error {
     let text = "wait for a reply: the pool is shut down";
     io::Error::new(io::ErrorKind::BrokenPipe, text)
 }

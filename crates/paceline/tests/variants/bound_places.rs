@@ -115,7 +115,9 @@ impl Protocol for Wide {
     }
 
     fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
-        let length = bytes.first_chunk().map(|length| u32::from_be_bytes(*length));
+        let length = bytes
+            .first_chunk()
+            .map(|length| u32::from_be_bytes(*length));
         Ok(length.map(|length| Header {
             whose: if length & PEERS_OWN == 0 {
                 Whose::Oldest
