@@ -253,7 +253,7 @@ mod tests {
     fn what_is_noted_is_bounded() {
         let (mut set, mask) = (Set::default(), 0xFFFF);
         let mut last = 0;
-        let mut owed = Vec::new();
+        let mut owed = BTreeSet::new();
         for turn in 0..20_000 {
             let Some(next) = set.next(last, mask) else {
                 break;
@@ -261,7 +261,7 @@ mod tests {
             assert!(!owed.contains(&next), "it is owed");
             if turn % 2 == 0 {
                 set.insert(next);
-                owed.push(next);
+                owed.insert(next);
             }
             last = next;
             assert!(set.spans.len() <= MOST_SPANS);
