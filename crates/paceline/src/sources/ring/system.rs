@@ -7,7 +7,7 @@
 use std::{
     io, mem,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::net::UnixStream,
     },
     ptr::{self, NonNull},
@@ -109,12 +109,18 @@ impl Drop for Map {
 /// What goes with the descriptor.
 const GREETING: u8 = b'R';
 
-/// Room for control data with one descriptor, aligned as the kernel's headers are.
+/// Room for control data: one descriptor, and what the system adds on request of the socket's owner (credentials, a label).
+const ROOM: usize = 256;
+
+/// Control data, aligned as the kernel's headers are.
 #[repr(C)]
 union Control {
     header: libc::cmsghdr,
-    bytes: [u8; 64],
+    bytes: [u8; ROOM],
 }
+
+/// The kernel sends descriptors of processes under this number, which older versions of libc do not name.
+const SCM_PIDFD: libc::c_int = 4;
 
 /// One message of one byte, with room for control data. Calls `transfer` with it.
 fn message(
@@ -139,22 +145,25 @@ fn message(
     }
 }
 
-/// How much control data one descriptor takes, with its header and without it.
-fn sizes() -> (usize, usize) {
-    let one = mem::size_of::<libc::c_int>() as u32;
-    // SAFETY: they compute with numbers.
-    let space = unsafe { libc::CMSG_SPACE(one) };
-    // SAFETY: likewise.
-    let length = unsafe { libc::CMSG_LEN(one) };
-    (space as usize, length as usize)
+/// How much control data so many descriptors take, with their header and without the padding behind them.
+fn length_of(descriptors: usize) -> usize {
+    let bytes = descriptors * mem::size_of::<libc::c_int>();
+    // SAFETY: it computes with numbers.
+    unsafe { libc::CMSG_LEN(bytes as u32) as usize }
 }
 
 /// Passes the descriptor on.
 pub(super) fn send(over: &UnixStream, memory: &OwnedFd) -> io::Result<()> {
-    let (space, length) = sizes();
-    let (mut control, mut byte) = (Control { bytes: [0; 64] }, GREETING);
-    let count = message(&mut byte, &mut control, space, |message| {
-        // SAFETY: the control data of this message has room for a header: `space` bytes, aligned.
+    send_all(over, &[memory.as_raw_fd()])
+}
+
+/// Passes these descriptors on in one message.
+fn send_all(over: &UnixStream, descriptors: &[RawFd]) -> io::Result<()> {
+    let length = length_of(descriptors.len());
+    assert!(length <= ROOM, "the control data has room for them");
+    let (mut control, mut byte) = (Control { bytes: [0; ROOM] }, GREETING);
+    let count = message(&mut byte, &mut control, length, |message| {
+        // SAFETY: the control data of this message has room for a header: `length` bytes, aligned.
         let header = unsafe { libc::CMSG_FIRSTHDR(message) };
         let whole = libc::cmsghdr {
             cmsg_len: length as _,
@@ -163,64 +172,212 @@ pub(super) fn send(over: &UnixStream, memory: &OwnedFd) -> io::Result<()> {
         };
         // SAFETY: see above.
         unsafe { header.write(whole) };
-        // SAFETY: behind the header there is room for one descriptor.
+        // SAFETY: as above; the descriptors come behind the header.
         let place = unsafe { libc::CMSG_DATA(header) }.cast::<libc::c_int>();
-        // SAFETY: as above; it need not be aligned.
-        unsafe { place.write_unaligned(memory.as_raw_fd()) };
+        for (at, descriptor) in descriptors.iter().enumerate() {
+            // SAFETY: `length` has room for all of them. The places need not be aligned.
+            unsafe { place.add(at).write_unaligned(*descriptor) };
+        }
         // SAFETY: the message, its part and its control data live until the call returns, which reads them.
         unsafe { libc::sendmsg(over.as_raw_fd(), message, libc::MSG_NOSIGNAL) }
     })?;
-    match count {
-        1 => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
+    if count == 1 {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
     }
 }
 
-/// Receives a descriptor. There is room for one; what else a peer may send the kernel closes.
+/// Receives the one descriptor that the peer sends with its greeting.
+///
+/// Every descriptor of the message is owned before the message is judged: a peer that sends too many of them leaves none
+/// open here.
 pub(super) fn receive(over: &UnixStream) -> io::Result<OwnedFd> {
-    let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    let (space, length) = sizes();
-    let (mut control, mut byte) = (Control { bytes: [0; 64] }, 0);
-    let mut received = None;
-    let count = message(&mut byte, &mut control, space, |message| {
+    let (mut control, mut byte) = (Control { bytes: [0; ROOM] }, 0);
+    let (mut received, mut is_whole) = (Vec::new(), false);
+    let count = message(&mut byte, &mut control, ROOM, |message| {
         // SAFETY: the message, its part and its control data live until the call returns, which writes to them.
         let count = unsafe { libc::recvmsg(over.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC) };
         if count >= 0 {
-            received = first_descriptor(message, length);
+            received = own_descriptors(message);
+            is_whole = message.msg_flags & libc::MSG_CTRUNC == 0;
         }
         count
     })?;
-    match (count, byte, received) {
-        (0, ..) => Err(io::ErrorKind::UnexpectedEof.into()),
-        (_, GREETING, Some(memory)) => Ok(memory),
-        _ => invalid("the peer sent something else than the memory of a ring"),
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let only = received.pop().filter(|_| received.is_empty());
+    match only {
+        Some(memory) if byte == GREETING && is_whole => Ok(memory),
+        _ => {
+            let text = "the peer sent something else than the memory of a ring";
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
     }
 }
 
-/// The descriptor in the control data of a message that the kernel has filled.
-fn first_descriptor(message: &libc::msghdr, length: usize) -> Option<OwnedFd> {
-    // SAFETY: the kernel has said how much control data there is; null if there is no whole header.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    let header = NonNull::new(header)?;
-    // SAFETY: it points to a whole header in the control data.
-    let told = unsafe { header.read() };
-    let is_one = told.cmsg_level == libc::SOL_SOCKET
-        && told.cmsg_type == libc::SCM_RIGHTS
-        && told.cmsg_len as usize == length;
-    if !is_one {
-        return None;
+/// The descriptors that the peer sent with this message, which the caller has just received. Those of other kinds are closed.
+fn own_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut owned = Vec::new();
+    // SAFETY: the kernel has set how much control data there is; null if it holds no whole header.
+    let mut next = NonNull::new(unsafe { libc::CMSG_FIRSTHDR(message) });
+    while let Some(header) = next {
+        own_those_of(header, &mut owned);
+        // SAFETY: `header` is one of this message's; null if no whole one follows.
+        next = NonNull::new(unsafe { libc::CMSG_NXTHDR(message, header.as_ptr()) });
     }
-    // SAFETY: behind the header there is one descriptor: its length says so.
+    owned
+}
+
+/// Takes the descriptors behind one header into `owned`. What the system itself has opened is closed here.
+fn own_those_of(header: NonNull<libc::cmsghdr>, owned: &mut Vec<OwnedFd>) {
+    // SAFETY: it points to a whole header in control data that the kernel has filled.
+    let whole = unsafe { header.read() };
+    let is_of_sockets = whole.cmsg_level == libc::SOL_SOCKET;
+    let is_sent = is_of_sockets && whole.cmsg_type == libc::SCM_RIGHTS;
+    if !is_sent && !(is_of_sockets && whole.cmsg_type == SCM_PIDFD) {
+        return;
+    }
+    let bytes = (whole.cmsg_len as usize).saturating_sub(length_of(0));
+    // SAFETY: behind the header come so many bytes, says the kernel.
     let place = unsafe { libc::CMSG_DATA(header.as_ptr()) }.cast::<libc::c_int>();
-    // SAFETY: see above; it need not be aligned.
-    let descriptor = unsafe { place.read_unaligned() };
-    // SAFETY: the kernel has made it for us, and nobody else has it.
-    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    for at in 0..bytes / mem::size_of::<libc::c_int>() {
+        // SAFETY: see above. The places need not be aligned.
+        let descriptor = unsafe { place.add(at).read_unaligned() };
+        // For a process that is gone the kernel may put an error there.
+        if descriptor < 0 {
+            continue;
+        }
+        // SAFETY: the kernel has opened it for this message, and nobody else has it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        owned.extend(is_sent.then_some(descriptor));
+    }
 }
 
 fn checked(told: libc::c_int) -> io::Result<libc::c_int> {
     match told {
         0.. => Ok(told),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read, time::Duration};
+
+    use super::*;
+
+    /// Older versions of libc do not name it.
+    const SO_PASSPIDFD: libc::c_int = 76;
+
+    /// The receiver's end of a socket over which the returned peers' other ends were sent, so many in one message.
+    fn sent(count: usize) -> (UnixStream, Vec<UnixStream>) {
+        sent_to(UnixStream::pair().unwrap(), count)
+    }
+
+    fn sent_to(
+        (ours, theirs): (UnixStream, UnixStream),
+        count: usize,
+    ) -> (UnixStream, Vec<UnixStream>) {
+        let (kept, passed): (Vec<_>, Vec<_>) = pairs(count).into_iter().unzip();
+        let numbers: Vec<_> = passed.iter().map(AsRawFd::as_raw_fd).collect();
+        send_all(&theirs, &numbers).unwrap();
+        (ours, kept)
+    }
+
+    fn pairs(count: usize) -> Vec<(UnixStream, UnixStream)> {
+        (0..count).map(|_| UnixStream::pair().unwrap()).collect()
+    }
+
+    /// Whether nobody has the other end of this one any more. It waits for that, within a bound.
+    fn is_closed(mut kept: &UnixStream) -> bool {
+        kept.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        matches!(kept.read(&mut [0]), Ok(0))
+    }
+
+    fn ask_for(of: &UnixStream, option: libc::c_int) -> bool {
+        let on: libc::c_int = 1;
+        // SAFETY: the option is an int, which is read.
+        let told = unsafe {
+            libc::setsockopt(
+                of.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                ptr::from_ref(&on).cast(),
+                mem::size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        told == 0
+    }
+
+    /// R1, S2: a peer that sent two descriptors where one belongs was refused, and both stayed open for ever: the control
+    /// data had room for two, and only a message with exactly one was looked at. (A peer's end of a socket reads the end
+    /// of the stream when the last descriptor of the other end is closed.)
+    #[test]
+    fn every_descriptor_of_a_refused_message_is_closed() {
+        for count in [2, 3, 16, 60] {
+            let (ours, kept) = sent(count);
+            let refused = receive(&ours).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+            assert!(kept.iter().all(is_closed), "{count} were sent");
+        }
+    }
+
+    /// What the owner of the socket has asked the system for takes room, so that some descriptors do not fit: those that
+    /// did are closed, too.
+    #[test]
+    fn truncated_control_data_leaves_nothing_open() {
+        let pair = UnixStream::pair().unwrap();
+        assert!(ask_for(&pair.0, libc::SO_PASSCRED));
+        let (ours, kept) = sent_to(pair, 60);
+        assert!(receive(&ours).is_err());
+        assert!(kept.iter().all(is_closed));
+    }
+
+    /// Beside the one descriptor there may be other control messages, which the owner of the socket has asked the system
+    /// for: the ring is taken all the same. A descriptor of the peer's process (SO_PASSPIDFD) is none that the peer sent.
+    #[test]
+    fn other_control_messages_do_no_harm() {
+        for option in [libc::SO_PASSCRED, SO_PASSPIDFD] {
+            let pair = UnixStream::pair().unwrap();
+            if !ask_for(&pair.0, option) {
+                eprintln!("skipped: this kernel has no option {option}");
+                continue;
+            }
+            let (ours, kept) = sent_to(pair, 1);
+            let received = receive(&ours).unwrap();
+            assert!(!is_closed_now(&kept[0]));
+            drop(received);
+            assert!(is_closed(&kept[0]));
+            assert_eq!(of_processes(), 0, "what the system has opened is closed");
+        }
+    }
+
+    /// How many descriptors of processes this one holds: no other test has any.
+    fn of_processes() -> usize {
+        let all = fs::read_dir("/proc/self/fd").unwrap();
+        let targets = all.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().contains("pidfd"))
+            .count()
+    }
+
+    fn is_closed_now(mut kept: &UnixStream) -> bool {
+        kept.set_nonblocking(true).unwrap();
+        let told = kept.read(&mut [0]);
+        kept.set_nonblocking(false).unwrap();
+        matches!(told, Ok(0))
+    }
+
+    /// A descriptor that was received is not passed on to programs that this process starts.
+    #[test]
+    fn what_is_received_is_closed_on_exec() {
+        let (ours, _kept) = sent(1);
+        let received = receive(&ours).unwrap();
+        // SAFETY: it takes numbers.
+        let flags = unsafe { libc::fcntl(received.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
     }
 }
