@@ -159,7 +159,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         let table = Table {
             calls,
             order: &link.order,
-            protocol: &link.protocol,
+            protocol: &*link.protocol,
         };
         let (mut told_any, mut others) = (false, 0);
         self.feeding = true;

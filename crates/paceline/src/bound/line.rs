@@ -10,6 +10,7 @@ use std::{
 
 use super::outbound::Sink;
 use crate::{
+    dispatch::Contained,
     handle_set::{poll_two, set_nonblocking, Ready},
     sync::{patience, Clock, Timestamp},
 };
@@ -61,7 +62,8 @@ pub(super) trait Line: Sink {
 
 /// A socket, and a pair of others to end a wait.
 pub(super) struct Socket<S> {
-    stream: S,
+    /// Whoever has the connection last drops it: a caller, its leader with the lead in its hands, a pool.
+    stream: Contained<S>,
     waker: UnixStream,
     woken: UnixStream,
 }
@@ -80,7 +82,7 @@ impl<S: Stream> Socket<S> {
         });
         match prepared {
             Ok((waker, woken)) => Ok(Self {
-                stream,
+                stream: Contained::new(stream),
                 waker,
                 woken,
             }),
@@ -91,7 +93,7 @@ impl<S: Stream> Socket<S> {
 
 impl<S> Socket<S> {
     pub(super) fn into_stream(self) -> S {
-        self.stream
+        self.stream.into_inner()
     }
 }
 

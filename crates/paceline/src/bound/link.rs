@@ -16,7 +16,10 @@ use super::{
     sleepers::{Elect, Sleepers},
     wire_order::WireOrder,
 };
-use crate::sync::{lock, try_until_done, Clock, Looks, Mutex, Yielded, Yielding};
+use crate::{
+    dispatch::Contained,
+    sync::{lock, try_until_done, Clock, Looks, Mutex, Yielded, Yielding},
+};
 
 /// So often a thread that is about to be refused reads, or lets the leader run.
 const MOST_STEPS: usize = 256;
@@ -33,7 +36,7 @@ pub(super) struct Link<P> {
     pub(super) line: Mutex<Option<Arc<dyn Line>>>,
     /// Why the last connection ended.
     cause: Mutex<Option<Cause>>,
-    pub(super) protocol: P,
+    pub(super) protocol: Contained<P>,
     pub(super) clock: Clock,
     pub(super) elect: Elect,
     pub(super) leader_spin: Duration,
@@ -106,7 +109,7 @@ impl<P: Protocol> Link<P> {
             }),
             line: Mutex::new(None),
             cause: Mutex::new(None),
-            protocol,
+            protocol: Contained::new(protocol),
             clock,
             elect: bounds.elect,
             leader_spin: bounds.leader_spin,
@@ -125,7 +128,7 @@ impl<P: Protocol> Link<P> {
         if self.lead.is_lost() {
             return Err(self.loss());
         }
-        let length = self.calls.encode(key, &self.protocol, request)?;
+        let length = self.calls.encode(key, &*self.protocol, request)?;
         if !self.outbound.reserve(length) && !self.reserve_late(length) {
             self.calls.counters.refused_sends.add(1);
             let text = format!("send {length} bytes: too much waits to be sent already");

@@ -21,7 +21,7 @@ use super::{
     sleepers::Elect,
 };
 use crate::{
-    dispatch::{InHandler, Registry, Rejected, Serve},
+    dispatch::{Contained, InHandler, Registry, Rejected, Serve},
     sync::Clock,
 };
 
@@ -312,7 +312,10 @@ impl Builder {
                     link: Arc::new(link),
                 })
             }
-            Err((stream, error)) => Err(Rejected::new((stream, link.protocol), attempted(&error))),
+            Err((stream, error)) => {
+                let protocol = link.protocol.into_inner();
+                Err(Rejected::new((stream, protocol), attempted(&error)))
+            }
         }
     }
 
@@ -364,6 +367,7 @@ impl Builder {
         connect: impl Fn() -> io::Result<S> + Send + Sync + 'static,
         protocol: P,
     ) -> Result<Mux<P>, Rejected<P>> {
+        let connect = Contained::new(connect);
         let connector: Connector = Box::new(move || {
             let socket = Socket::new(connect()?).map_err(|(_, error)| attempted(&error))?;
             Ok(Arc::new(socket) as Arc<dyn Line>)
@@ -376,7 +380,7 @@ impl Builder {
             Ok(()) => Ok(Mux {
                 link: Arc::new(link),
             }),
-            Err(error) => Err(Rejected::new(link.protocol, error)),
+            Err(error) => Err(Rejected::new(link.protocol.into_inner(), error)),
         }
     }
 

@@ -274,7 +274,7 @@ impl<S> fmt::Debug for Context<'_, S> {
 }
 
 /// Work for after the handle was given back.
-type Work = Box<dyn FnOnce(&mut TaskContext<'_>)>;
+pub(super) type Work = Box<dyn FnOnce(&mut TaskContext<'_>)>;
 
 /// What a handler wants to be done after its handle was given back.
 pub(crate) struct Afterwards {

@@ -51,4 +51,4 @@ pub use stocked::{ConcurrentItemHandler, ItemHandler};
 pub(crate) use stocked::{Shut, Store, Ticket};
 pub use task::{TaskContext, TickContext};
 pub(crate) use trays::{Asleep, Kept, Reach, Tray};
-pub(crate) use unwind::{abort_on_unwind, caught};
+pub(crate) use unwind::{abort_on_unwind, caught, Contained};

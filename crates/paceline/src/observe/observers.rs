@@ -11,7 +11,7 @@ use std::{
 
 use super::{Observer, Role, Stuck};
 use crate::{
-    dispatch::{abort_on_unwind, caught, HandleId},
+    dispatch::{abort_on_unwind, caught, Contained, HandleId},
     sync::{lock, Mutex},
 };
 
@@ -137,6 +137,33 @@ impl fmt::Debug for Observers {
             .field("first", &self.first.is_some())
             .field("guests", &self.count.load(Ordering::Relaxed))
             .finish()
+    }
+}
+
+/// A pool's thread may be the last one to drop an observer, in the middle of the protocol.
+impl<O: Observer> Observer for Contained<O> {
+    fn role_changed(&self, thread: usize, role: Role) {
+        (**self).role_changed(thread, role);
+    }
+
+    fn panicked(&self, handle: HandleId, message: &str) {
+        (**self).panicked(handle, message);
+    }
+
+    fn failed(&self, handle: HandleId, error: &io::Error) {
+        (**self).failed(handle, error);
+    }
+
+    fn stuck(&self, stuck: &Stuck) {
+        (**self).stuck(stuck);
+    }
+
+    fn grown(&self, thread: usize) {
+        (**self).grown(thread);
+    }
+
+    fn retired(&self, thread: usize) {
+        (**self).retired(thread);
     }
 }
 

@@ -11,7 +11,9 @@ use super::{
     ErrorHook, Pool, Shared, Strong,
 };
 use crate::{
-    dispatch::{Arrangement, Closed, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry},
+    dispatch::{
+        Arrangement, Closed, Contained, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry,
+    },
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
     sync::{cores, Looks, Mutex},
@@ -135,7 +137,8 @@ impl Builder {
         mut self,
         of: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static,
     ) -> Self {
-        self.outfit.cores = Some(Box::new(of));
+        let of = Contained::new(of);
+        self.outfit.cores = Some(Box::new(move |index| of(index)));
         self
     }
 
@@ -143,7 +146,8 @@ impl Builder {
     /// lower value than the process has needs a privilege.
     #[must_use]
     pub fn thread_nice(mut self, of: impl Fn(usize) -> i32 + Send + Sync + 'static) -> Self {
-        self.outfit.nice = Some(Box::new(of));
+        let of = Contained::new(of);
+        self.outfit.nice = Some(Box::new(move |index| of(index)));
         self
     }
 
@@ -210,7 +214,8 @@ impl Builder {
     /// zero. Threads that join choose their own: see [`Pool::enter_with`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
-        self.outfit.priority = Some(Box::new(of));
+        let of = Contained::new(of);
+        self.outfit.priority = Some(Box::new(move |index| of(index)));
         self
     }
 
@@ -284,7 +289,7 @@ impl Builder {
     /// that comes later, and goes.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observers.push(Box::new(observer));
+        self.observers.push(Box::new(Contained::new(observer)));
         self
     }
 
@@ -321,7 +326,8 @@ impl Builder {
         limit: Duration,
         hook: impl Fn(&Stuck) + Send + Sync + 'static,
     ) -> Self {
-        self.stuck = Some((limit, Box::new(hook)));
+        let hook = Contained::new(hook);
+        self.stuck = Some((limit, Box::new(move |stuck| hook(stuck))));
         self
     }
 
@@ -330,7 +336,8 @@ impl Builder {
     /// shutdown report.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&io::Error) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Box::new(hook));
+        let hook = Contained::new(hook);
+        self.on_error = Some(Box::new(move |error| hook(error)));
         self
     }
 
@@ -346,7 +353,8 @@ impl Builder {
     /// maker of handlers. A panic of this hook itself is dropped.
     #[must_use]
     pub fn on_panic(mut self, hook: impl Fn(HandleId, &str) + Send + Sync + 'static) -> Self {
-        self.hooks.on_panic = Some(Box::new(hook));
+        let hook = Contained::new(hook);
+        self.hooks.on_panic = Some(Box::new(move |handle, panic| hook(handle, panic)));
         self
     }
 
@@ -354,7 +362,8 @@ impl Builder {
     /// can be logged in one place. (Posts and timers have no end that is told.)
     #[must_use]
     pub fn on_closed(mut self, hook: impl Fn(HandleId, &Closed) + Send + Sync + 'static) -> Self {
-        self.hooks.on_closed = Some(Box::new(hook));
+        let hook = Contained::new(hook);
+        self.hooks.on_closed = Some(Box::new(move |handle, why| hook(handle, why)));
         self
     }
 

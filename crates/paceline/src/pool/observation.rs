@@ -8,7 +8,7 @@ use std::{
 
 use super::{Pool, Shared};
 use crate::{
-    dispatch::Claim,
+    dispatch::{Claim, Contained},
     observe::{Histograms, Metrics, Observer, Role, Snapshot, Stuck, ThreadReport},
     promotion::Seat,
     sync::Timestamp,
@@ -112,7 +112,8 @@ impl Pool {
     pub fn observe(&self, observer: impl Observer) -> Observation {
         let shared = self.shared();
         let begin = || shared.lead.set_observed(true);
-        let number = shared.observers.add(Arc::new(observer), begin);
+        let observer = Arc::new(Contained::new(observer));
+        let number = shared.observers.add(observer, begin);
         Observation {
             pool: Arc::downgrade(shared),
             number,

@@ -125,6 +125,18 @@ impl<T> Cells<T> {
     }
 }
 
+impl<T> Drop for Cells<T> {
+    /// What the end of the queue did not find, because it was still being put in, is dropped by the last one who has the
+    /// queue.
+    fn drop(&mut self) {
+        for cell in &self.cells {
+            // SAFETY: nobody else has the queue, which is borrowed exclusively.
+            let item = cell.item.with_mut(|place| unsafe { (*place).take() });
+            let _ = caught(|| drop(item));
+        }
+    }
+}
+
 impl<T> Cell<T> {
     /// The caller has moved the tail past `position`, and found this cell free for it.
     fn put(&self, item: T, position: u64) {
@@ -209,5 +221,41 @@ impl<T: Send + 'static> Store for Cells<T> {
             told = told.and(dropped);
         }
         told
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::{
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        Arc,
+    };
+
+    use super::*;
+
+    struct Grenade(Arc<AtomicUsize>);
+
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+            panic!("drop fails");
+        }
+    }
+
+    /// At the end of a queue an item may still be on its way in. What lies behind it stays in the cells then, and the last
+    /// owner of the queue drops it, with a panic for each, wherever that is.
+    #[test]
+    fn what_the_end_did_not_find_is_dropped_with_the_cells() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let cells = Cells::new(4).unwrap();
+        // A sender has moved the tail, and has put nothing in yet.
+        cells.tail.0.fetch_add(1, Ordering::AcqRel);
+        for _ in 0..2 {
+            assert!(cells.push(Grenade(Arc::clone(&dropped))).is_ok());
+        }
+        cells.shut();
+        assert_eq!((cells.discard(), cells.len()), (Ok(()), 3));
+        drop(cells);
+        assert_eq!(dropped.load(SeqCst), 2);
     }
 }

@@ -29,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::shared::{judge, Attached, Shared, Source};
+use self::shared::{judge, Attached, Counts, Shared, Source};
 use crate::{
     dispatch::Rejected,
     sync::{lock, thread},
@@ -94,6 +94,7 @@ pub struct SourcePoolBuilder {
     threads: Option<usize>,
     look_every: Duration,
     sources: Vec<Arc<dyn Attached>>,
+    counts: Arc<Counts>,
 }
 
 impl SourcePoolBuilder {
@@ -116,8 +117,8 @@ impl SourcePoolBuilder {
         S: BlockingSource,
         H: Fn(S::Event) + Send + Sync + 'static,
     {
-        self.sources
-            .push(Arc::new(Source::new(name, source, handler)));
+        let source = Source::new(name, source, handler, &self.counts);
+        self.sources.push(Arc::new(source));
         self
     }
 
@@ -133,7 +134,7 @@ impl SourcePoolBuilder {
             let text = "build: look_every of zero: leaders would never wait";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let shared = Arc::new(Shared::new(threads, self.look_every));
+        let shared = Arc::new(Shared::new(threads, self.look_every, self.counts));
         for source in self.sources {
             shared.attach(source);
         }
@@ -204,6 +205,7 @@ impl SourcePool {
             threads: None,
             look_every: Duration::from_millis(100),
             sources: Vec::new(),
+            counts: Arc::default(),
         }
     }
 
@@ -222,7 +224,8 @@ impl SourcePool {
         match room {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(index) => {
-                shared.put(index, Arc::new(Source::new(name, source, handler)));
+                let source = Source::new(name, source, handler, &shared.counts);
+                shared.put(index, Arc::new(source));
                 Ok(())
             }
         }
@@ -289,7 +292,7 @@ pub struct SourceSnapshot {
     pub events: u64,
     /// Sources that were handed to a follower, which was woken.
     pub promotions: u64,
-    /// Handlers that panicked.
+    /// Panics of handlers, of interrupters, and of what is dropped with a source.
     pub panics: u64,
 }
 

@@ -15,7 +15,7 @@ use super::{
         kind::Kind,
         registry::{End, Registry},
         slot::Owned,
-        unwind::caught,
+        unwind::{caught, drop_each},
     },
     inbox::Shut,
     members::NoDuty,
@@ -331,7 +331,7 @@ where
         let Self {
             handler, roster, ..
         } = *self;
-        [caught(|| drop(handler)), caught(|| drop(roster))]
+        [caught(|| drop(handler)), drop_each(roster.members)]
     }
 }
 
@@ -387,6 +387,6 @@ where
             source, members, ..
         } = *self;
         // If the handler panicked there is work that nobody will do.
-        [caught(|| drop(members)), caught(|| drop(source))]
+        [drop_each(members.into_work()), caught(|| drop(source))]
     }
 }

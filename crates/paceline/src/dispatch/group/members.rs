@@ -5,7 +5,7 @@ use std::{fmt, io};
 use super::{
     super::{
         claim::{publish_sending, Duty},
-        context::{Afterwards, Context, Lent, Origin},
+        context::{Afterwards, Context, Lent, Origin, Work},
         handle::{Handle, Key},
         registry::Registry,
         unwind::caught,
@@ -167,6 +167,11 @@ impl<'g, S: Send + 'static> Members<'g, S> {
     pub(super) fn leave(mut self, afterwards: &mut Afterwards) -> Option<Group<S>> {
         self.leave_work(afterwards);
         self.goes_to
+    }
+
+    /// Work that nobody will do.
+    pub(super) fn into_work(self) -> Vec<Work> {
+        self.afterwards.work
     }
 
     /// Leaves the work for afterwards to somebody else.

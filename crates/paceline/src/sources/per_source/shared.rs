@@ -15,7 +15,7 @@ use super::{
     Arrived, BlockingSource, Interrupter, SourceReport, SourceSnapshot,
 };
 use crate::{
-    dispatch::{abort_on_unwind, caught},
+    dispatch::{abort_on_unwind, caught, Contained},
     sync::{is_finished, lock, thread, Clock, Mutex, Parker, Timestamp},
     turn::Left,
 };
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     look_every: Duration,
     pub(super) clock: Clock,
     pub(super) crew: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
-    counts: Counts,
+    pub(super) counts: Arc<Counts>,
 }
 
 /// The sources, by number; what is over leaves an empty place for the next.
@@ -51,14 +51,14 @@ struct Table {
     free: Vec<usize>,
     /// Of all, how many are taken, or about to be.
     live: usize,
-    failed: Vec<(String, io::Error)>,
+    failed: Vec<(String, Contained<io::Error>)>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
     events: AtomicU64,
     promotions: AtomicU64,
-    panics: AtomicU64,
+    panics: Arc<AtomicU64>,
 }
 
 fn one_more(count: &AtomicU64) {
@@ -74,7 +74,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(own_threads: usize, look_every: Duration) -> Self {
+    pub(super) fn new(own_threads: usize, look_every: Duration, counts: Arc<Counts>) -> Self {
         Self {
             succession: Succession::default(),
             sources: Mutex::new(Table::default()),
@@ -82,7 +82,7 @@ impl Shared {
             look_every,
             clock: Clock::monotonic(),
             crew: Mutex::new(Vec::new()),
-            counts: Counts::default(),
+            counts,
         }
     }
 
@@ -151,14 +151,13 @@ impl Shared {
         table.free.push(index);
         table.live -= 1;
         if let End::Failed(error) = end {
+            let error = Contained::counted(error, &self.counts.panics);
             table.failed.push((name.to_owned(), error));
         }
         let was_last = table.live == 0;
         drop(table);
-        // User code, outside of the lock; it must not take a thread along.
-        if caught(|| drop(source)).is_err() {
-            one_more(&self.counts.panics);
-        }
+        // Outside of the lock: it may be user code. (Its leader drops the last reference, or a closing pool.)
+        drop(source);
         if was_last {
             self.close();
         }
@@ -195,9 +194,13 @@ impl Shared {
                 false => stuck.push(name),
             }
         }
+        let failed = std::mem::take(&mut lock(&self.sources).failed);
+        let failed = failed.into_iter();
         SourceReport {
             stuck_threads: stuck,
-            failed: std::mem::take(&mut lock(&self.sources).failed),
+            failed: failed
+                .map(|(name, error)| (name, error.into_inner()))
+                .collect(),
         }
     }
 
@@ -242,21 +245,24 @@ pub(super) trait Attached: Send + Sync {
     fn interrupt(&self);
 }
 
+/// Several threads may have it, and any of them may be the last: in the middle of its turn, or as it ends.
 pub(super) struct Source<S, H> {
     name: String,
     /// Only its leader locks it, so nobody ever waits for this lock.
-    waiter: Mutex<S>,
-    interrupter: Option<Interrupter>,
-    handler: H,
+    waiter: Mutex<Contained<S>>,
+    interrupter: Option<Contained<Interrupter>>,
+    handler: Contained<H>,
 }
 
 impl<S: BlockingSource, H> Source<S, H> {
-    pub(super) fn new(name: &str, source: S, handler: H) -> Self {
+    pub(super) fn new(name: &str, source: S, handler: H, counts: &Counts) -> Self {
+        let panics = &counts.panics;
+        let interrupter = source.interrupter();
         Self {
             name: name.to_owned(),
-            interrupter: source.interrupter(),
-            waiter: Mutex::new(source),
-            handler,
+            interrupter: interrupter.map(|it| Contained::counted(it, panics)),
+            waiter: Mutex::new(Contained::counted(source, panics)),
+            handler: Contained::counted(handler, panics),
         }
     }
 
