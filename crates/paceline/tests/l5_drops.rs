@@ -158,15 +158,15 @@ const TABLE: &[Row] = &[
         "handler and source, busy when the pool is dropped",
         |field| {
             let pool = pool();
-            let (tell, told) = mpsc::channel();
+            let (sender, done) = mpsc::channel();
             let (go, gate) = mpsc::channel::<()>();
             let (_, mut peer) = register(field, &pool, move |_| {
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 let _ = gate.recv_timeout(LONG);
                 Ok(Next::Continue)
             });
             peer.write_all(b"x").unwrap();
-            told.recv_timeout(LONG).unwrap();
+            done.recv_timeout(LONG).unwrap();
             drop(pool);
             drop(go);
             field.wait();
@@ -187,7 +187,7 @@ const TABLE: &[Row] = &[
     }),
     // Groups.
     (
-        "group handler, members, and work that nobody does",
+        "group handler, members, and work that is not done",
         |field| {
             let pool = pool();
             let mut peers = group(field, &pool, 3, 3);
@@ -314,16 +314,16 @@ const TABLE: &[Row] = &[
     // Listeners and connections.
     ("makers of handlers", |field| {
         let (pool, closed, left) = (pool(), field.grenade(), field.grenade());
-        let nobody = |_: &mut Context<'_, TcpStream>| Ok(Next::Continue);
+        let ignore = |_: &mut Context<'_, TcpStream>| Ok(Next::Continue);
         let make = move |_: &TcpStream, _| {
             closed.touch();
-            Some(nobody)
+            Some(ignore)
         };
         let listener = pool.listen("127.0.0.1:0", make).unwrap();
         listener.handle().close().unwrap();
         let make = move |_: &TcpStream, _| {
             left.touch();
-            Some(nobody)
+            Some(ignore)
         };
         pool.listen("127.0.0.1:0", make).unwrap();
         check_alive(&pool);

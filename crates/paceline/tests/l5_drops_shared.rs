@@ -1,8 +1,8 @@
 //! L5, where values of the user's are dropped that several threads share: observers, hooks and settings of a pool, sources of
 //! a `SourcePool`, what a `Mux` has. A source that panicked when it was dropped aborted the process: its end was caught, but
 //! the thread that led it had the last reference, and dropped that in the middle of its turn. So did an observer that went
-//! while it was being told, and two hooks of one pool. Now a destructor of the user's takes nothing along, whichever
-//! thread runs it and wherever.
+//! while a thread called it, and two hooks of one pool. Now a destructor of the user's takes nothing along, on any
+//! thread and in any place.
 //!
 //! One table: each row drops values that panic, in one place. (What belongs to one registration is in the other one.)
 
@@ -29,17 +29,17 @@ use paceline::{
 };
 use support::{tcp_pair, wait_until, LONG};
 
-/// An observer, of which one is told slowly.
+/// An observer, whose calls may be slow.
 struct Watcher {
     _grenade: Grenade,
-    /// Says that it is being told that a thread handles an event, and waits for permission to go on.
+    /// Sends word of its call for an event, and waits for permission to go on.
     slow: Option<(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>)>,
 }
 
 impl Observer for Watcher {
     fn role_changed(&self, _: usize, role: Role) {
-        if let (Role::Processing, Some((tell, gate))) = (role, &self.slow) {
-            tell.send(()).unwrap();
+        if let (Role::Processing, Some((sender, gate))) = (role, &self.slow) {
+            sender.send(()).unwrap();
             let _ = gate.lock().unwrap().recv_timeout(LONG);
         }
     }
@@ -102,7 +102,7 @@ fn with_hooks(field: &Field) -> Pool {
         .unwrap()
 }
 
-/// A source of a `SourcePool`, with an interrupter; it tells this, once.
+/// A source of a `SourcePool`, with an interrupter. Its first wait returns this.
 struct Waits {
     _grenade: Grenade,
     says: Option<io::Result<Arrived<()>>>,
@@ -148,19 +148,19 @@ fn waits(field: &Field, says: Option<io::Result<Arrived<()>>>) -> Waits {
 /// A pool of such a source, which says this, and of one that is still served afterwards.
 fn source_pool(field: &Field, says: io::Result<Arrived<()>>) {
     let (send, receive) = mpsc::channel();
-    let (tell, told) = mpsc::channel();
+    let (sender, done) = mpsc::channel();
     let of_handler = field.grenade();
     let pool = SourcePool::builder()
         .threads(3)
         .source("bad", waits(field, Some(says)), move |()| {
             of_handler.touch()
         })
-        .source("good", receive, move |()| tell.send(()).unwrap())
+        .source("good", receive, move |()| sender.send(()).unwrap())
         .build()
         .unwrap();
     wait_until(|| pool.snapshot().sources == 1);
     send.send(()).unwrap();
-    told.recv_timeout(LONG).unwrap();
+    done.recv_timeout(LONG).unwrap();
     drop(pool);
     field.wait();
 }
@@ -241,27 +241,33 @@ const TABLE: &[Row] = &[
         drop(builder.on_panic(move |_, _| second.touch()));
         field.wait();
     }),
-    ("observers, dropped by who has added them", |field| {
-        let pool = pool();
-        drop(pool.observe(watcher(field)));
-        field.wait();
-        check_alive(&pool);
-    }),
-    ("observers, dropped by a thread that tells them", |field| {
-        let pool = pool();
-        let ((tell, told), (go, gate)) = (mpsc::channel(), mpsc::channel());
-        let observation = pool.observe(Watcher {
-            slow: Some((tell, Mutex::new(gate))),
-            ..watcher(field)
-        });
-        let post = pool.post(|_| {});
-        post.unwrap();
-        told.recv_timeout(LONG).unwrap();
-        drop(observation);
-        drop(go);
-        field.wait();
-        check_alive(&pool);
-    }),
+    (
+        "observers, dropped by the thread that has added them",
+        |field| {
+            let pool = pool();
+            drop(pool.observe(watcher(field)));
+            field.wait();
+            check_alive(&pool);
+        },
+    ),
+    (
+        "observers, dropped by the thread that calls them",
+        |field| {
+            let pool = pool();
+            let ((sender, done), (go, gate)) = (mpsc::channel(), mpsc::channel());
+            let observation = pool.observe(Watcher {
+                slow: Some((sender, Mutex::new(gate))),
+                ..watcher(field)
+            });
+            let post = pool.post(|_| {});
+            post.unwrap();
+            done.recv_timeout(LONG).unwrap();
+            drop(observation);
+            drop(go);
+            field.wait();
+            check_alive(&pool);
+        },
+    ),
     ("observers, left at the end", |field| {
         let pool = pool();
         let go = keep_busy(&pool);
@@ -353,13 +359,13 @@ const TABLE: &[Row] = &[
         let pool = pool();
         let (mux, far) = mux(field);
         pool.attach(&mux).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, done) = mpsc::channel();
         let caller = move |cx: &mut TaskContext<'_>| {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             assert!(mux.call_in(cx, &1, LONG).is_err());
         };
         pool.post(caller).unwrap();
-        told.recv_timeout(LONG).unwrap();
+        done.recv_timeout(LONG).unwrap();
         drop(far);
         field.wait();
         check_alive(&pool);

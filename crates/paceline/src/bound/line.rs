@@ -62,7 +62,7 @@ pub(super) trait Line: Sink {
 
 /// A socket, and a pair of others to end a wait.
 pub(super) struct Socket<S> {
-    /// Whoever has the connection last drops it: a caller, its leader with the lead in its hands, a pool.
+    /// Any thread may drop the last reference: a caller, the leader while it holds the lead, a thread of a pool.
     stream: Contained<S>,
     waker: UnixStream,
     woken: UnixStream,

@@ -1,6 +1,6 @@
 //! Registrations that are ending, and those who wait for the end.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::handle::Key;
 use crate::sync::{lock, Mutex, Parker};
@@ -13,19 +13,19 @@ pub(super) struct Endings {
 
 #[derive(Debug, Default)]
 struct List {
-    ending: Vec<Key>,
+    ending: HashSet<Key>,
     waiting: Vec<Arc<Parker>>,
 }
 
 impl Endings {
     pub(super) fn begin(&self, key: Key) {
-        lock(&self.list).ending.push(key);
+        lock(&self.list).ending.insert(key);
     }
 
     pub(super) fn finish(&self, key: Key) {
         let waiting = {
             let mut list = lock(&self.list);
-            list.ending.retain(|other| *other != key);
+            list.ending.remove(&key);
             list.waiting.iter().for_each(|parker| parker.post(1));
             list.waiting.clone()
         };

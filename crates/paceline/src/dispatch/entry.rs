@@ -77,17 +77,17 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// Of a group: the pool has ended, and so do its members.
-    fn dissolve(&mut self, registry: &Registry) {
-        let _ = registry;
-    }
-
     /// It is out of its slot. Gives everything to whoever is to end it: the caller, unless others still use it.
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)>;
 }
 
 /// What is left of a registration at its end.
 pub(super) trait Ending {
+    /// Of a group: the pool has ended, and so do its members.
+    fn dissolve(&mut self, registry: &Registry) {
+        let _ = registry;
+    }
+
     /// Tells the handler that this is the end.
     fn closed(&mut self, why: Closed) {
         drop(why);

@@ -178,6 +178,10 @@ impl Handle {
     /// once: by this very call if the handle is idle, else by the thread that has it. So do not hold a lock
     /// here that the other handler's `closed` takes. A member of a group is always ended by a thread that leads.
     ///
+    /// Called inside of `closed`, or of a destructor that runs at an end, it does not nest: this thread calls the other
+    /// handler's `closed` as soon as the one that runs now is over. So handles may close each other in a chain of any
+    /// length. To wait inside of `closed` for another handle's end, use [`close_and_wait`](Self::close_and_wait).
+    ///
     /// # Errors
     /// `NotFound` if the registration is over, or its end was asked for already.
     pub fn close(&self) -> io::Result<()> {
@@ -189,7 +193,7 @@ impl Handle {
     ///
     /// It may block: inside a handler, wrap it in [`Context::blocking`](super::Context::blocking). A handle
     /// that waits for its turn is ended by a thread that leads, so handlers that wait for each other's end,
-    /// or on the only thread of a pool, wait for ever.
+    /// or on the only thread of a pool, wait for ever. Inside of `closed` it nests: each takes a part of the stack.
     ///
     /// # Errors
     /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, or its group's, or from a hook

@@ -4,6 +4,7 @@ mod channel;
 mod claim;
 mod concurrent;
 mod context;
+mod deferred;
 mod endings;
 mod entry;
 mod errand;

@@ -1,4 +1,4 @@
-//! The boundary between a user's panic, which is caught and told, and one of ours, which aborts.
+//! The boundary between a user's panic, which is caught and reported, and one of ours, which aborts.
 //!
 //! A destructor of the user's runs inside the boundary, too. A value with one owner is dropped inside [`caught`], and the
 //! panic reported. A value that several threads share is [`Contained`] from where it enters the crate: any of them may be
@@ -45,14 +45,14 @@ fn message(payload: Box<dyn Any + Send>) -> String {
 pub(crate) fn drop_each<T>(values: impl IntoIterator<Item = T>) -> Result<(), String> {
     values
         .into_iter()
-        .fold(Ok(()), |told, value| told.and(caught(|| drop(value))))
+        .fold(Ok(()), |first, value| first.and(caught(|| drop(value))))
 }
 
 /// A value of the user's that may be dropped anywhere: a panic of its destructor does not leave it.
 pub(crate) struct Contained<T> {
     /// `None` only at the end.
     value: Option<T>,
-    /// Counts that panic, if anybody counts.
+    /// Counts that panic, where one is counted.
     panics: Option<Arc<AtomicU64>>,
 }
 
@@ -131,10 +131,10 @@ mod tests {
         }
     }
 
-    /// Whoever drops a contained value goes on. Two of them in one structure, or one while a panic unwinds already, would
+    /// A thread that drops a contained value goes on. Two of them in one structure, or one while a panic unwinds already, would
     /// abort the process otherwise.
     #[test]
-    fn a_contained_value_harms_nobody() {
+    fn a_contained_value_does_no_harm() {
         let panics = Arc::default();
         let contain = || Contained::counted(Grenade, &panics);
         drop(contain());
@@ -150,10 +150,10 @@ mod tests {
         assert_eq!(panics.load(Ordering::Relaxed), 4);
     }
 
-    /// Each of several values is dropped, and the first panic is told.
+    /// Each of several values is dropped, and the first panic is reported.
     #[test]
     fn each_of_several_is_dropped() {
-        let told = drop_each([Grenade, Grenade, Grenade]);
-        assert_eq!(told, Err("drop fails".to_owned()));
+        let first = drop_each([Grenade, Grenade, Grenade]);
+        assert_eq!(first, Err("drop fails".to_owned()));
     }
 }

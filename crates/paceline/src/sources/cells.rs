@@ -126,11 +126,11 @@ impl<T> Cells<T> {
 }
 
 impl<T> Drop for Cells<T> {
-    /// What the end of the queue did not find, because it was still being put in, is dropped by the last one who has the
-    /// queue.
+    /// The end of the queue does not find an item that is still being put in, nor those behind it: the last owner drops
+    /// them.
     fn drop(&mut self) {
         for cell in &self.cells {
-            // SAFETY: nobody else has the queue, which is borrowed exclusively.
+            // SAFETY: the queue is borrowed exclusively, so no other thread has it.
             let item = cell.item.with_mut(|place| unsafe { (*place).take() });
             let _ = caught(|| drop(item));
         }

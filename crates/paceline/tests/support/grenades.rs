@@ -37,11 +37,11 @@ pub fn each_survives(name: &str, table: &'static [Row]) {
         let mut child = Command::new(env::current_exe().unwrap());
         let child = child.args(["--exact", name, "--nocapture"]);
         let child = child.env(CHILD, number.to_string());
-        let told = child.env("RUST_BACKTRACE", "0").output().unwrap();
-        let said = String::from_utf8_lossy(&told.stdout);
-        if !told.status.success() || !said.contains("1 passed") {
-            let said = String::from_utf8_lossy(&told.stderr);
-            died.push(format!("{row}: {}\n{said}", told.status));
+        let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || !said.contains("1 passed") {
+            let said = String::from_utf8_lossy(&output.stderr);
+            died.push(format!("{row}: {}\n{said}", output.status));
         }
     }
     let count = died.len();
@@ -103,21 +103,21 @@ pub fn pool() -> Pool {
 
 /// The pool still serves: its thread is alive.
 pub fn check_alive(pool: &Pool) {
-    let (tell, told) = mpsc::channel();
-    pool.post(move |_| tell.send(()).unwrap()).unwrap();
-    told.recv_timeout(LONG).unwrap();
+    let (sender, done) = mpsc::channel();
+    pool.post(move |_| sender.send(()).unwrap()).unwrap();
+    done.recv_timeout(LONG).unwrap();
 }
 
 /// Keeps the thread of the pool inside of a post until what this returns is dropped.
 pub fn keep_busy(pool: &Pool) -> mpsc::Sender<()> {
     let (go, gate) = mpsc::channel::<()>();
-    let (tell, told) = mpsc::channel();
+    let (sender, done) = mpsc::channel();
     pool.post(move |_| {
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         let _ = gate.recv_timeout(LONG);
     })
     .unwrap();
-    told.recv_timeout(LONG).unwrap();
+    done.recv_timeout(LONG).unwrap();
     go
 }
 

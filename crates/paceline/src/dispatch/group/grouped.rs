@@ -292,6 +292,16 @@ where
         Some(&mut self.roster)
     }
 
+    fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)> {
+        Some((self, end))
+    }
+}
+
+impl<S, H> Ending for Grouped<S, H>
+where
+    S: Send + 'static,
+    H: GroupHandler<S>,
+{
     fn dissolve(&mut self, registry: &Registry) {
         self.roster.group.inbox().shut(&mut self.roster.members);
         let key = self.roster.group.key();
@@ -313,16 +323,6 @@ where
         registry.run_afterwards(afterwards, &NoDuty);
     }
 
-    fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)> {
-        Some((self, end))
-    }
-}
-
-impl<S, H> Ending for Grouped<S, H>
-where
-    S: Send + 'static,
-    H: GroupHandler<S>,
-{
     fn closed(&mut self, why: Closed) {
         self.handler.ended(why);
     }

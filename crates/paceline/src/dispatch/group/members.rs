@@ -169,7 +169,7 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         self.goes_to
     }
 
-    /// Work that nobody will do.
+    /// The work that was left and is not done any more.
     pub(super) fn into_work(self) -> Vec<Work> {
         self.afterwards.work
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::{
     super::{
+        deferred::{self, Nesting, When},
         entry::{Ending, Entry, Undone, Verdict},
         frames,
         handle::{HandleId, Key},
@@ -75,6 +76,7 @@ impl Registry {
         if self.close(key).is_err() && self.is_over(key) {
             return Err(NotWaited::Stale);
         }
+        self.finish_deferred();
         self.endings.wait_until(|| self.is_over(key));
         Ok(())
     }
@@ -105,6 +107,8 @@ impl Registry {
             }
         }
         self.set.wake();
+        // The caller waits for these ends, too.
+        self.finish_deferred();
     }
 
     /// Whether a drain has nothing left to wait for.
@@ -144,6 +148,7 @@ impl Registry {
         self.phase.swap(SHUT, Ordering::AcqRel);
         let indices: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
         indices.into_iter().for_each(|index| self.sweep(index));
+        self.finish_deferred();
     }
 
     /// What was lost at the end of the pool since this was last asked, and how many registrations have not ended. Of
@@ -198,8 +203,6 @@ impl Registry {
         let mut entry = owned.with_entry(Option::take);
         if let Some(entry) = &mut entry {
             self.endings.begin(key);
-            let dissolved = self.in_frame(Some(key), || entry.dissolve(self));
-            dissolved.unwrap_or_else(|panic| self.tell_panic(key, &panic));
             if let Some(descriptor) = entry.descriptor() {
                 entry.leave_set();
                 let _ = self.set.remove(descriptor);
@@ -219,8 +222,37 @@ impl Registry {
         }
     }
 
-    /// Nobody uses it any more: tells the end, drops everything, and counts it out.
-    pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending + '_>, end: End) {
+    /// Calls `closed`, drops everything, and counts the registration out: now, or after the end that this thread finishes
+    /// just then. No thread uses the registration any more.
+    pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending>, end: End) {
+        match deferred::enter_or_defer(self.address(), (ending, end)) {
+            When::Later => {}
+            When::Now((ending, end)) => {
+                self.finish_now(ending, end);
+                self.finish_deferred();
+                deferred::leave(self.address());
+            }
+        }
+    }
+
+    /// The same, and never later: what is left is borrowed.
+    pub(super) fn finish_at_once(&self, ending: Box<dyn Ending + '_>, end: End) {
+        let nesting = deferred::enter(self.address());
+        self.finish_now(ending, end);
+        if nesting == Nesting::Outermost {
+            self.finish_deferred();
+            deferred::leave(self.address());
+        }
+    }
+
+    /// Finishes what this thread has deferred. No other thread does, so a thread that waits for an end calls this before.
+    fn finish_deferred(&self) {
+        while let Some((ending, end)) = deferred::next(self.address()) {
+            self.finish_now(ending, end);
+        }
+    }
+
+    fn finish_now(&self, ending: Box<dyn Ending + '_>, end: End) {
         let (key, loss) = (end.key, end.loss);
         self.take_leave(ending, key, end.why, end.is_handle);
         self.count_out(loss);
@@ -261,8 +293,11 @@ impl Registry {
         if is_handle {
             self.tell_closed(key, &why);
         }
-        let told = self.in_frame(Some(key), || ending.closed(why));
-        told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        let called = self.in_frame(Some(key), || {
+            ending.dissolve(self);
+            ending.closed(why);
+        });
+        called.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         let frame = frames::enter(self.address(), Some(key));
         let dropped = ending.dismantle();
         frame.leave();

@@ -338,7 +338,7 @@ impl Registry {
             is_handle: true,
             loss: lost.map(|unsent| Loss::Handle(HandleId::new(key), unsent)),
         };
-        self.finish(ending, end);
+        self.finish_at_once(ending, end);
     }
 
     /// The members of these groups.

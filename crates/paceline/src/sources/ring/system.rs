@@ -249,7 +249,7 @@ fn own_those_of(header: NonNull<libc::cmsghdr>, owned: &mut Vec<OwnedFd>) {
         if descriptor < 0 {
             continue;
         }
-        // SAFETY: the kernel has opened it for this message, and nobody else has it.
+        // SAFETY: the kernel has opened it for this message, and nothing else owns it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         owned.extend(is_sent.then_some(descriptor));
     }
@@ -290,7 +290,7 @@ mod tests {
         (0..count).map(|_| UnixStream::pair().unwrap()).collect()
     }
 
-    /// Whether nobody has the other end of this one any more. It waits for that, within a bound.
+    /// Whether the other end of this one is closed everywhere. It waits for that, within a bound.
     fn is_closed(mut kept: &UnixStream) -> bool {
         kept.set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -300,7 +300,7 @@ mod tests {
     fn ask_for(of: &UnixStream, option: libc::c_int) -> bool {
         let on: libc::c_int = 1;
         // SAFETY: the option is an int, which is read.
-        let told = unsafe {
+        let result = unsafe {
             libc::setsockopt(
                 of.as_raw_fd(),
                 libc::SOL_SOCKET,
@@ -309,7 +309,7 @@ mod tests {
                 mem::size_of::<libc::c_int>() as libc::socklen_t,
             )
         };
-        told == 0
+        result == 0
     }
 
     /// R1, S2: a peer that sent two descriptors where one belongs was refused, and both stayed open for ever: the control
@@ -366,9 +366,9 @@ mod tests {
 
     fn is_closed_now(mut kept: &UnixStream) -> bool {
         kept.set_nonblocking(true).unwrap();
-        let told = kept.read(&mut [0]);
+        let read = kept.read(&mut [0]);
         kept.set_nonblocking(false).unwrap();
-        matches!(told, Ok(0))
+        matches!(read, Ok(0))
     }
 
     /// A descriptor that was received is not passed on to programs that this process starts.

@@ -293,10 +293,10 @@ mod tests {
         const CHILD: &str = "PACELINE_TEST_CHILD";
         if env::var_os(CHILD).is_none() {
             let mut child = Command::new(env::current_exe().unwrap());
-            let told = child.args(["--exact", NAME]).env(CHILD, "1").output();
-            let told = told.unwrap();
-            let said = String::from_utf8_lossy(&told.stdout);
-            assert!(told.status.success(), "{}: {said}", told.status);
+            let output = child.args(["--exact", NAME]).env(CHILD, "1").output();
+            let output = output.unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{}: {said}", output.status);
             assert!(said.contains("1 passed"), "{said}");
             return;
         }
