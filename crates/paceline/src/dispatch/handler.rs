@@ -59,7 +59,8 @@ pub trait EventHandler<S>: Send + 'static {
     }
 
     /// The handle is closed; nothing will be called after this. Told exactly once, outside of every
-    /// lock; the source is dropped right afterwards. If this closes other handles, their `closed` is called after it has returned.
+    /// lock; the source is dropped right afterwards. If this closes other handles, their `closed` is called after it
+    /// has returned.
     fn closed(&mut self, why: Closed) {
         let _ = why;
     }
