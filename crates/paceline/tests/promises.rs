@@ -7,6 +7,7 @@ mod promises {
     mod adaptive_wake;
     mod elastic;
     mod ends;
+    mod ends_in_chains;
     mod errata;
     mod f1_fairness;
     mod h1_one_thread_per_handle;
@@ -21,6 +22,8 @@ mod promises {
     mod l2_surprises;
     mod l3_promote_before_process;
     mod l4_no_herd;
+    mod l5_drops;
+    mod l5_drops_shared;
     mod l5_failures_take_nothing;
     mod l5_own_panics_abort;
     mod leader_spin;

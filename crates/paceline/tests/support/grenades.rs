@@ -1,15 +1,10 @@
 //! Values that panic when they are dropped, and a table of places where that happens.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
 use std::{
     cell::Cell,
     env, error, fmt,
     io::{self, Read, Write},
+    net::TcpStream,
     os::fd::{AsFd, BorrowedFd},
     process::Command,
     sync::{
@@ -20,22 +15,23 @@ use std::{
 
 use paceline::Pool;
 
-use crate::support::{bounded, wait_until, LONG};
+use crate::support::{bounded, name_of, wait_until, LONG};
 
 /// A place where values of the user's are dropped.
 pub type Row = (&'static str, fn(&Field));
 
-/// Runs each row of the table in a process of its own, which must survive. That runs the test called `name` again.
-pub fn each_survives(name: &str, table: &'static [Row]) {
+/// Runs each row of the table in a process of its own, which must survive. That runs the test called `name` again,
+/// which is in this module.
+pub fn each_survives(module: &str, name: &str, table: &'static [Row]) {
     const CHILD: &str = "PACELINE_TEST_CHILD";
     if let Ok(row) = env::var(CHILD) {
         let (_, run) = table[row.parse::<usize>().unwrap()];
         return bounded(move || run(&Field::default()));
     }
-    let mut died = Vec::new();
+    let (test, mut died) = (name_of(module, name), Vec::new());
     for (number, (row, _)) in table.iter().enumerate() {
         let mut child = Command::new(env::current_exe().unwrap());
-        let child = child.args(["--exact", name, "--nocapture"]);
+        let child = child.args(["--exact", &test, "--nocapture"]);
         let child = child.env(CHILD, number.to_string());
         let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
@@ -134,19 +130,13 @@ impl<S: AsFd> AsFd for Explosive<S> {
     }
 }
 
-impl<S> Read for &Explosive<S>
-where
-    for<'s> &'s S: Read,
-{
+impl Read for &Explosive<TcpStream> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.stream).read(buffer)
     }
 }
 
-impl<S> Write for &Explosive<S>
-where
-    for<'s> &'s S: Write,
-{
+impl Write for &Explosive<TcpStream> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&self.stream).write(bytes)
     }

@@ -11,6 +11,7 @@ pub mod bound;
 pub mod by_hand;
 pub mod example;
 pub mod gate;
+pub mod grenades;
 pub mod groups;
 pub mod levels;
 pub mod pinned;

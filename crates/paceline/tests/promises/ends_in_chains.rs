@@ -2,10 +2,6 @@
 //! thousand of them in a row overflowed the stack of their thread. Now a thread finishes one end after the other, however
 //! many each brings about; and a wait inside of `closed` still ends.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-mod support;
-
 use std::{
     io,
     sync::{
@@ -16,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use by_hand::serve_all;
+use crate::support::by_hand::serve_all;
+use crate::support::{bounded, bounded_by, LONG};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Closed, ConcurrentContext, ConcurrentHandler, Context, EventHandler, GroupHandler, Handle,
     Interest, Members, Next, Pool, SetKind, TaskContext, TimerGuard,
 };
-use support::{bounded, bounded_by, LONG};
 
 /// So many timers in a row; more than any stack here has room for, as are the handles.
 const TIMERS: usize = 100_000;

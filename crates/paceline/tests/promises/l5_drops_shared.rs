@@ -6,10 +6,6 @@
 //!
 //! One table: each row drops values that panic, in one place. (What belongs to one registration is in the other one.)
 
-#[path = "support/grenades.rs"]
-mod grenades;
-mod support;
-
 use std::{
     io::{self, Write},
     net::TcpStream,
@@ -20,14 +16,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grenades::{check_alive, each_survives, keep_busy, pool, Explosive, Field, Grenade, Row};
+use crate::support::grenades::{
+    check_alive, each_survives, keep_busy, pool, Explosive, Field, Grenade, Row,
+};
+use crate::support::{tcp_pair, wait_until, LONG};
 use paceline::{
     bound::{self, Header, Mux, Protocol, Whose},
     observe::{Observer, Role},
     Arrived, BlockingSource, Context, HandleId, Interest, Interrupter, Next, Order, Pool,
     SourcePool, TaskContext,
 };
-use support::{tcp_pair, wait_until, LONG};
 
 /// An observer, whose calls may be slow.
 struct Watcher {
@@ -375,5 +373,5 @@ const TABLE: &[Row] = &[
 /// No panic of a destructor aborts the process, takes a thread along, or keeps another value from being dropped.
 #[test]
 fn what_threads_share() {
-    each_survives("what_threads_share", TABLE);
+    each_survives(module_path!(), "what_threads_share", TABLE);
 }

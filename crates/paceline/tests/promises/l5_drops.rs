@@ -4,10 +4,6 @@
 //!
 //! One table: each row drops values that panic, in one place. (What several threads share is in the other one.)
 
-#[path = "support/grenades.rs"]
-mod grenades;
-mod support;
-
 use std::{
     io::{self, Write},
     net::TcpStream,
@@ -16,12 +12,14 @@ use std::{
     time::Duration,
 };
 
-use grenades::{check_alive, each_survives, keep_busy, pool, Explosive, Field, Grenade, Row};
+use crate::support::grenades::{
+    check_alive, each_survives, keep_busy, pool, Explosive, Field, Grenade, Row,
+};
+use crate::support::LONG;
 use paceline::{
     Closed, ConcurrentContext, Context, EventHandler, GroupHandler, Handle, Interest, Members,
     Next, Panics, Pool, Signal, TaskContext, TickContext,
 };
-use support::LONG;
 
 type Source = Explosive<UnixStream>;
 
@@ -348,5 +346,5 @@ const TABLE: &[Row] = &[
 /// No panic of a destructor aborts the process, takes a thread along, or keeps another value from being dropped.
 #[test]
 fn what_a_registration_has() {
-    each_survives("what_a_registration_has", TABLE);
+    each_survives(module_path!(), "what_a_registration_has", TABLE);
 }
