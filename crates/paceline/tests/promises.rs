@@ -28,6 +28,7 @@ mod promises {
     mod l5_own_panics_abort;
     mod leader_spin;
     mod r1_any_input;
+    mod s1_linger;
     mod s1_shutdown_ends_in_time;
     mod s1_step_by_step;
     mod s3_drop_never_hangs;

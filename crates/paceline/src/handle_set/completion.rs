@@ -34,7 +34,7 @@ use std::{
 use super::{
     epoll, poll,
     ring::{Completion, GoesOn},
-    system::{set_nonblocking, time_left},
+    system::{forget_linger, set_nonblocking, time_left},
     uring::{bell, Ring},
     Answer, Batch, Event, HandleSet, Ready, Reports,
 };
@@ -210,6 +210,10 @@ impl HandleSet for CompletionSet {
         let key = lock(&self.table).remove(descriptor)?;
         // What was submitted has begun, and nobody submits it again: it can only end.
         self.ring.end(key)
+    }
+
+    fn close_at_once(&self, descriptor: RawFd) {
+        forget_linger(descriptor);
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {

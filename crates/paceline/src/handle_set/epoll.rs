@@ -18,7 +18,7 @@ use std::{
 
 use super::{
     poll,
-    system::{attempted, checked, milliseconds, set_nonblocking, time_left},
+    system::{attempted, checked, forget_linger, milliseconds, set_nonblocking, time_left},
     Answer, Batch, Beside, ConcurrentSet, Event, HandleSet, Ready, Reports, Told,
 };
 use crate::sync::{Clock, Timestamp};
@@ -150,6 +150,10 @@ impl HandleSet for Epoll {
 
     fn remove(&self, descriptor: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
+    }
+
+    fn close_at_once(&self, descriptor: RawFd) {
+        forget_linger(descriptor);
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {

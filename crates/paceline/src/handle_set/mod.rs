@@ -61,6 +61,12 @@ pub(crate) trait HandleSet: Send + Sync {
     /// that goes on to end.
     fn remove(&self, descriptor: RawFd) -> io::Result<()>;
 
+    /// Has the close of `descriptor`, which is about to come, not wait for output that the kernel has not sent. (What is
+    /// simulated is no descriptor of this process.)
+    fn close_at_once(&self, descriptor: RawFd) {
+        let _ = descriptor;
+    }
+
     /// Waits until something is ready, someone calls [`wake`](Self::wake), or `until` has passed
     /// (`None`: for ever), and appends what came to `events`. An interrupted wait ends early.
     ///

@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::{
-    system::{attempted, checked, milliseconds, set_nonblocking, time_left},
+    system::{attempted, checked, forget_linger, milliseconds, set_nonblocking, time_left},
     Answer, Batch, Event, HandleSet, Ready, Reports,
 };
 use crate::sync::{lock, Clock, Condvar, Mutex, Timestamp};
@@ -187,6 +187,10 @@ impl HandleSet for PollSet {
             }
         }
         removed.map_or(Err(io::Error::from_raw_os_error(libc::ENOENT)), |_| Ok(()))
+    }
+
+    fn close_at_once(&self, descriptor: RawFd) {
+        forget_linger(descriptor);
     }
 
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {

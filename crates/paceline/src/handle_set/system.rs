@@ -1,6 +1,6 @@
 //! What the sets of a Unix system have in common.
 
-use std::{io, os::fd::RawFd, time::Duration};
+use std::{io, mem, os::fd::RawFd, ptr, time::Duration};
 
 use crate::sync::{Clock, Timestamp};
 
@@ -24,6 +24,27 @@ pub(crate) fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
     let mut on: libc::c_int = 1;
     // SAFETY: FIONBIO reads one int through the pointer, which lives until the call returns.
     checked(unsafe { libc::ioctl(descriptor, libc::FIONBIO, &mut on) }).map(drop)
+}
+
+/// Turns SO_LINGER off where it would have close(2) wait, which it does for non-blocking sockets, too. A time of zero asks
+/// for a reset and does not wait: it stays. What is no socket has no such option.
+pub(super) fn forget_linger(descriptor: RawFd) {
+    let mut linger = libc::linger {
+        l_onoff: 0,
+        l_linger: 0,
+    };
+    let mut length = mem::size_of_val(&linger) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
+    let place = ptr::from_mut(&mut linger).cast();
+    // SAFETY: the option is a `linger`, whose length is passed; both live until the call returns, which writes them.
+    let known = unsafe { libc::getsockopt(descriptor, level, option, place, &mut length) };
+    if known != 0 || linger.l_onoff == 0 || linger.l_linger == 0 {
+        return;
+    }
+    linger.l_onoff = 0;
+    let place = ptr::from_ref(&linger).cast();
+    // SAFETY: as above; the call reads it. (If it fails, close(2) waits as the owner of the socket has asked for.)
+    unsafe { libc::setsockopt(descriptor, level, option, place, length) };
 }
 
 pub(super) fn checked(told: i32) -> io::Result<i32> {

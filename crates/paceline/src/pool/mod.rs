@@ -277,6 +277,10 @@ impl Pool {
     /// threads that are still in a handler then are left alone and listed. A shutdown that is called
     /// from a handler does not wait for that handler. `closed` of what is left is told by the calling
     /// thread.
+    ///
+    /// From the beginning of a shutdown on, no close of a socket waits for its peer: the pool turns SO_LINGER off, and the
+    /// kernel goes on sending what it has. (A linger time of zero, which asks for a reset, stays. The option belongs to the
+    /// socket, so a duplicate of the descriptor loses it, too.)
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
         self.shared().shutdown(within)
     }

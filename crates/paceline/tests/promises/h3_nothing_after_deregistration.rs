@@ -276,8 +276,8 @@ fn close_of_a_handle_in_the_line_is_not_dispatched() {
 }
 
 /// A close hook that called back into the reactor met a lock that its caller held (ACE 1055; TAO 1482,
-/// 1551; Thrift 2070). Ours is told outside of every lock: it registers, closes others, changes
-/// interests, and all of it is done when `closed` returns; on a thread of the pool and on another's.
+/// 1551; Thrift 2070). Ours is called outside of every lock: it registers, closes others, changes
+/// interests, and waits for an end; on a thread of the pool and on another's.
 #[test]
 fn close_callback_runs_outside_locks() {
     bounded(|| {
@@ -325,7 +325,7 @@ impl EventHandler<TcpStream> for CallsBack {
         let handler = |_: &mut Context<'_, TcpStream>| Ok(Next::Continue);
         let new = pool.register(near, Interest::READ, handler).unwrap();
         new.set_interest(Interest::READ | Interest::WRITE).unwrap();
-        new.close().unwrap();
+        new.close_and_wait().unwrap();
         self.other.set_interest(Interest::READ).unwrap();
         self.other.close().unwrap();
         let _ = (pool.snapshot(), format!("{pool:?}"));

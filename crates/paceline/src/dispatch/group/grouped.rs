@@ -184,7 +184,13 @@ where
             members: Members::new(&mut self.roster, registry, visit.origin),
             afterwards: visit.afterwards,
         };
-        registry.finish_member(Box::new(ending), leaver.key, why, leaver.lost);
+        let Leaver {
+            key,
+            descriptor,
+            lost,
+            ..
+        } = leaver;
+        registry.finish_member(Box::new(ending), key, why, descriptor, lost);
     }
 
     /// Calls `notified`.

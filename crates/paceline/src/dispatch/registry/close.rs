@@ -1,6 +1,6 @@
 //! How registrations end: on request, by themselves, or with the pool.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, os::fd::RawFd};
 
 use super::{
     super::{
@@ -212,7 +212,7 @@ impl Registry {
         if let Some(entry) = entry {
             let end = End {
                 key,
-                is_handle: entry.descriptor().is_some(),
+                descriptor: entry.descriptor(),
                 loss: Loss::of(entry.as_ref(), key, &why, by_force, is_due),
                 why,
             };
@@ -253,8 +253,13 @@ impl Registry {
     }
 
     fn finish_now(&self, ending: Box<dyn Ending + '_>, end: End) {
-        let (key, loss) = (end.key, end.loss);
-        self.take_leave(ending, key, end.why, end.is_handle);
+        let End {
+            key,
+            why,
+            descriptor,
+            loss,
+        } = end;
+        self.take_leave(ending, key, why, descriptor);
         self.count_out(loss);
         self.endings.finish(key);
         self.wake_drain();
@@ -288,9 +293,15 @@ impl Registry {
     }
 
     /// Tells the end, and drops everything.
-    fn take_leave(&self, mut ending: Box<dyn Ending + '_>, key: Key, why: Closed, is_handle: bool) {
-        // Of tasks nobody has heard.
-        if is_handle {
+    fn take_leave(
+        &self,
+        mut ending: Box<dyn Ending + '_>,
+        key: Key,
+        why: Closed,
+        descriptor: Option<RawFd>,
+    ) {
+        // Tasks have no hook.
+        if descriptor.is_some() {
             self.tell_closed(key, &why);
         }
         let called = self.in_frame(Some(key), || {
@@ -298,11 +309,22 @@ impl Registry {
             ending.closed(why);
         });
         called.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        if let Some(descriptor) = descriptor {
+            self.hurry_close(descriptor);
+        }
         let frame = frames::enter(self.address(), Some(key));
         let dropped = ending.dismantle();
         frame.leave();
         for part in dropped {
             part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        }
+    }
+
+    /// The close of a descriptor waits for nothing once the pool ends: a shutdown has a deadline (S1), and a drop does not
+    /// wait (S3). It comes after `closed`, which may set the option itself.
+    fn hurry_close(&self, descriptor: RawFd) {
+        if self.phase() != ACCEPTING {
+            self.set.close_at_once(descriptor);
         }
     }
 
@@ -336,8 +358,8 @@ pub(crate) struct LeftUndone {
 pub(in crate::dispatch) struct End {
     pub(super) key: Key,
     pub(super) why: Closed,
-    /// Whether it is a handle, and no task.
-    pub(super) is_handle: bool,
+    /// What is closed with it; `None` if it is a task, and no handle.
+    pub(super) descriptor: Option<RawFd>,
     pub(super) loss: Option<Loss>,
 }
 

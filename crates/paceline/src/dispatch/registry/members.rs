@@ -330,12 +330,13 @@ impl Registry {
         ending: Box<dyn Ending + '_>,
         key: Key,
         why: Closed,
+        descriptor: RawFd,
         lost: Option<usize>,
     ) {
         let end = End {
             key,
             why,
-            is_handle: true,
+            descriptor: Some(descriptor),
             loss: lost.map(|unsent| Loss::Handle(HandleId::new(key), unsent)),
         };
         self.finish_at_once(ending, end);
