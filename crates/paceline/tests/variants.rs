@@ -6,6 +6,7 @@ mod support;
 mod variants {
     mod bound;
     mod bound_connecting;
+    mod bound_drops;
     mod bound_ends;
     mod bound_hazards;
     mod bound_places;

@@ -389,7 +389,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         let link = self.link;
         link.calls.counters.losses.add(1);
         link.lead.mark_lost();
-        *lock(&link.line) = None;
+        // The stream is the user's: this reference outlives the others, and is dropped without a lock.
+        let lost = lock(&link.line).take();
         reading.line = None;
         reading.inbound.begin_anew();
         reading.sleepers.take_newcomers(&link.lead, &link.calls);
@@ -399,6 +400,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         link.lead.leave_lost();
         // It lets go of the connection.
         link.pooled.call_reader();
+        drop(lost);
     }
 
     /// Elects one who sleeps; if nobody does, the lead is open.

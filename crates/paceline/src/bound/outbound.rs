@@ -261,7 +261,8 @@ impl Outbound {
     /// Only who has the pen can: it may have put a request on the wire a moment ago.
     fn bury(&self, calls: &Calls) {
         let mut queue = lock(&self.queue);
-        queue.sink = None;
+        // It may be the last reference to the user's stream: it is dropped without the lock, at the end of all this.
+        let _lost = queue.sink.take();
         self.release(queue.unwritten());
         queue.written = 0;
         while let Some(Outgoing { key, bytes }) = queue.waiting.pop_front() {

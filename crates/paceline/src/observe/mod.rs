@@ -99,7 +99,8 @@ impl fmt::Display for Role {
 /// it took the lead (at the latest when it begins to wait), and to be something else before it gives the lead away, so at
 /// no time are two threads of one pool told to be leaders. (In a concurrent set nobody is.)
 ///
-/// The others are called where neither the lead nor a lock is held. A panic of theirs is dropped.
+/// The others are called where neither the lead nor a lock is held. A panic of theirs is dropped, and so is a panic of the
+/// observer's destructor, which any thread of the pool may run.
 pub trait Observer: Send + Sync + 'static {
     /// Thread `thread` (counted from zero in the order of entering) is now in `role`.
     fn role_changed(&self, thread: usize, role: Role) {
