@@ -43,9 +43,11 @@ fn message(payload: Box<dyn Any + Send>) -> String {
 
 /// Drops these values, each in a boundary of its own. The first panic's message.
 pub(crate) fn drop_each<T>(values: impl IntoIterator<Item = T>) -> Result<(), String> {
-    values
-        .into_iter()
-        .fold(Ok(()), |first, value| first.and(caught(|| drop(value))))
+    let mut first = Ok(());
+    for value in values {
+        first = first.and(caught(|| drop(value)));
+    }
+    first
 }
 
 /// A value of the user's that may be dropped anywhere: a panic of its destructor does not leave it.

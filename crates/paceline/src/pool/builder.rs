@@ -137,8 +137,7 @@ impl Builder {
         mut self,
         of: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static,
     ) -> Self {
-        let of = Contained::new(of);
-        self.outfit.cores = Some(Box::new(move |index| of(index)));
+        self.outfit.cores = Some(by_index(of));
         self
     }
 
@@ -146,8 +145,7 @@ impl Builder {
     /// lower value than the process has needs a privilege.
     #[must_use]
     pub fn thread_nice(mut self, of: impl Fn(usize) -> i32 + Send + Sync + 'static) -> Self {
-        let of = Contained::new(of);
-        self.outfit.nice = Some(Box::new(move |index| of(index)));
+        self.outfit.nice = Some(by_index(of));
         self
     }
 
@@ -214,8 +212,7 @@ impl Builder {
     /// zero. Threads that join choose their own: see [`Pool::enter_with`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
-        let of = Contained::new(of);
-        self.outfit.priority = Some(Box::new(move |index| of(index)));
+        self.outfit.priority = Some(by_index(of));
         self
     }
 
@@ -557,6 +554,15 @@ impl fmt::Debug for Builder {
             .field("stuck_after", &self.stuck.as_ref().map(|(limit, _)| limit))
             .finish_non_exhaustive()
     }
+}
+
+/// A setting that the pool keeps until its last thread has gone.
+fn by_index<T: 'static>(
+    of: impl Fn(usize) -> T + Send + Sync + 'static,
+) -> Box<dyn Fn(usize) -> T + Send + Sync> {
+    let of = Contained::new(of);
+    #[allow(clippy::redundant_closure, reason = "the closure owns what it calls")]
+    Box::new(move |index| of(index))
 }
 
 const _: () = assert!(threads::MOST < MOST_THREADS);

@@ -175,8 +175,10 @@ fn send_all(over: &UnixStream, descriptors: &[RawFd]) -> io::Result<()> {
         // SAFETY: as above; the descriptors come behind the header.
         let place = unsafe { libc::CMSG_DATA(header) }.cast::<libc::c_int>();
         for (at, descriptor) in descriptors.iter().enumerate() {
-            // SAFETY: `length` has room for all of them. The places need not be aligned.
-            unsafe { place.add(at).write_unaligned(*descriptor) };
+            // SAFETY: `length` has room for all of them.
+            let place = unsafe { place.add(at) };
+            // SAFETY: see above. It need not be aligned.
+            unsafe { place.write_unaligned(*descriptor) };
         }
         // SAFETY: the message, its part and its control data live until the call returns, which reads them.
         unsafe { libc::sendmsg(over.as_raw_fd(), message, libc::MSG_NOSIGNAL) }
@@ -236,15 +238,19 @@ fn own_those_of(header: NonNull<libc::cmsghdr>, owned: &mut Vec<OwnedFd>) {
     let whole = unsafe { header.read() };
     let is_of_sockets = whole.cmsg_level == libc::SOL_SOCKET;
     let is_sent = is_of_sockets && whole.cmsg_type == libc::SCM_RIGHTS;
-    if !is_sent && !(is_of_sockets && whole.cmsg_type == SCM_PIDFD) {
+    let is_added = is_of_sockets && whole.cmsg_type == SCM_PIDFD;
+    if !is_sent && !is_added {
         return;
     }
-    let bytes = (whole.cmsg_len as usize).saturating_sub(length_of(0));
+    let length: usize = whole.cmsg_len as _;
+    let bytes = length.saturating_sub(length_of(0));
     // SAFETY: behind the header come so many bytes, says the kernel.
     let place = unsafe { libc::CMSG_DATA(header.as_ptr()) }.cast::<libc::c_int>();
     for at in 0..bytes / mem::size_of::<libc::c_int>() {
-        // SAFETY: see above. The places need not be aligned.
-        let descriptor = unsafe { place.add(at).read_unaligned() };
+        // SAFETY: see above.
+        let place = unsafe { place.add(at) };
+        // SAFETY: see above. It need not be aligned.
+        let descriptor = unsafe { place.read_unaligned() };
         // For a process that is gone the kernel may put an error there.
         if descriptor < 0 {
             continue;

@@ -311,17 +311,26 @@ mod tests {
     /// Has the system call the handlers of all these signals on this thread, as it comes back from one system call.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn all_at_once(bits: u64) {
-        // SAFETY: an empty set is a valid one; the sets are read or written while they live; a thread that runs has a
-        // valid name for itself.
-        unsafe {
-            let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            for signal in Signal::of_bits(bits) {
-                libc::pthread_kill(libc::pthread_self(), signal.number());
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        let mut all = the_systems_own().sa_mask;
+        // SAFETY: the set is written.
+        unsafe { libc::sigfillset(&mut all) };
+        let before = exchange_mask(&all);
+        // SAFETY: it takes nothing.
+        let me = unsafe { libc::pthread_self() };
+        for signal in Signal::of_bits(bits) {
+            // SAFETY: a thread that runs has a valid name.
+            unsafe { libc::pthread_kill(me, signal.number()) };
         }
+        exchange_mask(&before);
+    }
+
+    /// Blocks these signals on this thread, and no others. Those that were blocked before.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn exchange_mask(new: &libc::sigset_t) -> libc::sigset_t {
+        let mut old = the_systems_own().sa_mask;
+        // SAFETY: one set is read and the other one written; both live until the call returns.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, new, &mut old) };
+        old
     }
 
     /// Whoever comes second is not told that all is well, if somebody else has put its own handler in the place of ours.
