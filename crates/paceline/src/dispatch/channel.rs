@@ -6,6 +6,7 @@ use super::{
     context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
     entry::{Done, Verdict},
     handler::{Closed, Next},
+    overdue::Overdue,
     registry::Registry,
     unwind::caught,
 };
@@ -29,6 +30,8 @@ pub(super) enum Call {
     Greet,
     /// Something may be done.
     Ready,
+    /// A time is over.
+    Overdue,
 }
 
 /// Another registry, in which a handler wants to go on.
@@ -122,6 +125,36 @@ impl<S: 'static> Channel<S> {
         }
     }
 
+    /// The same when a time of the handle is over. Its handler is called for that, also while output is kept; unless it has
+    /// asked for the end, or the peer has just taken some.
+    #[cold]
+    pub(super) fn work_overdue(
+        &mut self,
+        mut lent: Lent<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+        what: Overdue,
+        call: impl FnOnce(&mut Context<'_, S>) -> io::Result<Next>,
+    ) -> Done {
+        lent.set_tcp(Self::is_tcp());
+        let kept = self.outbox.len();
+        if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
+            return Done::without_call(Verdict::close(Closed::Failed(error)));
+        }
+        if what == Overdue::Idle && self.outbox.len() < kept {
+            lent.settle();
+            return Done::without_call(self.finished());
+        }
+        if self.finishing {
+            lent.settle();
+            return Done::without_call(Verdict::close(Closed::TimedOut));
+        }
+        Done {
+            verdict: self.call(lent, origin, afterwards, call, Call::Overdue),
+            called: true,
+        }
+    }
+
     /// Lends the source to somebody for whom nothing was claimed. A panic goes on, when what was used is put back.
     pub(super) fn lend<R>(
         &mut self,
@@ -187,6 +220,9 @@ impl<S: 'static> Channel<S> {
         let told = match caught(|| call(&mut cx)) {
             Ok(told) => told,
             Err(panic) => {
+                if what == Call::Overdue {
+                    cx.lent.put_other_calls_back();
+                }
                 cx.lent.settle_after_panic();
                 return Verdict::panicked(panic);
             }
@@ -197,6 +233,9 @@ impl<S: 'static> Channel<S> {
             return Verdict::Keep;
         }
         let refused = cx.lent.refused;
+        if what == Call::Overdue {
+            cx.lent.put_other_calls_back();
+        }
         match told {
             Ok(Next::Again) => cx.lent.settle_and_ask_again(),
             // What it was notified of is another call.
@@ -211,6 +250,9 @@ impl<S: 'static> Channel<S> {
                 self.finished()
             }
             Err(error) if refused && is_refusal(&error) => Verdict::Keep,
+            Err(error) if what == Call::Overdue && error.kind() == io::ErrorKind::TimedOut => {
+                Verdict::close(Closed::TimedOut)
+            }
             Err(error) => Verdict::close(Closed::Failed(explained(error))),
         }
     }

@@ -234,7 +234,7 @@ fn visit<D: Duty>(
         let own = owned.with_entry(|entry| entry.as_mut()?.take_end());
         let verdict = match own {
             Some(why) => Verdict::close(why),
-            None => registry.verdict_on_request(seen),
+            None => registry.verdict_on_request(),
         };
         return (verdict, start);
     }
@@ -288,7 +288,7 @@ pub(super) fn do_what_is_due(
     work: impl FnOnce(Lent<'_>) -> Done,
 ) -> Due {
     let seen = lent.seen;
-    if !seen.wanted().is_empty() || lent.is_notified() || lent.greets() {
+    if !seen.wanted().is_empty() || lent.is_notified() || lent.greets() || lent.is_overdue() {
         // The handler's own panics are caught there; this one is of its source.
         let done = registry.in_frame(Some(key), || work(lent));
         return Due::Done(done.unwrap_or_else(|panic| {

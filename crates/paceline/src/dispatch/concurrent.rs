@@ -30,6 +30,7 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::{Closed, Next},
     kind::Kind,
+    overdue::judge,
     readiness::Readiness,
     registry::{End, Registry},
     stocked::Ticket,
@@ -368,7 +369,11 @@ where
 
     /// Takes what is ready. The handle is put back, and then used.
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
-        match lent.seen.may_call() {
+        if lent.seen.is_special() && judge(&lent, &origin, Some(self.descriptor)).is_some() {
+            lent.settle();
+            return Done::without_call(Verdict::close(Closed::TimedOut));
+        }
+        match lent.seen.may_call() && !lent.is_quiet() {
             false => lent.settle(),
             true => {
                 let common = Arc::clone(&self.common);

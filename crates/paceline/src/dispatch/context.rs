@@ -349,7 +349,7 @@ impl error::Error for OutputLimit {}
 
 /// The readiness of one visit: what was claimed for it, and what was used up.
 pub(super) struct Lent<'v> {
-    readiness: &'v Readiness,
+    pub(super) readiness: &'v Readiness,
     /// What the word said in the step that claimed.
     pub(super) seen: State,
     /// What was ready then, and in later steps that claimed more.
@@ -357,7 +357,7 @@ pub(super) struct Lent<'v> {
     /// The bits that were cleared in the word for this visit.
     pub(super) taken: Ready,
     /// What says how the handler is to be called was claimed too.
-    called: bool,
+    pub(super) called: bool,
     /// The directions that ran dry.
     dry: Ready,
     /// The end of the input was read.
@@ -378,11 +378,11 @@ impl<'v> Lent<'v> {
         let look = readiness.look();
         let (wanted, called) = (look.wanted(), look.is_called());
         let seen = match called {
-            true => readiness.claim_calls(wanted),
+            true => readiness.claim_calls(wanted, look),
             false => readiness.claim(wanted),
         };
         // It may have been suspended since the look: what counts is the step that claimed.
-        if called && !seen.may_call() {
+        if called && seen.is_suspended() {
             readiness.restore_calls(seen);
         }
         Self {

@@ -4,10 +4,11 @@ use std::{any::Any, io, os::fd::RawFd, sync::Arc};
 
 use super::{
     channel::{Call, Channel, Destination},
-    context::{Afterwards, Lent, Origin},
+    context::{Afterwards, Context, Lent, Origin},
     handle::Handle,
     handler::{Closed, EventHandler},
     kind::Kind,
+    overdue::judge,
     registry::{End, Registry},
     unwind::caught,
 };
@@ -180,7 +181,7 @@ where
     S: Send + 'static,
     H: EventHandler<S>,
 {
-    /// What was ready has waited too long.
+    /// A time of the handle may be over, or what was ready has waited too long.
     #[cold]
     #[inline(never)]
     fn work_late(
@@ -189,10 +190,19 @@ where
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
     ) -> Done {
-        let handler = &mut self.handler;
-        self.channel.work(lent, origin, afterwards, |cx, _| {
-            let age = cx.age();
-            handler.expired(cx, age)
+        let (channel, handler) = (&mut self.channel, &mut self.handler);
+        if let Some(what) = judge(&lent, &origin, Some(channel.descriptor())) {
+            let call = |cx: &mut Context<'_, S>| handler.overdue(cx, what);
+            return channel.work_overdue(lent, origin, afterwards, what, call);
+        }
+        let is_expired = lent.seen.is_expired();
+        channel.work(lent, origin, afterwards, |cx, call| match call {
+            _ if is_expired => {
+                let age = cx.age();
+                handler.expired(cx, age)
+            }
+            Call::Greet => handler.connected(cx),
+            _ => handler.ready(cx),
         })
     }
 }
@@ -212,14 +222,14 @@ where
 
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
         // Apart, so that the usual way does not know of it.
-        if lent.seen.is_expired() {
+        if lent.seen.is_special() {
             return self.work_late(lent, origin, afterwards);
         }
         let handler = &mut self.handler;
         self.channel
             .work(lent, origin, afterwards, |cx, call| match call {
                 Call::Greet => handler.connected(cx),
-                Call::Ready => handler.ready(cx),
+                _ => handler.ready(cx),
             })
     }
 

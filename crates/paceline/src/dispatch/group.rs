@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::member::Outcome;
+pub(crate) use self::member::{too_late, Outcome};
 pub use self::members::Members;
 pub(super) use self::{
     grouped::Grouped,
@@ -40,6 +40,7 @@ pub(super) use self::{
 use super::{
     handle::{Handle, HandleId, Key},
     handler::{Closed, Interest, Next},
+    overdue::Overdue,
     registry::Registry,
     Context, Rejected,
 };
@@ -73,6 +74,21 @@ pub trait GroupHandler<S>: Send + 'static {
     /// Somebody called [`Group::notify`]. Several notifications before this call are one.
     fn notified(&mut self, members: &mut Members<'_, S>) {
         let _ = members;
+    }
+
+    /// A time of a member is over: see [`EventHandler::overdue`](super::EventHandler::overdue). By default it fails with
+    /// `TimedOut`, which closes this member.
+    ///
+    /// # Errors
+    /// As [`EventHandler::overdue`](super::EventHandler::overdue).
+    fn overdue(
+        &mut self,
+        cx: &mut Context<'_, S>,
+        what: Overdue,
+        members: &mut Members<'_, S>,
+    ) -> io::Result<Next> {
+        let _ = (cx, what, members);
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// A member is closed, or could not be connected; its source is dropped right afterwards. Told exactly once, to the
@@ -177,7 +193,7 @@ impl<S: Send + 'static> Group<S> {
         }
     }
 
-    /// Moves a member of another group here, from anywhere. Its interest, its time-out and output that is kept come
+    /// Moves a member of another group here, from anywhere. Its interest, its times and output that is kept come
     /// along. It never waits.
     ///
     /// # Errors

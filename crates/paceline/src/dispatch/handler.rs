@@ -2,7 +2,7 @@
 
 use std::{fmt, io, ops, time::Duration};
 
-use super::{Context, Handle};
+use super::{Context, Handle, Overdue};
 
 /// The application's service for one handle.
 ///
@@ -44,6 +44,41 @@ pub trait EventHandler<S>: Send + 'static {
         let _ = cx;
         let text = format!("what was ready has waited in the line for {age:?}");
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+
+    /// A time of the handle is over: its [deadline](Handle::set_deadline) has passed, or nothing happened there for as long
+    /// as its [idle time-out](Handle::set_timeout) allows. The source is on loan as in [`ready`](Self::ready), also while
+    /// output is kept and while the handle has no interest. The handler may write a last word and close, or go on: set
+    /// another deadline and return [`Next::Continue`]. By default it fails with `TimedOut`, which closes the handle.
+    ///
+    /// The time that output needs after a [`Next::Close`] or [`Next::CloseGently`] from here is bounded
+    /// ([`Builder::linger_time`](crate::Builder::linger_time)). If the handler has asked for the end before, it is not
+    /// called: the handle is closed. If it panics here and is [kept](Panics::Keep), it is not called again for this
+    /// deadline.
+    ///
+    /// # Errors
+    /// One of kind `TimedOut` closes the handle with [`Closed::TimedOut`]; others as [`ready`](Self::ready). What is kept
+    /// is dropped then.
+    ///
+    /// ```
+    /// # use std::{io, net::TcpStream};
+    /// # use paceline::{Context, EventHandler, Next, Overdue};
+    /// # struct Session;
+    /// impl EventHandler<TcpStream> for Session {
+    ///     # fn ready(&mut self, _: &mut Context<'_, TcpStream>) -> io::Result<Next> { Ok(Next::Continue) }
+    ///     // fn ready ..
+    ///     fn overdue(&mut self, cx: &mut Context<'_, TcpStream>, what: Overdue) -> io::Result<Next> {
+    ///         cx.write_all(match what {
+    ///             Overdue::Idle => b"421 idle for too long\r\n",
+    ///             _ => b"421 the request took too long\r\n",
+    ///         })?;
+    ///         Ok(Next::CloseGently)
+    ///     }
+    /// }
+    /// ```
+    fn overdue(&mut self, cx: &mut Context<'_, S>, what: Overdue) -> io::Result<Next> {
+        let _ = (cx, what);
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// The handle goes on in another level, under this key; the one that it had is stale. Told before anything is called
@@ -93,6 +128,10 @@ impl<S: 'static> EventHandler<S> for Box<dyn EventHandler<S>> {
         (**self).expired(cx, age)
     }
 
+    fn overdue(&mut self, cx: &mut Context<'_, S>, what: Overdue) -> io::Result<Next> {
+        (**self).overdue(cx, what)
+    }
+
     fn moved(&mut self, handle: &Handle) {
         (**self).moved(handle);
     }
@@ -137,8 +176,8 @@ pub enum Closed {
     Failed(io::Error),
     /// The handler, or its source, panicked with this message. Kept output is dropped.
     Panicked(String),
-    /// Nothing happened there for as long as [`Handle::set_timeout`](super::Handle::set_timeout) allows, or an outgoing
-    /// connection did not stand in time. Kept output is dropped.
+    /// A time of the handle was over, and its handler did not go on ([`EventHandler::overdue`]); or an outgoing connection
+    /// did not stand in time. Kept output is dropped.
     TimedOut,
     /// The pool was shut down.
     Shutdown,

@@ -3,10 +3,10 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
-//! | 19 | questioned: its time is over, if its group, which has its descriptor, finds nothing ready there |
+//! | 19 | leaving: its handler has asked for the end and is not called any more; interest and suspension stay as they are |
 //! | 18 | expired: what is ready has waited too long in the line, where that has a limit |
 //! | 17 | greets: the handler is to be greeted, before any other call |
-//! | 16 | timed out: closing, because its time is over |
+//! | 16 | overdue: a time of the handle may be over; its owner looks at the times, also while output is kept |
 //! | 15 | over: the end of the input was read again; it is waited for no more |
 //! | 14 | ended: the end of the input was read; only a hang-up or an error is waited for |
 //! | 12..14 | armed: the set will report this direction (always, if it reports edges) |
@@ -45,10 +45,12 @@ const ARMED_SHIFT: u32 = 12;
 const ARMED: u64 = 3 << ARMED_SHIFT;
 const ENDED: u64 = 1 << 14;
 const OVER: u64 = 1 << 15;
-const TIMED_OUT: u64 = 1 << 16;
+const OVERDUE: u64 = 1 << 16;
 const GREETS: u64 = 1 << 17;
 const EXPIRED: u64 = 1 << 18;
-const QUESTIONED: u64 = 1 << 19;
+const LEAVING: u64 = 1 << 19;
+/// What asks for a call of the handler, whatever is ready.
+const CALLS: u64 = NOTIFIED | GREETS | EXPIRED | OVERDUE;
 /// What goes with a registration into another registry.
 const CARRIED: u64 = 0xF
     | 3 << INTEREST_SHIFT
@@ -58,7 +60,8 @@ const CARRIED: u64 = 0xF
     | NOTIFIED
     | ENDED
     | OVER
-    | GREETS;
+    | GREETS
+    | LEAVING;
 const GENERATION_SHIFT: u32 = 32;
 
 #[derive(Debug)]
@@ -156,7 +159,13 @@ impl Readiness {
     }
 
     pub(super) fn set_suspended(&self, generation: u32, suspended: bool) -> Result<State, Stale> {
-        self.change_of(generation, |state| state.with(SUSPENDED, suspended))
+        self.change_of(generation, |state| {
+            if state.is_leaving() {
+                state
+            } else {
+                state.with(SUSPENDED, suspended)
+            }
+        })
     }
 
     /// The handler of this registration is to be called.
@@ -172,8 +181,14 @@ impl Readiness {
 
     /// Puts the calls back that `seen` had, and that could not be made.
     pub(super) fn restore_calls(&self, seen: State) {
-        self.0
-            .fetch_or(seen.0 & (NOTIFIED | GREETS), Ordering::AcqRel);
+        let calls = seen.0 & (NOTIFIED | GREETS | OVERDUE);
+        self.0.fetch_or(calls, Ordering::AcqRel);
+    }
+
+    /// The same after the handler was called because a time is over: that call was made.
+    pub(super) fn restore_other_calls(&self, seen: State) {
+        let calls = seen.0 & (NOTIFIED | GREETS);
+        self.0.fetch_or(calls, Ordering::AcqRel);
     }
 
     /// The owner wants to be called again.
@@ -182,7 +197,13 @@ impl Readiness {
     }
 
     pub(super) fn set_interest(&self, generation: u32, interest: Interest) -> Result<State, Stale> {
-        self.change_of(generation, |state| state.with_interest(interest))
+        self.change_of(generation, |state| {
+            if state.is_leaving() {
+                state
+            } else {
+                state.with_interest(interest)
+            }
+        })
     }
 
     /// Asks for the end of the registration. Told as it was before: whoever is first sees it open.
@@ -195,30 +216,18 @@ impl Readiness {
         Ok(before)
     }
 
-    /// The time of the registration is over: it is to be closed, for that reason unless there is another.
-    pub(super) fn time_out(&self, generation: u32) -> Result<State, Stale> {
-        self.change_of(generation, |state| match state.is_closing() {
-            true => state,
-            false => State(state.0 | CLOSING | TIMED_OUT),
-        })
+    /// A time of the registration may be over: its owner is to look.
+    pub(super) fn note_overdue(&self, generation: u32) -> Result<State, Stale> {
+        self.change_of(generation, |state| state.with(OVERDUE, true))
     }
 
-    /// The time of the registration is over, if nothing is ready: whoever has its descriptor is to see to that.
-    pub(super) fn question(&self, generation: u32) -> Result<State, Stale> {
-        self.change_of(generation, |state| state.with(QUESTIONED, true))
-    }
-
-    /// The registration is in use, or has another time.
-    pub(super) fn withdraw_question(&self, generation: u32) {
-        if self.look().is_questioned() {
-            // If it is over, so is its question.
-            let _ = self.change_of(generation, |state| state.with(QUESTIONED, false));
-        }
-    }
-
-    /// Its owner is about to see to that.
-    pub(super) fn take_question(&self) -> State {
-        self.change(|state| state.with(QUESTIONED, false))
+    /// Its handler has asked for its end and is not called any more. From here on only `interest` counts, and nobody
+    /// suspends it. Who says so owns the registration, or its group.
+    pub(super) fn leave(&self, interest: Interest) {
+        self.change(|state| {
+            let left = state.with(LEAVING, true).with(SUSPENDED, false);
+            left.with_interest(interest)
+        });
     }
 
     /// Whatever is registered here shall end when nothing is left to do.
@@ -231,9 +240,9 @@ impl Readiness {
         State(self.0.fetch_and(!u64::from(bits.bits()), Ordering::AcqRel))
     }
 
-    /// Likewise, with everything that says how the handler is to be called.
-    pub(super) fn claim_calls(&self, bits: Ready) -> State {
-        let bits = u64::from(bits.bits()) | NOTIFIED | GREETS | EXPIRED;
+    /// Likewise, with the calls of the handler that `look` allows.
+    pub(super) fn claim_calls(&self, bits: Ready, look: State) -> State {
+        let bits = u64::from(bits.bits()) | look.allowed_calls();
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
@@ -313,14 +322,9 @@ impl State {
         self.0 & CLOSING != 0
     }
 
-    /// Whether it is closing because its time is over.
-    pub(super) fn is_timed_out(self) -> bool {
-        self.0 & TIMED_OUT != 0
-    }
-
-    /// Whether its time is over if nothing is ready.
-    pub(super) fn is_questioned(self) -> bool {
-        self.0 & QUESTIONED != 0
+    /// Whether its handler has asked for its end.
+    pub(super) fn is_leaving(self) -> bool {
+        self.0 & LEAVING != 0
     }
 
     pub(super) fn is_suspended(self) -> bool {
@@ -357,9 +361,31 @@ impl State {
         self.ready() & self.awaited()
     }
 
-    /// Whether something says how the handler is to be called: notified or greeted, whatever is ready; or expired.
+    /// Whether something says how the handler is to be called: notified, greeted or overdue, whatever is ready; or
+    /// expired.
     pub(super) fn is_called(self) -> bool {
-        self.0 & (NOTIFIED | GREETS | EXPIRED) != 0 && self.may_call()
+        self.0 & CALLS != 0 && self.0 & self.allowed_calls() != 0
+    }
+
+    /// The calls that may be made. While output is kept, that is the one because a time is over.
+    fn allowed_calls(self) -> u64 {
+        if self.may_call() {
+            CALLS
+        } else if self.is_suspended() {
+            0
+        } else {
+            OVERDUE
+        }
+    }
+
+    /// Whether a time of the handle may be over, and the handler may be called for that.
+    pub(super) fn is_overdue(self) -> bool {
+        self.0 & OVERDUE != 0 && !self.is_suspended()
+    }
+
+    /// Whether a visit is not for input, room or a notification alone.
+    pub(super) fn is_special(self) -> bool {
+        self.0 & (EXPIRED | OVERDUE) != 0
     }
 
     pub(super) fn is_expired(self) -> bool {
@@ -419,9 +445,13 @@ impl State {
         self.is_closing() || !self.wanted().is_empty() || self.is_called() || self.is_drained()
     }
 
-    /// Whether a drain ends it, if nothing is wanted: all is sent, and whatever has come was reported.
+    /// Whether a drain ends it, if nothing is wanted: all is sent, and whatever has come was reported. What is about to
+    /// end by itself holds the drain up.
     pub(super) fn is_drained(self) -> bool {
-        self.0 & DRAINING != 0 && !self.is_sending() && self.unarmed().is_empty()
+        self.0 & DRAINING != 0
+            && !self.is_sending()
+            && !self.is_leaving()
+            && self.unarmed().is_empty()
     }
 
     /// Whether a thread must visit the handle: something is due, or it must be armed.
@@ -481,8 +511,9 @@ mod tests {
             if greets {
                 word.greet();
             }
+            let look = word.look();
             let suspended = word.set_suspended(generation, true);
-            let seen = word.claim_calls(Ready::NONE);
+            let seen = word.claim_calls(Ready::NONE, look);
             assert!(suspended.is_ok() && !seen.is_called());
             let resumed = word.set_suspended(generation, false).unwrap();
             assert!(!resumed.is_called(), "they are claimed");

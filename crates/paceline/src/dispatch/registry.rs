@@ -296,7 +296,7 @@ impl Registry {
     /// `until`.
     pub(super) fn may_sleep(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self.returned.announce_sleep() {
-            Sleep::Announced => self.timers.limit(until),
+            Sleep::Announced => self.timers.sleep_limit(until),
             Sleep::NotYet => Some(Timestamp::PAST),
         }
     }

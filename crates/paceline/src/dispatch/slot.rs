@@ -16,9 +16,9 @@ use super::{
 use crate::{
     sync::{
         atomic::{AtomicU64, Ordering},
-        lock, Moment, Mutex, Timestamp, UnsafeCell,
+        lock, Mutex, Timestamp, UnsafeCell,
     },
-    timer::Pin,
+    timer::Times,
 };
 
 const NO_GROUP: u64 = u64::MAX;
@@ -32,11 +32,9 @@ pub(super) struct Slot {
     pub(super) waiting: ReturnList,
     /// The group that it is a member of, as the bits of its key, or [`NO_GROUP`].
     group: AtomicU64,
-    /// Its point in time, if it has one.
-    pub(super) pin: Pin,
+    /// Its deadline and its idle time-out, or of a timer its next call.
+    pub(super) times: Times,
     users: Users,
-    /// When it was last used; noted only while it has a point in time.
-    used: Moment,
     /// How long it waited in the line, if that was too long, in nanoseconds. It orders nothing.
     pub(super) age: std::sync::atomic::AtomicU64,
     /// Its rank in a line that is ordered by that. It orders no memory.
@@ -62,9 +60,8 @@ impl Slot {
             link: Link::new(),
             waiting: ReturnList::new(),
             group: AtomicU64::new(NO_GROUP),
-            pin: Pin::new(),
+            times: Times::new(),
             users: Users::default(),
-            used: Moment::default(),
             age: Default::default(),
             priority: Default::default(),
             home: Mutex::default(),
@@ -105,11 +102,6 @@ impl Slot {
         self.group.store(group.to_bits(), Ordering::Release);
     }
 
-    /// Something happens there now.
-    pub(super) fn note_use(&self, now: Timestamp) {
-        self.used.raise(now);
-    }
-
     /// A thread uses this registration without owning it, until what is told is dropped.
     pub(super) fn user(&self, generation: u32) -> User<'_> {
         self.users.change(generation, |count| count + 1);
@@ -132,10 +124,14 @@ impl Slot {
 
     /// Since when nothing has happened there; `None` while something does, or may not.
     pub(super) fn idle_since(&self) -> Option<Timestamp> {
-        let state = self.readiness.look();
-        let in_use = self.users.of(state.generation()) > 0;
-        let idle = self.is_idle() && !in_use && !state.is_suspended();
-        idle.then(|| self.used.get())
+        let is_suspended = self.readiness.look().is_suspended();
+        let idle = self.is_idle() && !self.is_shared() && !is_suspended;
+        idle.then(|| self.times.used())
+    }
+
+    /// Whether threads use it without owning it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.users.of(self.readiness.look().generation()) > 0
     }
 }
 
@@ -209,14 +205,14 @@ impl<'s> Owned<'s> {
         }
     }
 
-    pub(super) fn pin(&self) -> &'s Pin {
-        &self.slot.pin
+    pub(super) fn times(&self) -> &'s Times {
+        &self.slot.times
     }
 
     /// It was used until now.
     pub(super) fn note_use(&self, now: Timestamp) {
-        if self.slot.pin.is_set() {
-            self.slot.note_use(now);
+        if self.slot.times.counts_idle() {
+            self.slot.times.note_use(now);
         }
     }
 

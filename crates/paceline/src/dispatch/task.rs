@@ -19,7 +19,7 @@ use super::{
     registry::End,
     unwind::caught,
 };
-use crate::{sync::Timestamp, timer::Purpose};
+use crate::sync::Timestamp;
 
 /// What posted work, timers and handlers of items get: how to tell the pool what is coming.
 pub struct TaskContext<'c> {
@@ -313,7 +313,7 @@ where
         if next != NextTick::Never {
             self.schedule(next, registry.now());
             // If the timer was cancelled meanwhile there is no other time.
-            let _ = registry.set_time(origin.key, Purpose::Call, self.next);
+            let _ = registry.call_at(origin.key, self.next);
         }
         let verdict = match told {
             Err(panic) => Verdict::panicked(panic),

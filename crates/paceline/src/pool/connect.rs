@@ -9,15 +9,21 @@ use std::{
 use socket2::{Domain, Socket, Type};
 
 use super::{listen::beside_listeners, Pool};
-use crate::dispatch::{Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Rejected};
+use crate::{
+    dispatch::{
+        too_late, Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Overdue, Rejected,
+    },
+    sync::Timestamp,
+};
 
 impl Pool {
     /// Connects to `address`, without blocking, and registers the connection with `handler`.
     ///
     /// When it stands, [`EventHandler::connected`] is called, and from then on [`EventHandler::ready`] for its input.
     /// If it fails, or does not stand within `within`, the handler is told [`EventHandler::closed`], with the reason:
-    /// [`Closed::Failed`] or [`Closed::TimedOut`]. Until then the handle can be closed like any other. An idle time-out
-    /// ([`Handle::set_timeout`]) that it is given before it stands takes the place of `within`, and stays.
+    /// [`Closed::Failed`] or [`Closed::TimedOut`]. Until then the handle can be closed like any other. `within` is its
+    /// first deadline: one that it is given before it stands ([`Handle::set_deadline`]) takes the place of `within`, and
+    /// stays.
     ///
     /// # Errors
     /// Gives `handler` back: what the system said if there is no socket to be had or the connection is refused at once;
@@ -36,13 +42,14 @@ impl Pool {
             Err(error) => return Err(Rejected::new(handler, attempted(address, &error))),
         };
         let registry = &self.shared().registry;
+        let deadline = registry.now().after(within);
         let connecting = Connecting {
             handler,
             outcome: outcome_of(address),
             stands: false,
             notified: false,
+            deadline,
         };
-        let deadline = registry.now().after(within);
         let registered = registry.register_until(stream, Interest::WRITE, connecting, deadline);
         registered.map_err(|Rejected { value, error }| {
             let (_, connecting) = value;
@@ -74,6 +81,8 @@ struct Connecting<H> {
     stands: bool,
     /// It was notified before it stood: the user's handler is called for it.
     notified: bool,
+    /// When it must stand.
+    deadline: Timestamp,
 }
 
 impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
@@ -87,7 +96,7 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
         let handle = cx.handle();
         // From its own handler: it is not over.
         let _ = handle.set_interest(Interest::READ);
-        let _ = handle.clear_deadline();
+        cx.clear_deadline(self.deadline);
         if self.notified {
             let _ = handle.notify();
         }
@@ -98,6 +107,15 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
         match self.stands {
             true => self.handler.expired(cx, age),
             false => self.ready(cx),
+        }
+    }
+
+    fn overdue(&mut self, cx: &mut Context<'_, TcpStream>, what: Overdue) -> io::Result<Next> {
+        if self.stands {
+            self.handler.overdue(cx, what)
+        } else {
+            // The kernel may have made the connection, and the pool not have heard of it yet.
+            self.ready(cx).map_err(too_late)
         }
     }
 

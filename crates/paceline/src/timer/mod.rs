@@ -20,15 +20,17 @@
 //! What is taken back stays published: the leader may get up once for nothing. But timers that are set and taken back
 //! with every request, as deadlines are, wake nobody.
 //!
-//! A handle's idle time-out is lazy. A call of its handler only notes the time in the slot; when the point comes, the
-//! leader finds that it is too early and sets another. So a busy handle costs one look per time-out, not one change
-//! of the wheel per request.
+//! A handle's deadline and its idle time-out are lazy. They are fields of its slot (`times.rs`), at which the wheel looks
+//! again. When the point comes and is too early, the leader sets another. So a busy handle costs one look per time-out,
+//! not one change of the wheel per request.
 
+mod times;
 mod wheel;
 
 use std::time::Duration;
 
-use self::wheel::Wheel;
+pub(crate) use self::times::{earliest, TimeLimits, Times};
+use self::{times::Look, wheel::Wheel};
 use crate::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
     lock, Clock, Mutex, Timestamp,
@@ -52,12 +54,10 @@ pub(crate) struct Timers {
 /// What a point in time is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Something is to be called.
+    /// A task is to be called.
     Call,
-    /// A registration ends, whatever it does.
-    Deadline,
-    /// A registration ends, if nothing happened there for this span.
-    Idle(Duration),
+    /// The wheel is to look at the times of a handle.
+    Look,
 }
 
 /// Whose time has come, and what for.
@@ -79,7 +79,8 @@ impl Pin {
     }
 
     /// Whether its slot has, or may have had, a point in time.
-    pub(crate) fn is_set(&self) -> bool {
+    #[cfg(test)]
+    fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != LOOSE
     }
 }
@@ -96,16 +97,6 @@ pub(crate) enum Set {
     Over,
 }
 
-/// What became of taking one back.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cleared {
-    /// There is none of that kind any more.
-    Done,
-    /// Nothing was done: the registration is over, or goes on elsewhere.
-    Over,
-}
-
 impl Timers {
     pub(crate) fn new(clock: Clock) -> Self {
         Self {
@@ -119,79 +110,147 @@ impl Timers {
         self.clock.now()
     }
 
-    /// Sets the point in time of a slot, instead of the one that it had. `exists` tells whether the registration that
-    /// is meant is still the slot's.
-    pub(crate) fn set(&self, pin: &Pin, due: Due, at: Timestamp, exists: impl Fn() -> bool) -> Set {
-        let mut wheel = lock(&self.wheel);
-        let (node, is_new) = match pin.0.load(Ordering::Relaxed) {
-            LOOSE => {
-                let node = wheel.take_node(due);
-                // Its pair is in `forget`. Of the two, the second sees the first: if this is the second, it also
-                // sees that the registration is over.
-                pin.0.swap(node, Ordering::AcqRel);
-                (node, true)
-            }
-            node => (node, false),
-        };
-        if !exists() {
-            // One that was there before is the next registration's, or `forget` is about to take it.
-            if is_new {
-                let _ = unpin(&mut wheel, pin, node);
-            }
-            return Set::Over;
-        }
-        wheel.set(node, due, ticks_up_to(at), whole_ticks(self.now()));
-        let next = next_turn(&wheel);
-        // Only lowered: the leader may be asleep until an earlier one that was taken back.
-        match next < self.earliest.fetch_min(next, Ordering::AcqRel) {
-            true => Set::Earliest,
-            false => Set::Later,
-        }
-    }
-
-    /// Takes a slot's point in time back, if `exists` and it is for one of these purposes.
-    pub(crate) fn clear(
+    /// Has a task called at `at`, instead of the point that it had. `exists` says whether the registration that is meant
+    /// is still the slot's.
+    pub(crate) fn call_at(
         &self,
-        pin: &Pin,
-        of: impl Fn(Purpose) -> bool,
+        times: &Times,
+        key: u64,
+        at: Timestamp,
         exists: impl Fn() -> bool,
-    ) -> Cleared {
+    ) -> Set {
         let mut wheel = lock(&self.wheel);
-        // Acquire: pairs with the swap in `take`. Who finds the pin loose because the time has gone along sees that the key
+        let purpose = Purpose::Call;
+        let due = Due { key, purpose };
+        match pin_to(&mut wheel, &times.pin, due, exists) {
+            None => Set::Over,
+            Some(node) => self.wait_for(&mut wheel, node, due, at),
+        }
+    }
+
+    /// Sets the deadline of a registration that the caller owns, or clears it. It takes the lock only if the wheel would
+    /// look too late.
+    pub(crate) fn set_own_deadline(&self, times: &Times, key: u64, at: Option<Timestamp>) -> Set {
+        match times.set_deadline(at) {
+            Look::InTime => Set::Later,
+            Look::TooLate => self.change(times, key, |_| (), || true),
+        }
+    }
+
+    /// The same for a caller that does not own it.
+    pub(crate) fn set_deadline(
+        &self,
+        times: &Times,
+        key: u64,
+        at: Option<Timestamp>,
+        exists: impl Fn() -> bool,
+    ) -> Set {
+        let set = |times: &Times| {
+            let _ = times.set_deadline(at);
+        };
+        self.change_or_clear(times, key, at.is_some(), set, exists)
+    }
+
+    /// Sets the idle time-out of a registration, or clears it.
+    pub(crate) fn set_idle(
+        &self,
+        times: &Times,
+        key: u64,
+        span: Option<Duration>,
+        exists: impl Fn() -> bool,
+    ) -> Set {
+        let set = |times: &Times| times.set_idle(span);
+        self.change_or_clear(times, key, span.is_some(), set, exists)
+    }
+
+    /// Sets both times of a registration that the caller owns.
+    pub(crate) fn limit(&self, times: &Times, key: u64, limits: TimeLimits) -> Set {
+        let set = |times: &Times| {
+            let _ = times.set_deadline(limits.deadline);
+            times.set_idle(limits.idle);
+        };
+        self.change(times, key, set, || true)
+    }
+
+    /// Clears the deadline of a registration that the caller owns, if it is this one.
+    pub(crate) fn clear_own_deadline(&self, times: &Times, at: Timestamp) {
+        times.clear_deadline(at);
+    }
+
+    /// The registration of a slot is over: so are its times. Before this its key went stale, and only after it the slot
+    /// may be used again.
+    pub(crate) fn forget(&self, times: &Times) {
+        let _ = self.take(times);
+    }
+
+    /// The same, and tells what they were: the registration goes on elsewhere.
+    pub(crate) fn take(&self, times: &Times) -> TimeLimits {
+        let node = times.pin.0.swap(LOOSE, Ordering::AcqRel);
+        if node == LOOSE {
+            return TimeLimits::default();
+        }
+        let mut wheel = lock(&self.wheel);
+        wheel.give_back(node);
+        times.take()
+    }
+
+    /// Changes the times. What is loose has none, so there is nothing to clear.
+    fn change_or_clear(
+        &self,
+        times: &Times,
+        key: u64,
+        sets: bool,
+        change: impl FnOnce(&Times),
+        exists: impl Fn() -> bool,
+    ) -> Set {
+        // Acquire: pairs with the swap in `take`. A pin that is loose because the times have gone along shows that the key
         // went stale before.
-        let node = pin.0.load(Ordering::Acquire);
-        if !exists() {
-            return Cleared::Over;
-        }
-        match node != LOOSE && of(wheel.value(node).purpose) {
-            true => unpin(&mut wheel, pin, node),
-            false => Cleared::Done,
-        }
-    }
-
-    /// The registration of a slot is over: so is its point in time. Before this its key went stale, and only after it
-    /// the slot may be used again.
-    pub(crate) fn forget(&self, pin: &Pin) {
-        let node = pin.0.swap(LOOSE, Ordering::AcqRel);
-        if node != LOOSE {
-            lock(&self.wheel).give_back(node);
+        let is_loose = times.pin.0.load(Ordering::Acquire) == LOOSE;
+        if sets || !is_loose {
+            self.change(times, key, change, exists)
+        } else if exists() {
+            Set::Later
+        } else {
+            Set::Over
         }
     }
 
-    /// The same, and tells what it was: its registration goes on elsewhere.
-    pub(crate) fn take(&self, pin: &Pin) -> Option<(Purpose, Timestamp)> {
-        let node = pin.0.swap(LOOSE, Ordering::AcqRel);
-        (node != LOOSE).then(|| {
-            let mut wheel = lock(&self.wheel);
-            let (due, tick) = (wheel.value(node), wheel.tick(node));
-            wheel.give_back(node);
-            let at = Timestamp::from_nanos(tick.saturating_mul(TICK));
-            (due.purpose, at)
-        })
+    /// Changes the times under the lock. If the wheel would look too late, it is set.
+    fn change(
+        &self,
+        times: &Times,
+        key: u64,
+        change: impl FnOnce(&Times),
+        exists: impl Fn() -> bool,
+    ) -> Set {
+        let mut wheel = lock(&self.wheel);
+        let purpose = Purpose::Look;
+        let due = Due { key, purpose };
+        let Some(node) = pin_to(&mut wheel, &times.pin, due, exists) else {
+            return Set::Over;
+        };
+        change(times);
+        let Some(at) = times.earlier_look() else {
+            return Set::Later;
+        };
+        times.end_look(Some(at));
+        self.wait_for(&mut wheel, node, due, at)
+    }
+
+    /// Lets a node wait for this point.
+    fn wait_for(&self, wheel: &mut Wheel<Due>, node: u32, due: Due, at: Timestamp) -> Set {
+        wheel.set(node, due, ticks_up_to(at), whole_ticks(self.now()));
+        let next = next_turn(wheel);
+        // Only lowered: the leader may be asleep until an earlier one that was taken back.
+        if next < self.earliest.fetch_min(next, Ordering::AcqRel) {
+            Set::Earliest
+        } else {
+            Set::Later
+        }
     }
 
     /// Until when a leader may sleep that wants to sleep until `until`. It has announced its sleep.
-    pub(crate) fn limit(&self, until: Option<Timestamp>) -> Option<Timestamp> {
+    pub(crate) fn sleep_limit(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self.earliest() {
             None => until,
             Some(earliest) if self.now() >= earliest => Some(Timestamp::PAST),
@@ -231,17 +290,34 @@ fn next_turn(wheel: &Wheel<Due>) -> u64 {
     wheel.next().map_or(NEVER, |tick| tick.saturating_mul(TICK))
 }
 
-/// Loosens a pin that has this node. If `forget` or `take` was faster, the node is its affair.
-fn unpin(wheel: &mut Wheel<Due>, pin: &Pin, node: u32) -> Cleared {
-    let loosened = pin
-        .0
-        .compare_exchange(node, LOOSE, Ordering::AcqRel, Ordering::Relaxed);
-    match loosened {
-        Ok(_) => {
-            wheel.give_back(node);
-            Cleared::Done
+/// The node of a pin; a new one if it is loose. `None` if the registration that is meant is over.
+fn pin_to(wheel: &mut Wheel<Due>, pin: &Pin, due: Due, exists: impl Fn() -> bool) -> Option<u32> {
+    // Acquire: as in `change_or_clear`.
+    match pin.0.load(Ordering::Acquire) {
+        LOOSE => {
+            let node = wheel.take_node(due);
+            // Its pair is in `take`. Of the two, the second sees the first: if this is the second, it also sees that the
+            // registration is over.
+            pin.0.swap(node, Ordering::AcqRel);
+            exists().then_some(node).or_else(|| {
+                unpin(wheel, pin, node);
+                None
+            })
         }
-        Err(_) => Cleared::Over,
+        // If it is over, this is the next one's, or `take` is about to take it.
+        node => exists().then_some(node),
+    }
+}
+
+/// Loosens a pin that has this node. If `take` was faster, the node is its affair.
+fn unpin(wheel: &mut Wheel<Due>, pin: &Pin, node: u32) {
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    if pin
+        .0
+        .compare_exchange(node, LOOSE, success, failure)
+        .is_ok()
+    {
+        wheel.give_back(node);
     }
 }
 
@@ -268,12 +344,8 @@ mod tests {
         (Timers::new(Clock::Virtual(Arc::clone(&clock))), clock)
     }
 
-    fn set(timers: &Timers, pin: &Pin, after: Duration, exists: bool) -> Set {
-        let due = Due {
-            key: 7,
-            purpose: Purpose::Call,
-        };
-        timers.set(pin, due, timers.now().after(after), || exists)
+    fn set(timers: &Timers, times: &Times, after: Duration, exists: bool) -> Set {
+        timers.call_at(times, 7, timers.now().after(after), || exists)
     }
 
     fn expired(timers: &Timers) -> usize {
@@ -289,17 +361,17 @@ mod tests {
     #[test]
     fn the_earliest_counts() {
         let (timers, clock) = timers();
-        let pins = [(); 3].map(|()| Pin::new());
-        assert_eq!(timers.limit(None), None);
-        assert_eq!(set(&timers, &pins[0], 2 * SOON, true), Set::Earliest);
-        assert_eq!(set(&timers, &pins[1], 3 * SOON, true), Set::Later);
-        assert_eq!(set(&timers, &pins[2], SOON, true), Set::Earliest);
+        let times = [(); 3].map(|()| Times::new());
+        assert_eq!(timers.sleep_limit(None), None);
+        assert_eq!(set(&timers, &times[0], 2 * SOON, true), Set::Earliest);
+        assert_eq!(set(&timers, &times[1], 3 * SOON, true), Set::Later);
+        assert_eq!(set(&timers, &times[2], SOON, true), Set::Earliest);
         let soon = timers.now().after(SOON);
-        assert_eq!(timers.limit(None), Some(soon));
+        assert_eq!(timers.sleep_limit(None), Some(soon));
         let now = Some(timers.now());
-        assert_eq!(timers.limit(now), now, "it wants to be up before");
+        assert_eq!(timers.sleep_limit(now), now, "it wants to be up before");
         clock.advance(SOON);
-        assert_eq!(timers.limit(None), Some(Timestamp::PAST));
+        assert_eq!(timers.sleep_limit(None), Some(Timestamp::PAST));
         assert_eq!(expired(&timers), 1);
     }
 
@@ -307,47 +379,68 @@ mod tests {
     #[test]
     fn what_is_over_is_forgotten() {
         let (timers, clock) = timers();
-        let pin = Pin::new();
-        assert_eq!(set(&timers, &pin, SOON, true), Set::Earliest);
-        timers.forget(&pin);
-        assert!(!pin.is_set());
-        assert_eq!(set(&timers, &pin, SOON, false), Set::Over);
-        assert!(!pin.is_set());
+        let times = Times::new();
+        assert_eq!(set(&timers, &times, SOON, true), Set::Earliest);
+        timers.forget(&times);
+        assert!(!times.pin.is_set());
+        assert_eq!(set(&timers, &times, SOON, false), Set::Over);
+        assert!(!times.pin.is_set());
         assert_eq!(
-            set(&timers, &Pin::new(), 2 * SOON, true),
+            set(&timers, &Times::new(), 2 * SOON, true),
             Set::Later,
             "no wake"
         );
         clock.advance(SOON);
         assert_eq!(expired(&timers), 0);
-        assert_eq!(timers.limit(None), Some(timers.now().after(SOON)));
+        assert_eq!(timers.sleep_limit(None), Some(timers.now().after(SOON)));
     }
 
     /// Who is late, and means a registration that is over, takes nothing from the slot's next one.
     #[test]
     fn late_comers_leave_the_next_ones_time() {
         let (timers, clock) = timers();
-        let pin = Pin::new();
-        assert_eq!(set(&timers, &pin, SOON, true), Set::Earliest);
-        assert_eq!(set(&timers, &pin, SOON, false), Set::Over);
+        let times = Times::new();
+        assert_eq!(set(&timers, &times, SOON, true), Set::Earliest);
+        assert_eq!(set(&timers, &times, SOON, false), Set::Over);
         clock.advance(SOON);
         assert_eq!(expired(&timers), 1);
     }
 
-    /// Who means another registration takes nothing back.
+    /// A caller that means another registration changes nothing.
     #[test]
-    fn only_its_own_is_taken_back() {
+    fn only_its_own_is_changed() {
         let (timers, _) = timers();
-        let pin = Pin::new();
-        let _ = set(&timers, &pin, SOON, true);
-        assert_eq!(timers.clear(&pin, |_| true, || false), Cleared::Over);
-        assert!(pin.is_set());
-        let is_deadline = |purpose| purpose == Purpose::Deadline;
-        assert_eq!(timers.clear(&pin, is_deadline, || true), Cleared::Done);
-        assert!(pin.is_set());
-        assert_eq!(timers.clear(&pin, |_| true, || true), Cleared::Done);
-        assert!(!pin.is_set());
-        // Its registration has gone elsewhere, with its time.
-        assert_eq!(timers.clear(&pin, |_| true, || false), Cleared::Over);
+        let times = Times::new();
+        let at = Some(timers.now().after(SOON));
+        let set = |at, exists: bool| timers.set_deadline(&times, 7, at, || exists);
+        assert_eq!(set(at, true), Set::Earliest);
+        assert_eq!(set(None, false), Set::Over);
+        assert_eq!(times.deadline(), at);
+        assert_eq!(set(None, true), Set::Later);
+        assert_eq!(times.deadline(), None);
+        timers.forget(&times);
+        // Its registration has gone elsewhere, with its times.
+        assert_eq!(set(None, false), Set::Over);
+    }
+
+    /// A later deadline, and one that is cleared, change only a field: the wheel keeps the node where it waits. An earlier
+    /// one sets the wheel.
+    #[test]
+    fn a_later_deadline_leaves_the_wheel_alone() {
+        let (timers, clock) = timers();
+        let times = Times::new();
+        let set = |after| {
+            let at = timers.now().after(after);
+            timers.set_own_deadline(&times, 7, Some(at))
+        };
+        assert_eq!(set(10 * SOON), Set::Earliest);
+        for _ in 0..5 {
+            clock.advance(SOON);
+            assert_eq!(timers.set_own_deadline(&times, 7, None), Set::Later);
+            assert_eq!(set(10 * SOON), Set::Later);
+        }
+        let of_the_first = Some(Timestamp::from_nanos(50 * TICK));
+        assert_eq!(timers.sleep_limit(None), of_the_first);
+        assert_eq!(set(SOON), Set::Earliest);
     }
 }

@@ -90,15 +90,6 @@ impl<T: Copy> Wheel<T> {
         index
     }
 
-    pub(super) fn value(&self, index: u32) -> T {
-        self.nodes[index as usize].value
-    }
-
-    /// The tick that it waits for, or has waited for last.
-    pub(super) fn tick(&self, index: u32) -> u64 {
-        self.nodes[index as usize].at
-    }
-
     /// Gives a node up, wherever it is.
     pub(super) fn give_back(&mut self, index: u32) {
         self.take_out(index);

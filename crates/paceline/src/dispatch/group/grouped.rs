@@ -71,13 +71,12 @@ where
         visit: &mut Visit<'_>,
     ) -> bool {
         let (registry, readiness) = (visit.registry, owned.readiness());
-        registry.answer_question(&owned, member.channel.descriptor());
         let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
         let seen = lent.seen;
         if seen.is_closing() {
             let own = member.channel.take_end();
             let own = own.or_else(|| Some(self.roster.ending.as_ref()?.closed()));
-            let verdict = own.map_or_else(|| registry.verdict_on_request(seen), Verdict::close);
+            let verdict = own.map_or_else(|| registry.verdict_on_request(), Verdict::close);
             self.conclude(owned, member, verdict, None, visit);
             return false;
         }

@@ -9,9 +9,11 @@ use super::{
         entry::Done,
         handle::Key,
         handler::Interest,
+        overdue::judge,
     },
     GroupHandler, Members,
 };
+use crate::sync::Timestamp;
 
 pub(in crate::dispatch) struct Member<S> {
     /// Of its own slot.
@@ -36,6 +38,8 @@ pub(in crate::dispatch) struct Opening<S> {
     pub(in crate::dispatch) outcome: Outcome<S>,
     /// It was notified before it was open: that is made up for.
     pub(in crate::dispatch) notified: bool,
+    /// When it must be open.
+    pub(in crate::dispatch) deadline: Timestamp,
 }
 
 /// Finds out whether a source is open.
@@ -52,6 +56,21 @@ impl<S: Send + 'static> Member<S> {
         members: &mut Members<'_, S>,
     ) -> Done {
         let opening = &mut self.opening;
+        if lent.seen.is_special() {
+            if let Some(what) = judge(&lent, &origin, Some(self.channel.descriptor())) {
+                let call = |cx: &mut Context<'_, S>| {
+                    if opening.is_none() {
+                        return handler.overdue(cx, what, members);
+                    }
+                    // It may have opened meanwhile. If not, its time is over.
+                    open(opening, cx).map_err(|error| too_late(error))?;
+                    handler.joined(cx, members)
+                };
+                return self
+                    .channel
+                    .work_overdue(lent, origin, afterwards, what, call);
+            }
+        }
         self.channel.work(lent, origin, afterwards, |cx, call| {
             match (opening.is_some(), call) {
                 (true, _) => {
@@ -59,15 +78,28 @@ impl<S: Send + 'static> Member<S> {
                     handler.joined(cx, members)
                 }
                 (false, Call::Greet) => handler.joined(cx, members),
-                (false, Call::Ready) => handler.ready(cx, members),
+                (false, _) => handler.ready(cx, members),
             }
         })
     }
 }
 
+/// Why a connection is closed that is not open when its time is over.
+pub(crate) fn too_late(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
 /// Goes on if it is open now. From then on it waits for input, without a deadline.
 fn open<S>(opening: &mut Option<Opening<S>>, cx: &mut Context<'_, S>) -> io::Result<()> {
-    let Some(Opening { outcome, notified }) = opening else {
+    let Some(Opening {
+        outcome,
+        notified,
+        deadline,
+    }) = opening
+    else {
         return Ok(());
     };
     *notified |= cx.is_notified();
@@ -75,7 +107,7 @@ fn open<S>(opening: &mut Option<Opening<S>>, cx: &mut Context<'_, S>) -> io::Res
     let handle = cx.handle();
     // From its own handler: it is not over.
     let _ = handle.set_interest(Interest::READ);
-    let _ = handle.clear_deadline();
+    cx.clear_deadline(*deadline);
     if *notified {
         let _ = handle.notify();
     }

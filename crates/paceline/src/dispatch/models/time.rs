@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::dispatch::{TaskContext, TickContext};
+use crate::dispatch::{Overdue, TaskContext, TickContext};
 
 const SOON: Duration = Duration::from_millis(1);
 /// Nobody waits as long as that: a leader that sleeps until then sleeps until it is woken.
@@ -134,17 +134,26 @@ fn loom_timer_against_drain() {
     });
 }
 
-/// H3: a time-out is set while the handle is closed and its slot given to the next one. It hits the one that was
-/// meant, or nobody.
-#[test]
-fn loom_timeout_against_close() {
-    explore(|| {
+type Limit = fn(&Handle) -> io::Result<()>;
+
+fn limit_idle(handle: &Handle) -> io::Result<()> {
+    handle.set_timeout(Some(SOON))
+}
+
+fn limit_life(handle: &Handle) -> io::Result<()> {
+    handle.set_deadline(Some(SOON))
+}
+
+/// H3: a time is set while the handle is closed and its slot given to the next one. It hits the one that was meant, or
+/// nobody.
+fn limit_against_close(limit: Limit) {
+    explore(move || {
         let world = World::new();
         let registry = world.registry();
         let first = world.register(&registry, Interest::READ);
         let setter = {
             let handle = first.clone();
-            thread::spawn(move || drop(handle.set_timeout(Some(SOON))))
+            thread::spawn(move || drop(limit(&handle)))
         };
         let _ = first.close();
         let second = world.register(&registry, Interest::READ);
@@ -156,25 +165,109 @@ fn loom_timeout_against_close() {
     });
 }
 
-/// H3: likewise, and the next one has a time-out of its own: a late comer takes nothing from it.
 #[test]
-fn loom_late_timeout_against_the_next_ones() {
-    explore(|| {
+fn loom_timeout_against_close() {
+    limit_against_close(limit_idle);
+}
+
+#[test]
+fn loom_deadline_against_close() {
+    limit_against_close(limit_life);
+}
+
+/// H3: likewise, and the next one has a time of its own: a late comer takes nothing from it.
+fn late_limit_against_the_next_ones(limit: Limit) {
+    explore(move || {
         let world = World::new();
         let registry = world.registry();
         let first = world.register(&registry, Interest::READ);
         let setter = {
             let handle = first.clone();
-            thread::spawn(move || drop(handle.set_timeout(Some(SOON))))
+            thread::spawn(move || drop(limit(&handle)))
         };
         let _ = first.close();
         let second = world.register(&registry, Interest::READ);
-        second.set_timeout(Some(SOON)).unwrap();
+        limit(&second).unwrap();
         setter.join().unwrap();
         world.0.clock.advance(LATE);
         work(&registry, &lead(), true);
         assert_eq!(world.closed(), 2, "the second by its own time");
     });
+}
+
+#[test]
+fn loom_late_timeout_against_the_next_ones() {
+    late_limit_against_the_next_ones(limit_idle);
+}
+
+#[test]
+fn loom_late_deadline_against_the_next_ones() {
+    late_limit_against_the_next_ones(limit_life);
+}
+
+/// The wheel is about to look at a handle whose deadline was cleared, and its handler sets another one, without the lock:
+/// the leader does not sleep over it.
+#[test]
+fn loom_new_deadline_against_the_look() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let key = world.register(&registry, Interest::READ).key();
+        registry.set_own_deadline(key, Some(SOON));
+        registry.set_own_deadline(key, None);
+        let handler = {
+            let registry = Arc::clone(&registry);
+            thread::spawn(move || registry.set_own_deadline(key, Some(2 * SOON)))
+        };
+        let lead = lead();
+        while world.closed() == 0 {
+            let claim = lock(&lead).next(&registry, None).unwrap();
+            release(claim.and_then(dispatch), &lead, true);
+        }
+        handler.join().unwrap();
+    });
+}
+
+/// A deadline passes, and its handler is about to be called. Another thread sets a later one: the handler is called for the
+/// old one or for the new one, and for one of them only.
+#[test]
+fn loom_later_deadline_against_its_call() {
+    explore(|| {
+        let world = World::new();
+        let registry = world.registry();
+        let calls = Calls::new();
+        let handler = Patient(calls.clone());
+        let handle = registry
+            .register(Descriptor, Interest::READ, handler)
+            .unwrap();
+        handle.set_deadline(Some(SOON)).unwrap();
+        world.0.clock.advance(SOON);
+        let setter = thread::spawn(move || handle.set_deadline(Some(LATE)).unwrap());
+        let lead = lead();
+        work(&registry, &lead, true);
+        setter.join().unwrap();
+        let of_the_old = calls.count();
+        assert!(of_the_old <= 1);
+        work(&registry, &lead, true);
+        assert_eq!(calls.count(), of_the_old, "the new one has not passed");
+        world.0.clock.advance(LATE);
+        work(&registry, &lead, true);
+        assert_eq!(calls.count(), of_the_old + 1);
+    });
+}
+
+/// Goes on when a time is over.
+struct Patient(Calls);
+
+impl EventHandler<Descriptor> for Patient {
+    fn ready(&mut self, _: &mut Context<'_, Descriptor>) -> io::Result<Next> {
+        Ok(Next::Continue)
+    }
+
+    fn overdue(&mut self, _: &mut Context<'_, Descriptor>, _: Overdue) -> io::Result<Next> {
+        self.0 .0.fetch_add(1, Ordering::Relaxed);
+        Ok(Next::Continue)
+    }
 }
 
 /// A timer is cancelled while its time comes: it is called once at most, and it is over.

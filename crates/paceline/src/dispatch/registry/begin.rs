@@ -12,12 +12,13 @@ use super::{
         trays::Home,
         Rejected,
     },
+    time::until,
     Registry,
 };
 use crate::{
     handle_set::Source,
     sync::{lock, Timestamp},
-    timer::Purpose,
+    timer::TimeLimits,
 };
 
 impl Registry {
@@ -32,7 +33,7 @@ impl Registry {
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, interest, handler, None)
+        self.register_timed(source, interest, handler, TimeLimits::default())
     }
 
     /// The same for a connection that was accepted.
@@ -45,10 +46,10 @@ impl Registry {
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, Interest::READ, handler, self.time_if_accepted())
+        self.register_timed(source, Interest::READ, handler, self.limits_if_accepted())
     }
 
-    /// The same; at `deadline` it ends, unless it is given another time before.
+    /// The same with a deadline.
     pub(crate) fn register_until<S, H>(
         &self,
         source: S,
@@ -60,17 +61,16 @@ impl Registry {
         S: Source,
         H: EventHandler<S>,
     {
-        let time = (Purpose::Deadline, deadline);
-        self.register_timed(source, interest, handler, Some(time))
+        self.register_timed(source, interest, handler, until(deadline))
     }
 
-    /// The same, with a point in time or without.
+    /// The same with these limits.
     fn register_timed<S, H>(
         &self,
         source: S,
         interest: Interest,
         handler: H,
-        time: Option<(Purpose, Timestamp)>,
+        limits: TimeLimits,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
@@ -87,10 +87,9 @@ impl Registry {
                     owned.readiness().greet();
                 }
                 let entry = Box::new(Registered::new(channel, handler, kind));
-                Ok(match time {
-                    None => self.put_in_place(owned, entry),
-                    Some((purpose, at)) => self.put_in_place_until(owned, entry, purpose, at),
-                })
+                // While this thread owns the slot, so that what comes of them waits until the entry is in place.
+                self.limit_times(&owned, limits);
+                Ok(self.put_in_place(owned, entry))
             }
         }
     }

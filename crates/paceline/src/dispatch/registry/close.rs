@@ -9,7 +9,7 @@ use super::{
         frames,
         handle::{HandleId, Key},
         handler::Closed,
-        readiness::{Stale, State},
+        readiness::Stale,
         slot::Owned,
     },
     Registry, ACCEPTING, DRAINING, SHUT,
@@ -159,13 +159,9 @@ impl Registry {
     }
 
     /// How a registration ends whose end was asked for.
-    pub(in crate::dispatch) fn verdict_on_request(&self, seen: State) -> Verdict {
+    pub(in crate::dispatch) fn verdict_on_request(&self) -> Verdict {
         match self.phase() {
             SHUT => Verdict::CloseByForce,
-            _ if seen.is_timed_out() => {
-                self.counters.timed_out.one_more();
-                Verdict::close(Closed::TimedOut)
-            }
             _ => Verdict::close(Closed::Requested),
         }
     }
@@ -277,7 +273,7 @@ impl Registry {
     /// Makes the key stale, then forgets its point in time, and only then gives the slot to others.
     pub(super) fn empty(&self, owned: Owned<'_>) {
         owned.readiness().retire();
-        self.timers.forget(owned.pin());
+        self.timers.forget(owned.times());
         self.clear_out(owned);
     }
 

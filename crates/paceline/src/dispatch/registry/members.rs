@@ -22,9 +22,10 @@ use super::{
         Rejected,
     },
     close::{End, Loss},
+    time::until,
     Registry, ACCEPTING,
 };
-use crate::{handle_set::Source, sync::atomic::Ordering, timer::Purpose};
+use crate::{handle_set::Source, sync::atomic::Ordering, timer::TimeLimits};
 
 impl Registry {
     /// Begins a group, without members.
@@ -93,25 +94,23 @@ impl Registry {
         begins: Begins<S>,
     ) -> Member<S> {
         let key = owned.key();
-        let (time, opening) = match begins {
-            Begins::Open => (None, None),
-            Begins::Accepted => (self.time_if_accepted(), None),
+        let (limits, opening) = match begins {
+            Begins::Open => (TimeLimits::default(), None),
+            Begins::Accepted => (self.limits_if_accepted(), None),
             Begins::Opening(within, outcome) => {
+                let deadline = self.now().after(within);
                 let opening = Opening {
                     outcome,
                     notified: false,
+                    deadline,
                 };
-                let deadline = (Purpose::Deadline, self.now().after(within));
-                (Some(deadline), Some(opening))
+                (until(deadline), Some(opening))
             }
         };
         if opening.is_none() {
             owned.readiness().greet();
         }
-        if let Some((purpose, at)) = time {
-            // Who owns a slot has its key.
-            let _ = self.set_time(key, purpose, at);
-        }
+        self.limit_times(owned, limits);
         Member {
             key,
             channel,
@@ -287,16 +286,15 @@ impl Registry {
     /// A member was used that this visit is not for: it is visited if that is due now.
     pub(in crate::dispatch) fn look_after(&self, key: Key) {
         let slot = self.slot(key);
-        if slot.pin.is_set() {
-            slot.note_use(self.now());
-            slot.readiness.withdraw_question(key.generation);
+        if slot.times.counts_idle() {
+            slot.times.note_use(self.now());
         }
         let _ = self.change(key, |word| Ok(word.look()));
     }
 
     /// A member was visited.
     pub(in crate::dispatch) fn note_use_of(&self, owned: &Owned<'_>) {
-        if owned.pin().is_set() {
+        if owned.times().counts_idle() {
             owned.note_use(self.now());
         }
     }
@@ -320,7 +318,7 @@ impl Registry {
         let _ = self.set.remove(descriptor);
         let slot = self.slot(key);
         slot.readiness.retire();
-        self.timers.forget(&slot.pin);
+        self.timers.forget(&slot.times);
     }
 
     /// Tells the end of a member, drops its source, and counts it out. What was kept of its output, if that is lost at

@@ -20,6 +20,7 @@ use std::{
     io,
     os::fd::RawFd,
     sync::{atomic::Ordering::Relaxed, Weak},
+    time::Duration,
 };
 
 use super::{
@@ -32,7 +33,7 @@ use super::{
     },
     refusal, Refusal, Registry,
 };
-use crate::{sync::atomic::Ordering, timer::Purpose};
+use crate::{sync::atomic::Ordering, timer::TimeLimits};
 
 /// What came of an attempt to move a handle ([`Handle::move_to`]).
 #[must_use]
@@ -49,8 +50,9 @@ struct Luggage {
     entry: Box<dyn Entry>,
     /// What its word said.
     left: State,
-    /// Its point in time, and how far away that is.
-    time: Option<(Purpose, std::time::Duration)>,
+    /// Its idle time-out, and how far away its deadline is.
+    idle: Option<Duration>,
+    deadline: Option<Duration>,
     priority: u8,
 }
 
@@ -141,12 +143,14 @@ impl Registry {
             return Err((owned, refusal(io::ErrorKind::NotFound, ENDS)));
         };
         let _ = self.set.remove(descriptor);
+        let limits = self.timers.take(owned.times());
         let luggage = Luggage {
             entry: owned
                 .with_entry(Option::take)
                 .expect("what has a descriptor has an entry"),
             left,
-            time: self.time_left(&owned),
+            idle: limits.idle,
+            deadline: limits.deadline.map(|at| at.since(self.now())),
             priority: owned.slot().priority.swap(0, Relaxed),
         };
         self.counters.moved.one_more();
@@ -157,34 +161,22 @@ impl Registry {
         Ok(handle)
     }
 
-    /// The point in time that goes with a registration.
-    fn time_left(&self, owned: &Owned<'_>) -> Option<(Purpose, std::time::Duration)> {
-        let (purpose, at) = self.timers.take(owned.pin())?;
-        let left = match purpose {
-            // A move is a use: the time begins anew.
-            Purpose::Idle(span) => span,
-            _ => at.since(self.now()),
-        };
-        Some((purpose, left))
-    }
-
     /// A registration from elsewhere goes on in this slot.
     fn settle_in(&self, newcomer: Owned<'_>, luggage: Luggage) -> Handle {
         let Luggage {
             mut entry,
             left,
-            time,
+            idle,
+            deadline,
             priority,
         } = luggage;
         let (key, now) = (newcomer.key(), self.now());
         newcomer.readiness().carry_on(left);
         newcomer.slot().priority.store(priority, Relaxed);
         // Before its handler is told, which may give it another time. Nothing comes of it while the slot is owned.
-        if let Some((purpose, left)) = time {
-            newcomer.slot().note_use(now);
-            let set = self.set_time(key, purpose, now.after(left));
-            debug_assert!(set.is_ok(), "who owns a slot has its key");
-        }
+        // (A move is a use: the idle time begins anew.)
+        let deadline = deadline.map(|left| now.after(left));
+        self.limit_times(&newcomer, TimeLimits { deadline, idle });
         let (handle, limit) = (self.handle(key), self.limits.output_limit);
         let told = self.in_frame(Some(key), || entry.moved(limit, &handle));
         told.unwrap_or_else(|panic| self.tell_panic(key, &panic));

@@ -4,10 +4,10 @@ use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
 
 use super::{Limits, Registry};
 use crate::{
-    dispatch::{Context, Handle, Hooks, Interest, Next},
-    handle_set::{Answer, Event, HandleSet, Ready, Reports},
+    dispatch::{Claim, Context, Duty, Handle, Hooks, Interest, Line, Next},
+    handle_set::{Answer, Batch, Event, HandleSet, Ready, Reports},
     simulated::Simulation,
-    sync::Timestamp,
+    sync::{Clock, Timestamp, VirtualClock},
 };
 
 /// Arms nothing, for a reason that no test can bring about in the kernel.
@@ -76,26 +76,52 @@ fn want_of_memory_closes_nobody() {
     }
 }
 
-/// Who is questioned because its time seems to be over, and is used before the answer, or is given another time, or none,
-/// is questioned no more.
+/// H2: the wheel has marked a handle as overdue. Before its visit it is used, or is given another time, or none: the visit
+/// finds that none of its times is over, and the handle lives on.
 #[test]
-fn a_question_is_withdrawn() {
-    let uses: [fn(&Registry, &Handle); 3] = [
+fn the_mark_is_only_a_hint() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let uses: [fn(&Registry, &Handle); 5] = [
         |_, handle| handle.set_timeout(None).unwrap(),
-        |_, handle| handle.set_timeout(Some(Duration::from_secs(9))).unwrap(),
+        |_, handle| handle.set_timeout(Some(9 * SECOND)).unwrap(),
         |registry, handle| registry.look_after(handle.key()),
+        |_, handle| handle.set_deadline(None).unwrap(),
+        |_, handle| handle.set_deadline(Some(9 * SECOND)).unwrap(),
     ];
-    for each in uses {
-        let world = Simulation::concurrent(1);
+    for (number, each) in uses.into_iter().enumerate() {
+        let world = Simulation::new(1);
         let registry = registry(&world, world.set().unwrap());
-        let (stream, _peer) = world.stream();
+        let (stream, peer) = world.stream();
         let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
         let handle = registry.register(stream, Interest::READ, handler).unwrap();
-        handle.set_timeout(Some(Duration::from_secs(1))).unwrap();
+        match number {
+            0..3 => handle.set_timeout(Some(SECOND)).unwrap(),
+            _ => handle.set_deadline(Some(SECOND)).unwrap(),
+        }
+        world.clock().advance(SECOND);
+        let mut line = Line::arranged(None);
+        registry.expire(Batch::Whole, |index| line.append(index));
         let readiness = &registry.slots.get(0).unwrap().readiness;
-        let state = readiness.question(readiness.look().generation()).unwrap();
-        assert!(state.is_questioned());
+        assert!(readiness.look().is_overdue());
         each(&registry, &handle);
-        assert!(!readiness.look().is_questioned());
+        let claim = line.next(&registry, Some(Timestamp::PAST)).unwrap();
+        drop(dispatched(claim.expect("it is lined up")));
+        assert!(!readiness.look().is_overdue());
+        assert!(!peer.is_closed_by_pool(), "use number {number}");
     }
+}
+
+fn dispatched(claim: Claim<'_>) -> Option<Claim<'_>> {
+    let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
+    let mut afterwards = claim.afterwards();
+    let done = claim.dispatch(&clock, clock.now(), &Undisturbed, &mut afterwards);
+    done.claim
+}
+
+struct Undisturbed;
+
+impl Duty for Undisturbed {
+    fn go_away(&self) {}
+    fn come_back(&self) {}
+    fn call_for_help(&self) {}
 }

@@ -1,6 +1,6 @@
 //! Tasks, and what happens to registrations when their time has come.
 
-use std::{os::fd::RawFd, time::Duration};
+use std::time::Duration;
 
 use super::{
     super::{
@@ -19,10 +19,10 @@ use super::{
 use crate::{
     handle_set::Batch,
     sync::Timestamp,
-    timer::{Cleared, Due, Purpose, Set},
+    timer::{earliest, Purpose, Set, TimeLimits, Times},
 };
 
-/// Who is not idle is asked again after its time-out, but not more often than this.
+/// The wheel looks again at a handle that is in use after its idle time-out, but not more often than this.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// A timer that comes later than this, in milliseconds, is late. The system's waits count in milliseconds too.
@@ -60,7 +60,7 @@ impl Registry {
             Ok(owned) => {
                 let at = self.now().after(span);
                 let task = Once::timer(work, self.kinds.of::<F>());
-                Ok(self.put_in_place_until(owned, Box::new(task), Purpose::Call, at))
+                Ok(self.put_in_place_until(owned, Box::new(task), at))
             }
         }
     }
@@ -77,102 +77,119 @@ impl Registry {
             Ok((period, owned)) => {
                 let at = self.now().after(period);
                 let task = Every::new(work, period, at, self.kinds.of::<F>());
-                Ok(self.put_in_place_until(owned, Box::new(task), Purpose::Call, at))
+                Ok(self.put_in_place_until(owned, Box::new(task), at))
             }
         }
     }
 
-    /// Sets the idle time-out of a registration, or takes it back.
+    /// Sets the idle time-out of a registration, or clears it.
     pub(in crate::dispatch) fn set_timeout(
         &self,
         key: Key,
         idle: Option<Duration>,
     ) -> Result<(), Stale> {
         let slot = self.slot_of(key)?;
-        let now = self.now();
-        match idle {
-            None => self.clear_time(key, slot, |_| true),
-            Some(span) => {
-                slot.note_use(now);
-                let set = self.set_time(key, Purpose::Idle(span), now.after(span));
-                // After the new time, as in `clear_time`.
-                slot.readiness.withdraw_question(key.generation);
-                set
-            }
+        if idle.is_some() {
+            slot.times.note_use(self.now());
         }
+        let exists = || is_of(slot, key);
+        self.heed(
+            self.timers
+                .set_idle(&slot.times, key.to_bits(), idle, exists),
+        )
     }
 
-    /// When a connection that is accepted now will have been idle for too long, if nothing happens there. `None`: never.
-    pub(in crate::dispatch) fn time_if_accepted(&self) -> Option<(Purpose, Timestamp)> {
-        let idle = self.limits.idle_timeout?;
-        Some((Purpose::Idle(idle), self.now().after(idle)))
-    }
-
-    /// A registration is to live on after its deadline. Another time that it was given meanwhile holds.
-    pub(in crate::dispatch) fn clear_deadline(&self, key: Key) -> Result<(), Stale> {
-        let slot = self.slot_of(key)?;
-        self.clear_time(key, slot, |purpose| purpose == Purpose::Deadline)
-    }
-
-    /// Takes the point in time of a registration back, if it is for one of these purposes.
-    fn clear_time(&self, key: Key, slot: &Slot, of: impl Fn(Purpose) -> bool) -> Result<(), Stale> {
-        let cleared = self.timers.clear(&slot.pin, of, || is_of(slot, key));
-        // After that: the wheel questions under its lock, so nobody does any more for the time that it had.
-        slot.readiness.withdraw_question(key.generation);
-        match cleared {
-            Cleared::Done => Ok(()),
-            // It may go on elsewhere, with its time.
-            Cleared::Over => Err(Stale),
-        }
-    }
-
-    /// As `put_in_place`, with a point in time. It is set while this thread owns the slot: what comes of it waits until
-    /// the entry is in place.
-    pub(super) fn put_in_place_until(
+    /// Sets the deadline of a registration, or clears it.
+    pub(in crate::dispatch) fn set_deadline(
         &self,
-        owned: Owned<'_>,
-        entry: Box<dyn Entry>,
-        purpose: Purpose,
-        at: Timestamp,
-    ) -> Handle {
-        let set = self.set_time(owned.key(), purpose, at);
-        debug_assert!(set.is_ok(), "who owns a slot has its key");
+        key: Key,
+        within: Option<Duration>,
+    ) -> Result<(), Stale> {
+        let slot = self.slot_of(key)?;
+        let at = within.map(|within| self.now().after(within));
+        let exists = || is_of(slot, key);
+        self.heed(
+            self.timers
+                .set_deadline(&slot.times, key.to_bits(), at, exists),
+        )
+    }
+
+    /// The same for the handler of the registration, which owns it.
+    pub(in crate::dispatch) fn set_own_deadline(&self, key: Key, within: Option<Duration>) {
+        if let Some(times) = self.times_of(key) {
+            let at = within.map(|within| self.now().after(within));
+            let set = self.timers.set_own_deadline(times, key.to_bits(), at);
+            // Its registration is not over.
+            let _ = self.heed(set);
+        }
+    }
+
+    /// Clears it if it is still this one.
+    pub(in crate::dispatch) fn clear_own_deadline(&self, key: Key, at: Timestamp) {
+        if let Some(times) = self.times_of(key) {
+            self.timers.clear_own_deadline(times, at);
+        }
+    }
+
+    /// Sets both times of an owned registration.
+    pub(super) fn limit_times(&self, owned: &Owned<'_>, limits: TimeLimits) {
+        if !limits.is_unlimited() {
+            let times = owned.times();
+            times.note_use(self.now());
+            let set = self.timers.limit(times, owned.key().to_bits(), limits);
+            let set = self.heed(set);
+            debug_assert!(set.is_ok(), "an owned registration exists");
+        }
+    }
+
+    /// The limits of a connection that is accepted now.
+    pub(in crate::dispatch) fn limits_if_accepted(&self) -> TimeLimits {
+        TimeLimits {
+            deadline: None,
+            idle: self.limits.idle_timeout,
+        }
+    }
+
+    /// As `put_in_place`, for a timer that is called at `at`. That is set while this thread owns the slot: what comes of it
+    /// waits until the entry is in place.
+    fn put_in_place_until(&self, owned: Owned<'_>, entry: Box<dyn Entry>, at: Timestamp) -> Handle {
+        let set = self.call_at(owned.key(), at);
+        debug_assert!(set.is_ok(), "an owned registration exists");
         self.put_in_place(owned, entry)
     }
 
-    /// Sets the point in time of a registration; a leader that would sleep over it is woken.
-    pub(in crate::dispatch) fn set_time(
-        &self,
-        key: Key,
-        purpose: Purpose,
-        at: Timestamp,
-    ) -> Result<(), Stale> {
+    /// Has a timer called at this point.
+    pub(in crate::dispatch) fn call_at(&self, key: Key, at: Timestamp) -> Result<(), Stale> {
         let slot = self.slot_of(key)?;
-        let due = Due {
-            key: key.to_bits(),
-            purpose,
-        };
-        match self.timers.set(&slot.pin, due, at, || is_of(slot, key)) {
-            Set::Over => Err(Stale),
-            Set::Later => Ok(()),
+        let exists = || is_of(slot, key);
+        self.heed(self.timers.call_at(&slot.times, key.to_bits(), at, exists))
+    }
+
+    /// After a point in time was set: a leader that would sleep over it is woken.
+    fn heed(&self, set: Set) -> Result<(), Stale> {
+        match set {
+            Set::Over => return Err(Stale),
+            Set::Later => {}
+            Set::Earliest if self.is_open() => self.set_alarm(),
             Set::Earliest => {
-                if self.is_open() {
-                    self.set_alarm();
-                } else if let Pushed::WakeLeader = self.returned.nudge() {
+                if let Pushed::WakeLeader = self.returned.nudge() {
                     self.set.wake();
                 }
-                Ok(())
             }
+        }
+        Ok(())
+    }
+
+    /// Something happens at a registration that may have an idle time-out. (If it is over, its slot's next one is put off
+    /// a little.)
+    pub(in crate::dispatch) fn note_use(&self, key: Key) {
+        if let Some(times) = self.times_of(key) {
+            times.note_use(self.now());
         }
     }
 
-    /// Something happens at a registration that may have a point in time. (If it is over, its slot's next one is put
-    /// off a little.)
-    pub(in crate::dispatch) fn note_use(&self, key: Key) {
-        if let Some(slot) = self.slots.get(key.index) {
-            slot.note_use(self.now());
-            slot.readiness.withdraw_question(key.generation);
-        }
+    pub(in crate::dispatch) fn times_of(&self, key: Key) -> Option<&Times> {
+        self.slots.get(key.index).map(|slot| &slot.times)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -192,11 +209,7 @@ impl Registry {
             let key = Key::from_bits(due.key);
             match due.purpose {
                 Purpose::Call => self.call(key, late, line),
-                _ if batch == Batch::Full => Some(now),
-                Purpose::Deadline => self.time_out(key, now, line, |slot| deadline_of(slot, now)),
-                Purpose::Idle(span) => {
-                    self.time_out(key, now, line, |slot| idle_end_of(slot, span, now))
-                }
+                Purpose::Look => self.look_at_times(key, now, batch, line),
             }
         });
     }
@@ -210,73 +223,35 @@ impl Registry {
         None
     }
 
-    /// The time of a handle has come; or it is too early, then tells another.
-    fn time_out(
+    /// Looks at the times of a handle under the wheel's lock. If one is over, the handle is lined up; its visit judges
+    /// ([`judge`](super::super::overdue::judge)). Returns when to look again.
+    fn look_at_times(
         &self,
         key: Key,
         now: Timestamp,
+        batch: Batch,
         line: &mut impl FnMut(u32),
-        end: impl Fn(&Slot) -> End,
     ) -> Option<Timestamp> {
         let slot = self.slots.get(key.index)?;
-        match end(slot) {
-            End::AskAgain(later) => return Some(later),
-            End::At(end) if end > now => return Some(end),
-            End::At(_) if self.is_open() => return self.time_out_unheard(key, now, line),
-            End::At(_) => {}
+        slot.times.begin_look();
+        let deadline = deadline_of(slot, now);
+        let idle = idle_end_of(slot, now, batch);
+        if deadline.is_over || idle.is_over {
+            let state = slot.readiness.note_overdue(key.generation).ok()?;
+            self.line_up(key, slot, state, line);
         }
-        let state = slot.readiness.time_out(key.generation).ok()?;
-        self.line_up(key, slot, state, line);
-        None
+        let next = earliest(deadline.look_again, idle.look_again);
+        slot.times.end_look(next);
+        next
     }
 
-    /// The same where nobody leads: somebody may have been told of an event and not have noted it yet, so the
-    /// descriptor is asked; a group's member is questioned, and its group, which has the descriptor, asks. It is visited
-    /// either way.
-    fn time_out_unheard(
-        &self,
-        key: Key,
-        now: Timestamp,
-        line: &mut impl FnMut(u32),
-    ) -> Option<Timestamp> {
-        let Some(mut owned) = self.slots.try_own(key.index) else {
-            return Some(now.after(SHORTEST));
+    /// Whether nothing happened at an owned handle for as long as its idle time-out allows.
+    pub(in crate::dispatch) fn was_idle_for_too_long(&self, key: Key) -> bool {
+        let Some(slot) = self.slots.get(key.index) else {
+            return false;
         };
-        let readiness = owned.readiness();
-        if owned.slot().group().is_some() {
-            // Its descriptor is with its group. (Or it is over, and this slot another's.)
-            let _ = readiness.question(key.generation);
-            line(owned.requeue());
-            return Some(now.after(SHORTEST));
-        }
-        let has_news = owned.with_entry(|entry| {
-            let descriptor = entry.as_deref().and_then(Entry::descriptor);
-            self.finds_news(descriptor, readiness)
-        });
-        let again = match has_news {
-            true => Some(now.after(SHORTEST)),
-            // Or it is over, and this slot another's.
-            false => {
-                let _ = readiness.time_out(key.generation);
-                None
-            }
-        };
-        line(owned.requeue());
-        again
-    }
-
-    /// A member is visited whose time may be over: it is, if nothing is ready there. This thread owns it. (Who was used
-    /// since it was questioned, or given another time, is questioned no more.)
-    pub(in crate::dispatch) fn answer_question(&self, member: &Owned<'_>, descriptor: RawFd) {
-        let readiness = member.readiness();
-        if !self.is_open() || !readiness.look().is_questioned() {
-            return;
-        }
-        let state = readiness.take_question();
-        if !state.is_due() && !self.finds_news(Some(descriptor), readiness) {
-            // This thread owns the slot, so its registration is not over.
-            let _ = readiness.time_out(member.key().generation);
-        }
+        let end = slot.times.idle().map(|span| slot.times.used().after(span));
+        end.is_some_and(|end| end <= self.now()) && !slot.is_shared()
     }
 
     /// Puts a handle in the line if it must be visited, and is in no list.
@@ -299,26 +274,48 @@ impl Registry {
     }
 }
 
-/// When the time of a handle is over.
-enum End {
-    At(Timestamp),
-    /// It is with a thread, or waits for one: what it is to be ended for may not be true any more.
-    AskAgain(Timestamp),
-}
-
-/// A deadline that has come ends the handle now.
-fn deadline_of(slot: &Slot, now: Timestamp) -> End {
-    match slot.is_idle() {
-        true => End::At(now),
-        false => End::AskAgain(now.after(SHORTEST)),
+/// The limits of a registration that has a deadline.
+pub(super) fn until(deadline: Timestamp) -> TimeLimits {
+    TimeLimits {
+        deadline: Some(deadline),
+        idle: None,
     }
 }
 
-/// An idle handle ends so long after it was last used.
-fn idle_end_of(slot: &Slot, span: Duration, now: Timestamp) -> End {
-    match slot.idle_since() {
-        Some(since) => End::At(since.after(span)),
-        None => End::AskAgain(now.after(span.max(SHORTEST))),
+/// What a look at one of the times of a handle found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    is_over: bool,
+    look_again: Option<Timestamp>,
+}
+
+/// A deadline is over when it has passed. From then on it is the visit's affair.
+fn deadline_of(slot: &Slot, now: Timestamp) -> Found {
+    let deadline = slot.times.deadline();
+    let is_over = deadline.is_some_and(|at| at <= now);
+    Found {
+        is_over,
+        look_again: deadline.filter(|_| !is_over),
+    }
+}
+
+/// An idle handle is over so long after it was last used. One that is in use is looked at again later.
+fn idle_end_of(slot: &Slot, now: Timestamp, batch: Batch) -> Found {
+    let Some(span) = slot.times.idle() else {
+        return Found::default();
+    };
+    let end = slot.idle_since().map(|since| since.after(span));
+    let is_over = end.is_some_and(|end| end <= now) && batch == Batch::Whole;
+    let later = now.after(span.max(SHORTEST));
+    let look_again = match end {
+        Some(end) if end > now => end,
+        // The set has more to tell.
+        Some(_) if !is_over => now,
+        _ => later,
+    };
+    Found {
+        is_over,
+        look_again: Some(look_again),
     }
 }
 

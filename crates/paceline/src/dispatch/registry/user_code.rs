@@ -48,6 +48,9 @@ impl Registry {
 
     /// Tells the hook of an end.
     pub(super) fn tell_closed(&self, key: Key, why: &Closed) {
+        if let Closed::TimedOut = why {
+            self.counters.timed_out.one_more();
+        }
         if let Closed::Failed(error) = why {
             self.counters.failed.one_more();
             let tell = || {
