@@ -6,19 +6,22 @@ use super::{
     context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
     entry::{Done, Verdict},
     handler::{Closed, Next},
+    linger::Leaving,
     overdue::Overdue,
     registry::Registry,
     unwind::caught,
 };
-use crate::handle_set::Ready;
+use crate::handle_set::{Descriptor, Ready, Source};
 
 pub(super) struct Channel<S> {
     source: S,
     /// As it was told at registration; a source is not asked again.
     descriptor: RawFd,
     outbox: Outbox<S>,
-    /// The handler asked for the end; only kept output holds it up.
-    finishing: bool,
+    /// How to ask the source for its descriptor once more.
+    pub(super) descriptor_of: fn(&S) -> Descriptor<'_>,
+    /// How far the end has come that the handler has asked for.
+    pub(super) leaving: Leaving,
     /// How it is to end, when its end was asked for.
     end: Option<Closed>,
 }
@@ -37,15 +40,26 @@ pub(super) enum Call {
 /// Another registry, in which a handler wants to go on.
 pub(super) type Destination = Weak<Registry>;
 
-impl<S: 'static> Channel<S> {
+impl<S: Source> Channel<S> {
     pub(super) fn new(source: S, descriptor: RawFd, output_limit: usize) -> Self {
         Self {
             source,
             descriptor,
             outbox: Outbox::new(output_limit),
-            finishing: false,
+            descriptor_of: S::descriptor,
+            leaving: Leaving::No,
             end: None,
         }
+    }
+}
+
+impl<S: 'static> Channel<S> {
+    pub(super) fn source(&self) -> &S {
+        &self.source
+    }
+
+    pub(super) fn lend_descriptor(&self) -> Descriptor<'_> {
+        (self.descriptor_of)(&self.source)
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -91,12 +105,12 @@ impl<S: 'static> Channel<S> {
 
     /// It is to be closed when all is sent. The handler is not called any more.
     pub(super) fn finish(&mut self) {
-        self.finishing = true;
+        self.leaving = Leaving::WhenSent;
         self.outbox.read_meanwhile = false;
     }
 
     pub(super) fn is_finishing(&self) -> bool {
-        self.finishing
+        self.leaving != Leaving::No
     }
 
     /// Does what the claimed readiness allows: sends kept output, and makes the `call`.
@@ -118,9 +132,10 @@ impl<S: 'static> Channel<S> {
                 verdict: self.call(lent, origin, afterwards, |cx| call(cx, what), what),
                 called: true,
             },
+            None if self.is_finishing() => Done::without_call(self.leave(lent, &origin)),
             None => {
                 lent.settle();
-                Done::without_call(self.finished())
+                Done::without_call(Verdict::Keep)
             }
         }
     }
@@ -142,12 +157,12 @@ impl<S: 'static> Channel<S> {
             return Done::without_call(Verdict::close(Closed::Failed(error)));
         }
         if what == Overdue::Idle && self.outbox.len() < kept {
-            lent.settle();
-            return Done::without_call(self.finished());
+            let verdict = self.leave(lent, &origin);
+            return Done::without_call(verdict);
         }
-        if self.finishing {
+        if self.is_finishing() {
             lent.settle();
-            return Done::without_call(Verdict::close(Closed::TimedOut));
+            return Done::without_call(self.give_up());
         }
         Done {
             verdict: self.call(lent, origin, afterwards, call, Call::Overdue),
@@ -200,7 +215,7 @@ impl<S: 'static> Channel<S> {
             false => Ready::READABLE | Ready::WRITABLE,
         };
         let is_ready = lent.seen.may_call() && lent.taken.has(for_handler);
-        match self.finishing {
+        match self.is_finishing() {
             true => None,
             false if lent.greets() => Some(Call::Greet),
             false => (is_ready || lent.is_notified()).then_some(Call::Ready),
@@ -245,6 +260,8 @@ impl<S: 'static> Channel<S> {
         match told {
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
             Ok(Next::Move) => Verdict::Move,
+            Ok(Next::CloseGently) => self.close_gently(&origin),
+            Ok(Next::Close) if what == Call::Overdue => self.close_in_time(&origin),
             Ok(Next::Close) => {
                 self.finish();
                 self.finished()
@@ -258,8 +275,8 @@ impl<S: 'static> Channel<S> {
     }
 
     /// Closes now, if it is finishing and nothing is kept.
-    fn finished(&self) -> Verdict {
-        match self.finishing && self.outbox.is_empty() {
+    pub(super) fn finished(&self) -> Verdict {
+        match self.leaving == Leaving::WhenSent && self.outbox.is_empty() {
             true => Verdict::Finished,
             false => Verdict::Keep,
         }

@@ -246,7 +246,7 @@ where
             refused: false,
         };
         match self.handler.ready(&mut cx) {
-            Ok(Next::Close) => Err(Closed::Finished),
+            Ok(Next::Close | Next::CloseGently) => Err(Closed::Finished),
             Ok(next) => Ok(next),
             Err(error) if cx.refused && is_refusal(&error) => Ok(Next::Continue),
             Err(error) => Err(Closed::Failed(explained(error))),

@@ -246,7 +246,11 @@ where
     }
 
     fn undone(&self) -> Undone {
-        Undone::Output(self.channel.unsent())
+        if self.channel.is_lingering() {
+            Undone::Nothing
+        } else {
+            Undone::Output(self.channel.unsent())
+        }
     }
 
     fn can_move(&self) -> bool {

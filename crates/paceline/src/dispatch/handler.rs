@@ -159,8 +159,16 @@ pub enum Next {
     /// Go on in another level: what [`Context::move_to`] gives. Without that it is as `Continue`.
     Move,
     /// Close the handle, after kept output was sent. (If input is left unread the system may reset a
-    /// TCP connection, as always.)
+    /// TCP connection, and the peer may lose what it has not read yet: see [`CloseGently`](Self::CloseGently).)
     Close,
+    /// As `Close`, and the peer gets everything: when kept output was sent the pool ends the output of the socket, reads
+    /// and drops what the peer still sends, and closes the handle ([`Closed::Finished`]) when the peer has ended its side
+    /// too. That is bounded by a [time](crate::Builder::linger_time) and a number of
+    /// [bytes](crate::Builder::linger_limit). The handler is not called meanwhile. For a last word to a peer that may still
+    /// be sending: after an error, a time-out, or an answer that needs no more of the request.
+    ///
+    /// What is no connected stream socket closes as with `Close`. A shutdown of the pool waits for it, within its own time.
+    CloseGently,
 }
 
 /// Why a handle was closed.

@@ -15,6 +15,7 @@ mod handler;
 mod hooks;
 mod kind;
 mod line;
+mod linger;
 #[cfg(all(test, loom))]
 mod models;
 mod open_line;

@@ -90,6 +90,8 @@ impl World {
             nesting: 1,
             post_limit: 1,
             idle_timeout: None,
+            linger_time: Duration::ZERO,
+            linger_limit: 0,
         };
         Registry::new(
             set,
@@ -225,7 +227,7 @@ struct Descriptor;
 
 impl Source for Descriptor {
     fn descriptor(&self) -> handle_set::Descriptor<'_> {
-        handle_set::Descriptor::simulated(0)
+        handle_set::Descriptor::modelled(0)
     }
 }
 

@@ -66,6 +66,10 @@ pub(crate) struct Limits {
     pub(crate) post_limit: usize,
     /// How long a connection that was accepted may be idle, unless it is given another time.
     pub(crate) idle_timeout: Option<Duration>,
+    /// How long a gentle end may take.
+    pub(crate) linger_time: Duration,
+    /// Bytes of input that are read and dropped in a gentle end.
+    pub(crate) linger_limit: usize,
 }
 
 /// Why what was asked of a handle can't be, in words.
@@ -239,6 +243,10 @@ impl Registry {
     /// How its set can be waited in beside others.
     pub(crate) fn beside(&self) -> Beside<'_> {
         self.set.beside()
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// How much one visit may read.

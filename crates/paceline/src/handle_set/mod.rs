@@ -27,6 +27,7 @@ use crate::sync::{Clock, Timestamp};
 mod completion;
 #[cfg(target_os = "linux")]
 mod epoll;
+mod farewell;
 mod poll;
 #[cfg(any(all(target_os = "linux", not(any(loom, shuttle))), all(test, loom)))]
 mod ring;

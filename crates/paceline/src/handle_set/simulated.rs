@@ -223,7 +223,32 @@ pub struct SimStream {
 
 impl Source for SimStream {
     fn descriptor(&self) -> Descriptor<'_> {
-        Descriptor::simulated(self.descriptor)
+        Descriptor::simulated(self)
+    }
+}
+
+impl SimStream {
+    pub(super) fn number(&self) -> RawFd {
+        self.descriptor
+    }
+
+    /// The peer reads the end after what was sent.
+    pub(super) fn end_output(&self) -> io::Result<()> {
+        let mut state = self.end.state();
+        let stream = &mut state.streams[self.end.id];
+        if stream.is_reset() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        stream.output_ended = true;
+        state.tell_peer(self.end.id);
+        Ok(())
+    }
+
+    /// Reads up to `room` bytes and drops them.
+    pub(super) fn discard(&self, room: usize) -> io::Result<usize> {
+        let mut scrap = [0; CAPACITY];
+        let mut stream = self;
+        stream.read(&mut scrap[..room.min(CAPACITY)])
     }
 }
 
@@ -253,7 +278,7 @@ impl Write for &SimStream {
         state.interrupt()?;
         let most = state.shortened(bytes.len());
         let stream = &mut state.streams[self.end.id];
-        if let Some(PeerEnd::Reset) = stream.ended {
+        if stream.is_reset() || stream.output_ended {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let count = most.min(CAPACITY - stream.output.len());
@@ -333,6 +358,14 @@ impl SimPeer {
     #[must_use]
     pub fn is_closed_by_pool(&self) -> bool {
         self.end.state().streams[self.end.id].closed_by_pool
+    }
+
+    /// Whether the pool has ended its output, or dropped its end: after what was sent this peer reads the end.
+    #[must_use]
+    pub fn is_output_ended(&self) -> bool {
+        let state = self.end.state();
+        let stream = &state.streams[self.end.id];
+        stream.output_ended || stream.closed_by_pool
     }
 
     /// Waits until `holds`, which may become true whenever the pool does something here.
@@ -424,6 +457,8 @@ struct Stream {
     /// The pool found no room for output.
     out_of_room: bool,
     ended: Option<PeerEnd>,
+    /// The pool has shut down its side.
+    output_ended: bool,
     closed_by_pool: bool,
     peer: Arc<Parker>,
 }
@@ -476,6 +511,7 @@ impl State {
             output: Vec::new(),
             out_of_room: false,
             ended: None,
+            output_ended: false,
             closed_by_pool: false,
             peer,
         });

@@ -1,9 +1,8 @@
 //! What a handle set can watch: everything that owns a descriptor, and simulated streams.
 
-use std::{
-    marker::PhantomData,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
-};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use super::simulated::SimStream;
 
 /// What a pool can be given: a value that owns a descriptor for as long as it lives.
 ///
@@ -37,32 +36,47 @@ impl<T: AsFd + Send + 'static> Source for T {
 
 /// The descriptor of a [`Source`], borrowed from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Descriptor<'s> {
-    number: RawFd,
-    source: PhantomData<BorrowedFd<'s>>,
+pub struct Descriptor<'s>(Kind<'s>);
+
+/// What a descriptor belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind<'s> {
+    /// The system knows it.
+    System(BorrowedFd<'s>),
+    /// It means something in a simulation only.
+    Simulated(&'s SimStream),
+    /// It means something in a model only.
+    #[cfg_attr(not(all(test, loom)), allow(dead_code, reason = "of models"))]
+    Number(RawFd),
 }
 
-impl Descriptor<'_> {
-    /// A number that means something in a simulation only.
-    pub(crate) fn simulated(number: RawFd) -> Self {
-        Self {
-            number,
-            source: PhantomData,
-        }
+impl<'s> Descriptor<'s> {
+    pub(super) fn simulated(stream: &'s SimStream) -> Self {
+        Self(Kind::Simulated(stream))
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn modelled(number: RawFd) -> Self {
+        Self(Kind::Number(number))
+    }
+
+    pub(super) fn kind(self) -> Kind<'s> {
+        self.0
     }
 }
 
 impl AsRawFd for Descriptor<'_> {
     fn as_raw_fd(&self) -> RawFd {
-        self.number
+        match self.0 {
+            Kind::System(descriptor) => descriptor.as_raw_fd(),
+            Kind::Simulated(stream) => stream.number(),
+            Kind::Number(number) => number,
+        }
     }
 }
 
 impl<'s> From<BorrowedFd<'s>> for Descriptor<'s> {
     fn from(descriptor: BorrowedFd<'s>) -> Self {
-        Self {
-            number: descriptor.as_raw_fd(),
-            source: PhantomData,
-        }
+        Self(Kind::System(descriptor))
     }
 }

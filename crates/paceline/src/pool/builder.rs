@@ -48,6 +48,8 @@ const DEFAULT_READ_BUDGET: usize = 64 * 1024;
 const DEFAULT_OUTPUT_LIMIT: usize = 256 * 1024;
 const DEFAULT_POST_LIMIT: usize = 1024;
 const DEFAULT_NESTING: usize = 16;
+const DEFAULT_LINGER_TIME: Duration = Duration::from_secs(5);
+const DEFAULT_LINGER_LIMIT: usize = 1024 * 1024;
 /// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long a thread of an elastic pool may be idle before it goes, if it is not needed.
@@ -75,6 +77,8 @@ impl Default for Builder {
                 nesting: DEFAULT_NESTING,
                 post_limit: DEFAULT_POST_LIMIT,
                 idle_timeout: None,
+                linger_time: DEFAULT_LINGER_TIME,
+                linger_limit: DEFAULT_LINGER_LIMIT,
             },
             queue_order: QueueOrder::default(),
             age_limit: None,
@@ -245,6 +249,25 @@ impl Builder {
     #[must_use]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.limits.idle_timeout = Some(idle);
+        self
+    }
+
+    /// How long a handle may take to close that is closed gently ([`Next::CloseGently`](crate::Next::CloseGently)). While
+    /// its last output is sent, this is how long its peer may take nothing: then it closes with [`Closed::TimedOut`]. When
+    /// all is sent, this is how long the pool waits for the peer to end its side: then it closes with
+    /// [`Closed::Finished`]. With zero a gentle end is no different from [`Next::Close`](crate::Next::Close). Default: five
+    /// seconds.
+    #[must_use]
+    pub fn linger_time(mut self, time: Duration) -> Self {
+        self.limits.linger_time = time;
+        self
+    }
+
+    /// How many bytes of input the pool reads and drops for a handle that is closed gently. A peer that sends more may lose
+    /// the last answer. With zero a gentle end is no different from [`Next::Close`](crate::Next::Close). Default: 1 MiB.
+    #[must_use]
+    pub fn linger_limit(mut self, bytes: usize) -> Self {
+        self.limits.linger_limit = bytes;
         self
     }
 

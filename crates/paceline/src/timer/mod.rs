@@ -79,7 +79,7 @@ impl Pin {
     }
 
     /// Whether its slot has, or may have had, a point in time.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != LOOSE
     }

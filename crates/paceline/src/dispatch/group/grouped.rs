@@ -214,7 +214,7 @@ where
         let why = match &self.roster.ending {
             Some(reason) => reason.closed(),
             None if std::mem::take(&mut self.roster.was_inhabited) => match self.deserted(visit) {
-                Next::Close => Closed::Finished,
+                Next::Close | Next::CloseGently => Closed::Finished,
                 _ => return Verdict::Keep,
             },
             None => return Verdict::Keep,
@@ -360,7 +360,7 @@ impl<S: 'static> Leaver<S> {
     }
 
     fn by_force(member: Member<S>) -> Self {
-        let lost = Some(member.channel.unsent());
+        let lost = (!member.channel.is_lingering()).then(|| member.channel.unsent());
         Self {
             lost,
             ..Self::new(member)

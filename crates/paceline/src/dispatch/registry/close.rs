@@ -397,7 +397,7 @@ impl LeftUndone {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use super::super::{Limits, Registry};
     use crate::{
@@ -416,6 +416,8 @@ mod tests {
             nesting: 1,
             post_limit: 1,
             idle_timeout: None,
+            linger_time: Duration::ZERO,
+            linger_limit: 0,
         };
         let set = world.set().unwrap();
         let clock = world.clock_of_pool();

@@ -299,10 +299,10 @@ impl Registry {
         }
     }
 
-    /// The slot of a member whose group this thread owns.
-    pub(in crate::dispatch) fn slot(&self, member: Key) -> &Slot {
-        let slot = self.slots.get(member.index);
-        slot.expect("a member has a slot")
+    /// The slot of a registration that this thread owns, or whose group.
+    pub(in crate::dispatch) fn slot(&self, owned: Key) -> &Slot {
+        let slot = self.slots.get(owned.index);
+        slot.expect("what is owned has a slot")
     }
 
     /// A member ends: out of the set, and out of its slot.

@@ -49,6 +49,8 @@ fn registry(world: &Simulation, set: Box<dyn HandleSet>) -> Arc<Registry> {
         nesting: 1,
         post_limit: 1,
         idle_timeout: None,
+        linger_time: Duration::ZERO,
+        linger_limit: 0,
     };
     let (clock, hooks) = (world.clock_of_pool(), Hooks::default());
     Registry::new(set, clock, limits, hooks, Arc::default())

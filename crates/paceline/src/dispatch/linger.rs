@@ -1,0 +1,162 @@
+//! How a channel ends whose handler has asked for it ([`Next::Close`](super::Next::Close) and
+//! [`Next::CloseGently`](super::Next::CloseGently)). The handler is called no more but for its `closed`.
+//!
+//! ```text
+//!   Close:        WhenSent  -- all is sent --> closed
+//!   CloseGently:  Gently    -- all is sent, the output ends --> Lingering -- the input ends, --> closed
+//!                                                                            or a bound is met
+//! ```
+//!
+//! - From the start of a gentle end the readiness word says *leaving*: neither a suspension nor another interest can hold
+//!   it up, and it holds up a drain.
+//! - While output is kept its idle time-out is [`Builder::linger_time`](crate::Builder::linger_time) at most: a peer that
+//!   takes nothing for so long is given up.
+//! - While it lingers, its deadline is that far away, and so many bytes are read at most
+//!   ([`Builder::linger_limit`](crate::Builder::linger_limit)).
+
+use std::{io, sync::Weak};
+
+use super::{
+    channel::Channel,
+    context::{Lent, Origin},
+    entry::Verdict,
+    handle::Key,
+    handler::{Closed, Interest},
+    readiness::Readiness,
+    registry::Registry,
+};
+use crate::handle_set::Ready;
+
+/// How far the end of a channel has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// Its handler has not asked for it.
+    No,
+    /// It closes when all is sent.
+    WhenSent,
+    /// It lingers when all is sent.
+    Gently,
+    /// All is sent and the output has ended. So many bytes of input may still come.
+    Lingering(usize),
+}
+
+impl<S: 'static> Channel<S> {
+    /// The handler asks for a gentle end.
+    #[cold]
+    pub(super) fn close_gently(&mut self, origin: &Origin<'_>) -> Verdict {
+        self.finish();
+        let Some(registry) = origin.registry.upgrade() else {
+            return self.finished();
+        };
+        let readiness = registry.hurry(origin.key);
+        let lent = Lent::aside(readiness, registry.read_budget(), registry.reports());
+        self.leaving = Leaving::Gently;
+        self.leave(lent, origin)
+    }
+
+    /// The handler asks for the end because a time is over: no peer holds that up for long.
+    #[cold]
+    pub(super) fn close_in_time(&mut self, origin: &Origin<'_>) -> Verdict {
+        self.finish();
+        if let Some(registry) = origin.registry.upgrade() {
+            registry.hurry(origin.key);
+        }
+        self.finished()
+    }
+
+    /// Goes on with the end that the handler has asked for.
+    #[cold]
+    pub(super) fn leave(&mut self, lent: Lent<'_>, origin: &Origin<'_>) -> Verdict {
+        match self.leaving {
+            Leaving::Gently if self.unsent() == 0 => self.begin_to_linger(lent, origin),
+            Leaving::Lingering(left) => self.discard(lent, origin, left),
+            _ => {
+                lent.settle();
+                self.finished()
+            }
+        }
+    }
+
+    /// Its time is over before its end.
+    #[cold]
+    pub(super) fn give_up(&self) -> Verdict {
+        if self.is_lingering() {
+            Verdict::Finished
+        } else {
+            Verdict::close(Closed::TimedOut)
+        }
+    }
+
+    /// Whether all was sent, and only the peer's end is waited for.
+    pub(super) fn is_lingering(&self) -> bool {
+        matches!(self.leaving, Leaving::Lingering(_))
+    }
+
+    /// Ends the output. What is no connected stream closes at once.
+    fn begin_to_linger(&mut self, lent: Lent<'_>, origin: &Origin<'_>) -> Verdict {
+        let registry = origin.registry.upgrade();
+        let limit = registry.and_then(|registry| registry.let_linger(origin.key));
+        match (limit, self.lend_descriptor().end_output()) {
+            (Some(limit), Ok(())) => {
+                lent.readiness.leave(Interest::READ);
+                self.discard(lent, origin, limit)
+            }
+            _ => {
+                lent.settle();
+                Verdict::Finished
+            }
+        }
+    }
+
+    /// Reads what has come and drops it, as much as one visit may read. At the end of the input, after an error and after
+    /// `left` bytes, the channel closes.
+    fn discard(&mut self, mut lent: Lent<'_>, origin: &Origin<'_>, left: usize) -> Verdict {
+        let share = left.min(read_budget(origin.registry));
+        let mut rest = share;
+        let verdict = loop {
+            let descriptor_of = self.descriptor_of;
+            let read = |source: &S| descriptor_of(source).discard(rest);
+            match lent.attempt(Ready::READABLE, self.source(), read) {
+                Ok(count) if count > 0 && count < rest => rest -= count,
+                Ok(count) if count > 0 && share < left => {
+                    rest = 0;
+                    break Verdict::Keep;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Verdict::Keep,
+                _ => break Verdict::Finished,
+            }
+        };
+        self.leaving = Leaving::Lingering(left - (share - rest));
+        lent.settle();
+        verdict
+    }
+}
+
+fn read_budget(registry: &Weak<Registry>) -> usize {
+    let registry = registry.upgrade();
+    registry.map_or(usize::MAX, |registry| registry.read_budget())
+}
+
+impl Registry {
+    /// The time for a channel that lingers begins. How many bytes it may read; `None` if none lingers here.
+    fn let_linger(&self, key: Key) -> Option<usize> {
+        let (time, limit) = (self.limits().linger_time, self.limits().linger_limit);
+        let may = !time.is_zero() && limit > 0;
+        may.then(|| {
+            self.set_own_deadline(key, Some(time));
+            limit
+        })
+    }
+
+    /// From here on neither a suspension nor the interest holds up the end of an owned handle. A peer that takes nothing of
+    /// the last output is given up after the linger time, or after its own idle time-out.
+    fn hurry(&self, key: Key) -> &Readiness {
+        let (slot, bound) = (self.slot(key), self.limits().linger_time);
+        slot.readiness.leave(Interest::NONE);
+        if !bound.is_zero() && slot.times.idle().is_none_or(|idle| idle > bound) {
+            // Its registration is not over.
+            let _ = self.set_timeout(key, Some(bound));
+        }
+        &slot.readiness
+    }
+}
