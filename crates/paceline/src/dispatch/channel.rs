@@ -84,6 +84,11 @@ impl<S: 'static> Channel<S> {
         self.outbox.len()
     }
 
+    /// Whether input is there that its handler has not read, if the source can be asked. That is the user's code.
+    pub(super) fn has_unread(&self) -> Option<bool> {
+        caught(|| self.lend_descriptor().has_input()).ok().flatten()
+    }
+
     /// Whether output is kept, and whether input shall be dispatched meanwhile.
     pub(super) fn sending(&self) -> (bool, bool) {
         (!self.outbox.is_empty(), self.outbox.read_meanwhile)

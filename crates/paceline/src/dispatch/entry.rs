@@ -48,6 +48,11 @@ pub(super) trait Entry: Send {
     /// What is lost if it ends now.
     fn undone(&self) -> Undone;
 
+    /// Whether input is there that its handler has not read, if its source can be asked.
+    fn has_unread(&self) -> Option<bool> {
+        None
+    }
+
     /// Whether a drain that finds it with nothing to do may end it.
     fn may_end(&mut self) -> bool {
         true
@@ -251,6 +256,10 @@ where
         } else {
             Undone::Output(self.channel.unsent())
         }
+    }
+
+    fn has_unread(&self) -> Option<bool> {
+        self.channel.has_unread()
     }
 
     fn can_move(&self) -> bool {

@@ -322,6 +322,15 @@ impl State {
         self.0 & CLOSING != 0
     }
 
+    /// Whether something waits for the handler, though it may not be called now: input, a notification, a greeting. Whether
+    /// input is there is known from the set, unless the source was asked (`unread`).
+    pub(super) fn has_unhandled(self, unread: Option<bool>) -> bool {
+        let interest = Ready::from_bits((self.0 >> INTEREST_SHIFT) as u8 & 3);
+        let readable = unread.unwrap_or_else(|| self.ready().has(Ready::READABLE));
+        let input = readable && interest.has(Ready::READABLE);
+        !self.is_leaving() && (input || self.0 & (NOTIFIED | GREETS) != 0)
+    }
+
     /// Whether its handler has asked for its end.
     pub(super) fn is_leaving(self) -> bool {
         self.0 & LEAVING != 0

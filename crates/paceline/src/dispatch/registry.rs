@@ -20,7 +20,7 @@ use std::{
 };
 
 pub(super) use self::close::{End, NotWaited};
-pub(crate) use self::close::{LeftUndone, Remains};
+pub(crate) use self::close::{LeftUndone, LostHandle, Remains};
 pub(crate) use self::homes::OwnTray;
 pub use self::moves::Move;
 pub(crate) use self::open::Found;

@@ -24,6 +24,15 @@ impl Descriptor<'_> {
         }
     }
 
+    /// Whether input is there to be read; `None` if the system does not say.
+    pub(crate) fn has_input(self) -> Option<bool> {
+        match self.kind() {
+            Kind::System(descriptor) => peek(descriptor),
+            Kind::Simulated(stream) => Some(stream.has_input()),
+            Kind::Number(_) => None,
+        }
+    }
+
     /// Reads up to `room` bytes and drops them. `Ok(0)` is the end of the input.
     ///
     /// # Errors
@@ -38,6 +47,16 @@ impl Descriptor<'_> {
             Kind::Simulated(stream) => stream.discard(room),
             Kind::Number(_) => Ok(0),
         }
+    }
+}
+
+fn peek(descriptor: BorrowedFd<'_>) -> Option<bool> {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    let mut byte = [MaybeUninit::uninit()];
+    match SockRef::from(&descriptor).recv_with_flags(&mut byte, flags) {
+        Ok(count) => Some(count > 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(false),
+        Err(_) => None,
     }
 }
 

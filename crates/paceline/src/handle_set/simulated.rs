@@ -244,6 +244,10 @@ impl SimStream {
         Ok(())
     }
 
+    pub(super) fn has_input(&self) -> bool {
+        !self.end.state().streams[self.end.id].input.is_empty()
+    }
+
     /// Reads up to `room` bytes and drops them.
     pub(super) fn discard(&self, room: usize) -> io::Result<usize> {
         let mut scrap = [0; CAPACITY];

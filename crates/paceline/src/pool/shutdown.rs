@@ -38,6 +38,9 @@ pub struct Unfinished {
     pub handle: HandleId,
     /// Bytes of output that were kept and not sent.
     pub unsent: usize,
+    /// Whether its handler was not called for something that had come, as far as the pool knows: input, a notification, or
+    /// the handle itself.
+    pub unhandled: bool,
 }
 
 impl ShutdownReport {
@@ -53,43 +56,63 @@ impl ShutdownReport {
     }
 }
 
+/// One line. The texts of the parts that are nothing are left out.
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_clean() {
-            return f.write_str("everything was finished");
-        }
-        let unsent: usize = self.unfinished.iter().map(|handle| handle.unsent).sum();
-        let of_errors = self.errors.first().map(|first| match self.errors.len() {
-            1 => format!("an error of its threads: {first}"),
-            count => format!("{count} errors of its threads, the first: {first}"),
-        });
+        let clean = "everything was finished".to_owned();
         let parts = [
-            (!self.unfinished.is_empty()).then(|| {
-                let handles = counted(self.unfinished.len(), "handle");
-                match unsent {
-                    0 => format!("{handles} closed unfinished"),
-                    unsent => format!("{handles} closed unfinished ({unsent} bytes unsent)"),
-                }
-            }),
-            (self.busy_handles > 0)
-                .then(|| format!("{} still busy", counted(self.busy_handles, "handle"))),
-            (self.undone_tasks > 0)
-                .then(|| format!("{} not done", counted(self.undone_tasks, "task"))),
-            (self.unhandled_items > 0)
-                .then(|| format!("{} not handled", counted(self.unhandled_items, "item"))),
-            (!self.stuck_threads.is_empty())
-                .then(|| format!("stuck: {}", self.stuck_threads.join(", "))),
-            of_errors,
+            self.is_clean().then_some(clean),
+            self.text_of_unfinished(),
+            counted(self.busy_handles, "handle", "still busy"),
+            counted(self.undone_tasks, "task", "not done"),
+            counted(self.unhandled_items, "item", "not handled"),
+            self.text_of_stuck(),
+            self.text_of_errors(),
+            counted(self.timers_not_due, "timer", "not due"),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         f.write_str(&parts.join("; "))
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
+impl ShutdownReport {
+    /// The handles that were closed unfinished, and what their peers miss.
+    fn text_of_unfinished(&self) -> Option<String> {
+        let handles = counted(self.unfinished.len(), "handle", "closed unfinished")?;
+        let unhandled = self.unfinished.iter().filter(|it| it.unhandled).count();
+        let unsent = self.unfinished.iter().map(|it| it.unsent).sum();
+        let details = [
+            (unhandled > 0).then(|| format!("{unhandled} with unhandled input")),
+            counted(unsent, "byte", "unsent"),
+        ];
+        let details: Vec<_> = details.into_iter().flatten().collect();
+        Some(if details.is_empty() {
+            handles
+        } else {
+            format!("{handles} ({})", details.join(", "))
+        })
+    }
+
+    fn text_of_stuck(&self) -> Option<String> {
+        let threads = counted(self.stuck_threads.len(), "thread", "stuck")?;
+        Some(format!("{threads}: {}", self.stuck_threads.join(", ")))
+    }
+
+    fn text_of_errors(&self) -> Option<String> {
+        let first = self.errors.first()?;
+        Some(match self.errors.len() {
+            1 => format!("an error of its threads: {first}"),
+            count => format!("{count} errors of its threads, the first: {first}"),
+        })
+    }
+}
+
+/// So many of something, and what is the matter with them; nothing if there are none.
+fn counted(count: usize, what: &str, matter: &str) -> Option<String> {
     match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
+        0 => None,
+        1 => Some(format!("1 {what} {matter}")),
+        count => Some(format!("{count} {what}s {matter}")),
     }
 }
 
@@ -155,7 +178,11 @@ impl Shared {
             unfinished: lost
                 .handles
                 .into_iter()
-                .map(|(handle, unsent)| Unfinished { handle, unsent })
+                .map(|lost| Unfinished {
+                    handle: lost.handle,
+                    unsent: lost.unsent,
+                    unhandled: lost.unhandled,
+                })
                 .collect(),
             stuck_threads,
             busy_handles: live.saturating_sub(self.registry.own_handles()),

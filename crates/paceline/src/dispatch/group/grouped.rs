@@ -13,7 +13,8 @@ use super::{
         handle::{Handle, Key},
         handler::{Closed, Next},
         kind::Kind,
-        registry::{End, Registry},
+        readiness::State,
+        registry::{End, LostHandle, Registry},
         slot::Owned,
         unwind::{caught, drop_each},
     },
@@ -116,7 +117,7 @@ where
             Verdict::Close(why) => Some(*why),
             Verdict::Panicked(panic) => self.judge_panic(member.key, *panic, visit),
             Verdict::CloseByForce => {
-                let leaver = Leaver::by_force(member);
+                let leaver = Leaver::by_force(member, owned.readiness().look());
                 visit
                     .registry
                     .take_out(leaver.key, owned, leaver.descriptor);
@@ -321,7 +322,8 @@ where
             afterwards: &mut afterwards,
         };
         while let Some(member) = self.roster.members.pop() {
-            let leaver = Leaver::by_force(member);
+            let state = registry.slot(member.key).readiness.look();
+            let leaver = Leaver::by_force(member, state);
             registry.take_out_of_the_end(leaver.key, leaver.descriptor);
             self.part_from(leaver, Closed::Shutdown, &mut visit);
         }
@@ -345,8 +347,8 @@ struct Leaver<S> {
     key: Key,
     descriptor: std::os::fd::RawFd,
     source: S,
-    /// What was kept of its output, if it was ended by force.
-    lost: Option<usize>,
+    /// What was lost with it, if it was ended by force.
+    lost: Option<LostHandle>,
 }
 
 impl<S: 'static> Leaver<S> {
@@ -359,8 +361,10 @@ impl<S: 'static> Leaver<S> {
         }
     }
 
-    fn by_force(member: Member<S>) -> Self {
-        let lost = (!member.channel.is_lingering()).then(|| member.channel.unsent());
+    fn by_force(member: Member<S>, state: State) -> Self {
+        let (key, channel) = (member.key, &member.channel);
+        let lost = || LostHandle::new(key, channel.unsent(), state, channel.has_unread());
+        let lost = (!channel.is_lingering()).then(lost);
         Self {
             lost,
             ..Self::new(member)

@@ -9,7 +9,7 @@ use super::{
         frames,
         handle::{HandleId, Key},
         handler::Closed,
-        readiness::Stale,
+        readiness::{Stale, State},
         slot::Owned,
     },
     Registry, ACCEPTING, DRAINING, SHUT,
@@ -195,7 +195,7 @@ impl Registry {
     /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
     /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
     fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, by_force: bool) {
-        let (key, is_due) = (owned.key(), owned.readiness().look().is_notified());
+        let (key, state) = (owned.key(), owned.readiness().look());
         let mut entry = owned.with_entry(Option::take);
         if let Some(entry) = &mut entry {
             self.endings.begin(key);
@@ -209,7 +209,7 @@ impl Registry {
             let end = End {
                 key,
                 descriptor: entry.descriptor(),
-                loss: Loss::of(entry.as_ref(), key, &why, by_force, is_due),
+                loss: Loss::of(entry.as_ref(), key, &why, by_force, state),
                 why,
             };
             if let Some((ending, end)) = entry.part(end) {
@@ -340,14 +340,40 @@ impl Registry {
 /// What was lost at the end of the pool.
 #[derive(Debug, Default)]
 pub(crate) struct LeftUndone {
-    /// Handles that were ended by force, with the output that was kept.
-    pub(crate) handles: Vec<(HandleId, usize)>,
+    /// Handles that were ended by force.
+    pub(crate) handles: Vec<LostHandle>,
     /// Posted work, and timers that were due, that was not done.
     pub(crate) posts: usize,
     /// Timers that were not due.
     pub(crate) timers: usize,
     /// Items that were accepted and not handled.
     pub(crate) items: usize,
+}
+
+/// A handle that was ended by force, and what was lost with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostHandle {
+    pub(crate) handle: HandleId,
+    /// Bytes of output that were kept.
+    pub(crate) unsent: usize,
+    /// Something waited for its handler.
+    pub(crate) unhandled: bool,
+}
+
+impl LostHandle {
+    /// A handle with so much kept output whose word said this. Its source was asked whether input is `unread`.
+    pub(in crate::dispatch) fn new(
+        key: Key,
+        unsent: usize,
+        state: State,
+        unread: Option<bool>,
+    ) -> Self {
+        Self {
+            handle: HandleId::new(key),
+            unsent,
+            unhandled: state.has_unhandled(unread),
+        }
+    }
 }
 
 /// The end of a registration that is out of its slot.
@@ -361,7 +387,7 @@ pub(in crate::dispatch) struct End {
 
 /// What was lost with one registration.
 pub(super) enum Loss {
-    Handle(HandleId, usize),
+    Handle(LostHandle),
     Post,
     Timer,
     Items(usize),
@@ -370,14 +396,17 @@ pub(super) enum Loss {
 impl Loss {
     /// At the end of the pool a handle is lost if it was ended by force; what it kept would have been sent otherwise. Work
     /// is lost if it was not done, however it ended. And items are, whatever the reason is.
-    fn of(entry: &dyn Entry, key: Key, why: &Closed, by_force: bool, is_due: bool) -> Option<Self> {
+    fn of(entry: &dyn Entry, key: Key, why: &Closed, by_force: bool, state: State) -> Option<Self> {
         match entry.undone() {
             Undone::Items(0) => None,
             Undone::Items(count) => Some(Self::Items(count)),
             _ if !matches!(why, Closed::Shutdown) => None,
-            Undone::Output(unsent) => by_force.then(|| Self::Handle(HandleId::new(key), unsent)),
+            Undone::Output(unsent) => {
+                let lost = || LostHandle::new(key, unsent, state, entry.has_unread());
+                by_force.then(|| Self::Handle(lost()))
+            }
             Undone::Post => Some(Self::Post),
-            Undone::Timer if is_due => Some(Self::Post),
+            Undone::Timer if state.is_notified() => Some(Self::Post),
             Undone::Timer => Some(Self::Timer),
             Undone::Nothing => None,
         }
@@ -387,7 +416,7 @@ impl Loss {
 impl LeftUndone {
     fn note(&mut self, loss: Loss) {
         match loss {
-            Loss::Handle(id, unsent) => self.handles.push((id, unsent)),
+            Loss::Handle(lost) => self.handles.push(lost),
             Loss::Post => self.posts += 1,
             Loss::Timer => self.timers += 1,
             Loss::Items(count) => self.items += count,

@@ -15,13 +15,13 @@ use super::{
             Adoption, Begins, Group, GroupHandler, Grouped, HandedOver, Inbox, Member, Opening,
             Roster,
         },
-        handle::{Handle, HandleId, Key},
+        handle::{Handle, Key},
         handler::{Closed, Interest},
         readiness::Stale,
         slot::{Owned, Slot},
         Rejected,
     },
-    close::{End, Loss},
+    close::{End, Loss, LostHandle},
     time::until,
     Registry, ACCEPTING,
 };
@@ -321,21 +321,20 @@ impl Registry {
         self.timers.forget(&slot.times);
     }
 
-    /// Tells the end of a member, drops its source, and counts it out. What was kept of its output, if that is lost at
-    /// the end of the pool.
+    /// Tells the end of a member, drops its source, and counts it out. It is listed if it is `lost` at the end of the pool.
     pub(in crate::dispatch) fn finish_member(
         &self,
         ending: Box<dyn Ending + '_>,
         key: Key,
         why: Closed,
         descriptor: RawFd,
-        lost: Option<usize>,
+        lost: Option<LostHandle>,
     ) {
         let end = End {
             key,
             why,
             descriptor: Some(descriptor),
-            loss: lost.map(|unsent| Loss::Handle(HandleId::new(key), unsent)),
+            loss: lost.map(Loss::Handle),
         };
         self.finish_at_once(ending, end);
     }
