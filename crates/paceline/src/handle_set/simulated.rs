@@ -364,6 +364,12 @@ impl SimPeer {
         self.end.state().streams[self.end.id].closed_by_pool
     }
 
+    /// Whether the pool has read everything that was sent.
+    #[must_use]
+    pub fn is_read_by_pool(&self) -> bool {
+        self.end.state().streams[self.end.id].input.is_empty()
+    }
+
     /// Whether the pool has ended its output, or dropped its end: after what was sent this peer reads the end.
     #[must_use]
     pub fn is_output_ended(&self) -> bool {
