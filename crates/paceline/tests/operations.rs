@@ -6,6 +6,8 @@ mod operations {
     mod age_limits;
     mod bad_input;
     mod connect;
+    mod deadlines;
+    mod farewells;
     mod group_calls;
     mod group_moves;
     mod groups;
@@ -19,6 +21,7 @@ mod operations {
     mod posts;
     mod release_then;
     mod scratch;
+    mod shutdown_report;
     mod stuck_handlers;
     mod thread_state;
     mod time_outs;

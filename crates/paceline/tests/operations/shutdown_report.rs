@@ -1,16 +1,15 @@
 //! What a shutdown says that left something undone: one line, plain and complete.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-mod support;
-
 use std::{
     io::{self, Write},
     net::TcpStream,
     time::Duration,
 };
 
-use by_hand::{serve_all, Scene};
+use crate::support::{
+    self,
+    by_hand::{serve_all, Scene},
+};
 use paceline::{simulated::SimStream, Context, Interest, Members, Next, Pool, TaskContext};
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,12 +1,9 @@
 //! Deadlines, and what a handler may do when a time of its handle is over. All of it on a clock that stands still until
 //! the test moves it.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-mod support;
-
 use std::{
-    io,
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc, Arc,
@@ -14,13 +11,16 @@ use std::{
     time::Duration,
 };
 
-use by_hand::{advance, serve_all, Scene};
+use crate::support::{
+    self, bounded,
+    by_hand::{self, advance, serve_all, Scene},
+    tcp_pair, LONG,
+};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Closed, ConcurrentContext, Context, EventHandler, GroupHandler, Handle, Interest, Members,
-    Next, Overdue, Panics, Pool, SetKind,
+    Move, Next, Overdue, Panics, Pool, SetKind,
 };
-use support::{bounded, LONG};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -184,6 +184,101 @@ fn an_idle_handler_says_goodbye() {
     assert_eq!(scene.pool.snapshot().timed_out, 0, "it has closed itself");
 }
 
+/// A handler behind a pointer hears of it too.
+#[test]
+fn boxed_handlers_hear_of_it() {
+    let scene = Scene::unobserved();
+    let (log, told) = mpsc::channel();
+    let answer: Answer = says_goodbye;
+    let boxed: Box<dyn EventHandler<SimStream>> = Box::new(Session { log, answer });
+    let (stream, peer) = scene.world.stream();
+    let handle = scene.pool.register(stream, Interest::READ, boxed).unwrap();
+    handle.set_deadline(Some(MS)).unwrap();
+    pass(&scene, MS);
+    assert_eq!(told.try_iter().next().unwrap(), "Deadline");
+    assert_eq!(peer.received(), b"bye");
+}
+
+/// An outgoing connection is no different once it stands: the time to connect in is over, and its own time holds.
+#[test]
+fn outgoing_connections_hear_of_it() {
+    struct Client(mpsc::Sender<Overdue>);
+    impl EventHandler<TcpStream> for Client {
+        fn ready(&mut self, _: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+            Ok(Next::Continue)
+        }
+        fn connected(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+            cx.set_deadline(Some(MS));
+            Ok(Next::Continue)
+        }
+        fn overdue(&mut self, _: &mut Context<'_, TcpStream>, what: Overdue) -> io::Result<Next> {
+            self.0.send(what).unwrap();
+            Ok(Next::Close)
+        }
+    }
+    bounded(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let (tell, told) = mpsc::channel();
+        pool.connect(address, LONG, Client(tell)).unwrap();
+        assert_eq!(told.recv_timeout(LONG), Ok(Overdue::Deadline));
+    });
+}
+
+/// A handle that moves to another level keeps what is left of its deadline.
+#[test]
+fn a_deadline_goes_to_another_level() {
+    let scene = Scene::unobserved();
+    let set = SetKind::Simulated(scene.world.beside());
+    let there = Pool::builder().threads(0).handle_set(set).build().unwrap();
+    let line = Line::new(&scene, says_goodbye);
+    line.handle.set_deadline(Some(10 * MS)).unwrap();
+    pass(&scene, 4 * MS);
+    let moved = line.handle.move_to(&there.as_level("there")).unwrap();
+    assert!(matches!(moved, Move::Moved(_)));
+    advance(&scene, 5 * MS);
+    serve_all(&there);
+    assert!(line.calls().is_empty());
+    advance(&scene, MS);
+    serve_all(&there);
+    assert_eq!(line.calls(), ["Deadline", "finished"]);
+    assert_eq!(line.peer.received(), b"bye");
+}
+
+/// In the kernel's sets too, whatever they report.
+#[test]
+fn in_every_set() {
+    for set in support::kernel_sets() {
+        bounded(move || {
+            let pool = Pool::builder().threads(2).handle_set(set);
+            let pool = pool.build().unwrap();
+            let (near, mut far) = tcp_pair();
+            pool.register(near, Interest::READ, Farewell)
+                .unwrap()
+                .set_deadline(Some(10 * MS))
+                .unwrap();
+            // It reads all that comes, and is never idle for long.
+            far.write_all(b"drip").unwrap();
+            let mut said = Vec::new();
+            far.read_to_end(&mut said).unwrap();
+            assert_eq!(said, b"bye");
+        });
+    }
+}
+
+/// Reads everything, and says good-bye at its deadline.
+struct Farewell;
+
+impl EventHandler<TcpStream> for Farewell {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        cx.read(&mut [0; 16]).map(|_| Next::Continue)
+    }
+    fn overdue(&mut self, cx: &mut Context<'_, TcpStream>, _: Overdue) -> io::Result<Next> {
+        cx.write_all(b"bye").map(|()| Next::Close)
+    }
+}
+
 /// A handler that goes on is idle again after the same time, and has no deadline until it sets another one.
 #[test]
 fn a_handler_may_go_on() {
@@ -265,17 +360,14 @@ fn other_calls_are_not_lost() {
     assert_eq!(line.peer.received().len(), 64);
     serve_all(&scene.pool);
     assert_eq!(line.calls(), ["ready"], "the notification");
-    // And one that came together with the deadline.
-    line.handle.set_deadline(Some(MS)).unwrap();
-    line.handle.notify().unwrap();
-    line.peer.send(b"y");
-    pass(&scene, MS);
-    let calls = line.calls();
-    assert_eq!(calls.iter().filter(|call| *call == "Deadline").count(), 1);
-    assert!(calls.iter().any(|call| call == "ready"));
+    // And one that comes together with the deadline.
     let _ = line.peer.received();
     serve_all(&scene.pool);
-    assert!(line.peer.received().ends_with(b"y"));
+    let _ = line.calls();
+    line.handle.set_deadline(Some(MS)).unwrap();
+    line.handle.notify().unwrap();
+    pass(&scene, MS);
+    assert_eq!(line.calls(), ["Deadline", "ready"]);
 }
 
 /// A handle without interest has a deadline all the same.

@@ -1,9 +1,5 @@
 //! Gentle ends: the peer gets the last answer whole, and nobody holds its handle for longer than the pool allows.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-mod support;
-
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
@@ -13,13 +9,12 @@ use std::{
     time::Duration,
 };
 
-use by_hand::serve_all;
+use crate::support::{bounded, by_hand::serve_all, kernel_sets, tcp_pair, told, wait_until, LONG};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Builder, Closed, Context, EventHandler, Handle, Interest, Members, Next, Overdue, Pool,
     SetKind, Source,
 };
-use support::{bounded, kernel_sets, tcp_pair, told, wait_until, LONG};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
