@@ -126,7 +126,7 @@ fn pass(scene: &Scene, span: Duration) {
 #[test]
 fn a_dripping_client_meets_its_deadline() {
     let scene = Scene::unobserved();
-    let line = Line::new(&scene, goes_on_until_closed);
+    let line = Line::new(&scene, gives_up);
     line.handle.set_timeout(Some(100 * MS)).unwrap();
     line.handle.set_deadline(Some(2000 * MS)).unwrap();
     for _ in 0..39 {
@@ -146,7 +146,7 @@ fn a_dripping_client_meets_its_deadline() {
 }
 
 /// What a handler does by default.
-fn goes_on_until_closed(_: &mut Context<'_, SimStream>, _: Overdue) -> io::Result<Next> {
+fn gives_up(_: &mut Context<'_, SimStream>, _: Overdue) -> io::Result<Next> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
@@ -254,10 +254,8 @@ fn in_every_set() {
             let pool = Pool::builder().threads(2).handle_set(set);
             let pool = pool.build().unwrap();
             let (near, mut far) = tcp_pair();
-            pool.register(near, Interest::READ, Farewell)
-                .unwrap()
-                .set_deadline(Some(10 * MS))
-                .unwrap();
+            let handle = pool.register(near, Interest::READ, Farewell).unwrap();
+            handle.set_deadline(Some(10 * MS)).unwrap();
             // It reads all that comes, and is never idle for long.
             far.write_all(b"drip").unwrap();
             let mut said = Vec::new();
@@ -323,7 +321,7 @@ fn a_handler_may_set_another_deadline() {
 fn kept_output_holds_up_neither() {
     for (idle, expected) in [(false, "Deadline"), (true, "Idle")] {
         let scene = Scene::unobserved();
-        let line = Line::new(&scene, goes_on_until_closed);
+        let line = Line::new(&scene, gives_up);
         let flood = [b'f'; 64];
         line.peer.send(&flood);
         line.peer.send(&flood);
@@ -374,7 +372,7 @@ fn other_calls_are_not_lost() {
 #[test]
 fn without_interest() {
     let scene = Scene::unobserved();
-    let line = Line::with_interest(&scene, Interest::NONE, goes_on_until_closed);
+    let line = Line::with_interest(&scene, Interest::NONE, gives_up);
     line.handle.set_deadline(Some(10 * MS)).unwrap();
     line.peer.send(b"nobody reads this");
     pass(&scene, 10 * MS);
