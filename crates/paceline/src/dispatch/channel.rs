@@ -84,7 +84,8 @@ impl<S: 'static> Channel<S> {
         self.outbox.len()
     }
 
-    /// Whether input is there that its handler has not read, if the source can be asked. That is the user's code.
+    /// Whether input is there that its handler has not read, if the source can be asked. That is
+    /// the user's code.
     pub(super) fn has_unread(&self) -> Option<bool> {
         caught(|| self.lend_descriptor().has_input()).ok().flatten()
     }
@@ -145,8 +146,8 @@ impl<S: 'static> Channel<S> {
         }
     }
 
-    /// The same when a time of the handle is over. Its handler is called for that, also while output is kept; unless it has
-    /// asked for the end, or the peer has just taken some.
+    /// The same when a time of the handle is over. Its handler is called for that, also while
+    /// output is kept; unless it has asked for the end, or the peer has just taken some.
     #[cold]
     pub(super) fn work_overdue(
         &mut self,

@@ -76,8 +76,8 @@ pub trait GroupHandler<S>: Send + 'static {
         let _ = members;
     }
 
-    /// A time of a member is over: see [`EventHandler::overdue`](super::EventHandler::overdue). By default it fails with
-    /// `TimedOut`, which closes this member.
+    /// A time of a member is over: see [`EventHandler::overdue`](super::EventHandler::overdue). By
+    /// default it fails with `TimedOut`, which closes this member.
     ///
     /// # Errors
     /// As [`EventHandler::overdue`](super::EventHandler::overdue).
@@ -193,8 +193,8 @@ impl<S: Send + 'static> Group<S> {
         }
     }
 
-    /// Moves a member of another group here, from anywhere. Its interest, its times and output that is kept come
-    /// along. It never waits.
+    /// Moves a member of another group here, from anywhere. Its interest, its times and output that
+    /// is kept come along. It never waits.
     ///
     /// # Errors
     /// `NotFound` if the handle is closed or this group has ended; `InvalidInput` if it is a member of no group, of

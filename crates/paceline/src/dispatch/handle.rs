@@ -152,13 +152,15 @@ impl Handle {
         self.settle("unpin", |registry| registry.unpin(self.key))
     }
 
-    /// Sets the idle time-out of the handle: when its handler was not called for `idle`, nor any kept output sent, the pool
-    /// calls [`EventHandler::overdue`](super::EventHandler::overdue), which by default closes the handle
-    /// ([`Closed::TimedOut`](super::Closed::TimedOut)). `None`: it may be idle for ever, as it is at first (unless a listener
-    /// has accepted it: [`Builder::idle_timeout`](crate::Builder::idle_timeout)). The time begins anew with this call
-    /// and with the end of every call of the handler. A handle whose handler runs, or that is suspended, is not idle. It
-    /// is measured in milliseconds, and costs a busy handle next to nothing. A peer that does a little now and then keeps its
-    /// handle: see [`set_deadline`](Self::set_deadline).
+    /// Sets the idle time-out of the handle: when its handler was not called for `idle`, nor any
+    /// kept output sent, the pool calls [`EventHandler::overdue`](super::EventHandler::overdue),
+    /// which by default closes the handle ([`Closed::TimedOut`](super::Closed::TimedOut)). `None`:
+    /// it may be idle for ever, as it is at first (unless a listener has accepted it:
+    /// [`Builder::idle_timeout`](crate::Builder::idle_timeout)). The time begins anew with this
+    /// call and with the end of every call of the handler. A handle whose handler runs, or that is
+    /// suspended, is not idle. It is measured in milliseconds, and costs a busy handle next to
+    /// nothing. A peer that does a little now and then keeps its handle: see
+    /// [`set_deadline`](Self::set_deadline).
     ///
     /// # Errors
     /// `NotFound` if the registration is over.
@@ -168,15 +170,17 @@ impl Handle {
         })
     }
 
-    /// Sets the deadline of the handle, `within` from now; `None`: it has none, as at first. Unlike the
-    /// [idle time-out](Self::set_timeout) nothing that happens at the handle puts it off, so a peer that sends or reads a
-    /// byte now and then does not outlive it. When it passes, the pool calls
-    /// [`EventHandler::overdue`](super::EventHandler::overdue), which by default closes the handle.
+    /// Sets the deadline of the handle, `within` from now; `None`: it has none, as at first. Unlike
+    /// the [idle time-out](Self::set_timeout) nothing that happens at the handle puts it off, so a
+    /// peer that sends or reads a byte now and then does not outlive it. When it passes, the pool
+    /// calls [`EventHandler::overdue`](super::EventHandler::overdue), which by default closes the
+    /// handle.
     ///
-    /// That call is also made while output is kept and while the handle has no interest. If the handler runs when the
-    /// deadline passes, the call comes after that. While the handle is suspended the deadline goes on, and the call waits
-    /// until the handle is resumed. The deadline goes with the handle to another group or level. It is measured in
-    /// milliseconds, rounded up. A handler that sets one for each request uses
+    /// That call is also made while output is kept and while the handle has no interest. If the
+    /// handler runs when the deadline passes, the call comes after that. While the handle is
+    /// suspended the deadline goes on, and the call waits until the handle is resumed. The deadline
+    /// goes with the handle to another group or level. It is measured in milliseconds, rounded up.
+    /// A handler that sets one for each request uses
     /// [`Context::set_deadline`](super::Context::set_deadline), which takes no lock.
     ///
     /// # Errors

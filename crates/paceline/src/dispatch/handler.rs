@@ -46,19 +46,20 @@ pub trait EventHandler<S>: Send + 'static {
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
-    /// A time of the handle is over: its [deadline](Handle::set_deadline) has passed, or nothing happened there for as long
-    /// as its [idle time-out](Handle::set_timeout) allows. The source is on loan as in [`ready`](Self::ready), also while
-    /// output is kept and while the handle has no interest. The handler may write a last word and close, or go on: set
-    /// another deadline and return [`Next::Continue`]. By default it fails with `TimedOut`, which closes the handle.
+    /// A time of the handle is over: its [deadline](Handle::set_deadline) has passed, or nothing
+    /// happened there for as long as its [idle time-out](Handle::set_timeout) allows. The source is
+    /// on loan as in [`ready`](Self::ready), also while output is kept and while the handle has no
+    /// interest. The handler may write a last word and close, or go on: set another deadline and
+    /// return [`Next::Continue`]. By default it fails with `TimedOut`, which closes the handle.
     ///
-    /// The time that output needs after a [`Next::Close`] or [`Next::CloseGently`] from here is bounded
-    /// ([`Builder::linger_time`](crate::Builder::linger_time)). If the handler has asked for the end before, it is not
-    /// called: the handle is closed. If it panics here and is [kept](Panics::Keep), it is not called again for this
-    /// deadline.
+    /// The time that output needs after a [`Next::Close`] or [`Next::CloseGently`] from here is
+    /// bounded ([`Builder::linger_time`](crate::Builder::linger_time)). If the handler has asked
+    /// for the end before, it is not called: the handle is closed. If it panics here and is
+    /// [kept](Panics::Keep), it is not called again for this deadline.
     ///
     /// # Errors
-    /// One of kind `TimedOut` closes the handle with [`Closed::TimedOut`]; others as [`ready`](Self::ready). What is kept
-    /// is dropped then.
+    /// One of kind `TimedOut` closes the handle with [`Closed::TimedOut`]; others as
+    /// [`ready`](Self::ready). What is kept is dropped then.
     ///
     /// ```
     /// # use std::{io, net::TcpStream};
@@ -158,16 +159,20 @@ pub enum Next {
     Again,
     /// Go on in another level: what [`Context::move_to`] gives. Without that it is as `Continue`.
     Move,
-    /// Close the handle, after kept output was sent. (If input is left unread the system may reset a
-    /// TCP connection, and the peer may lose what it has not read yet: see [`CloseGently`](Self::CloseGently).)
+    /// Close the handle, after kept output was sent. (If input is left unread the system may reset
+    /// a TCP connection, and the peer may lose what it has not read yet: see
+    /// [`CloseGently`](Self::CloseGently).)
     Close,
-    /// As `Close`, and the peer gets everything: when kept output was sent the pool ends the output of the socket, reads
-    /// and drops what the peer still sends, and closes the handle ([`Closed::Finished`]) when the peer has ended its side
-    /// too. That is bounded by a [time](crate::Builder::linger_time) and a number of
-    /// [bytes](crate::Builder::linger_limit). The handler is not called meanwhile. For a last word to a peer that may still
-    /// be sending: after an error, a time-out, or an answer that needs no more of the request.
+    /// As `Close`, and the peer gets everything: when kept output was sent the pool ends the output
+    /// of the socket, reads and drops what the peer still sends, and closes the handle
+    /// ([`Closed::Finished`]) when the peer has ended its side too. That is bounded by a
+    /// [time](crate::Builder::linger_time) and a number of [bytes](crate::Builder::linger_limit).
+    /// The handler is not called meanwhile, and neither a suspension nor another interest or time
+    /// changes the end; [`Handle::close`] does. For a last word to a peer that may still be
+    /// sending: after an error, a time-out, or an answer that needs no more of the request.
     ///
-    /// What is no connected stream socket closes as with `Close`. A shutdown of the pool waits for it, within its own time.
+    /// What is no connected stream socket closes as with `Close`. A shutdown of the pool waits for
+    /// it, within its own time.
     CloseGently,
 }
 
@@ -184,8 +189,8 @@ pub enum Closed {
     Failed(io::Error),
     /// The handler, or its source, panicked with this message. Kept output is dropped.
     Panicked(String),
-    /// A time of the handle was over, and its handler did not go on ([`EventHandler::overdue`]); or an outgoing connection
-    /// did not stand in time. Kept output is dropped.
+    /// A time of the handle was over, and its handler did not go on ([`EventHandler::overdue`]); or
+    /// an outgoing connection did not stand in time. Kept output is dropped.
     TimedOut,
     /// The pool was shut down.
     Shutdown,

@@ -1,5 +1,6 @@
 //! How a channel ends whose handler has asked for it ([`Next::Close`](super::Next::Close) and
-//! [`Next::CloseGently`](super::Next::CloseGently)). The handler is called no more but for its `closed`.
+//! [`Next::CloseGently`](super::Next::CloseGently)). The handler is called no more but for its
+//! `closed`.
 //!
 //! ```text
 //!   Close:        WhenSent  -- all is sent --> closed
@@ -7,10 +8,11 @@
 //!                                                                            or a bound is met
 //! ```
 //!
-//! - From the start of a gentle end the readiness word says *leaving*: neither a suspension nor another interest can hold
-//!   it up, and it holds up a drain.
-//! - While output is kept its idle time-out is [`Builder::linger_time`](crate::Builder::linger_time) at most: a peer that
-//!   takes nothing for so long is given up.
+//! - From the start of a gentle end the readiness word says *leaving*: neither a suspension nor
+//!   another interest can hold it up, and it holds up a drain.
+//! - While output is kept its idle time-out is
+//!   [`Builder::linger_time`](crate::Builder::linger_time) at most: a peer that takes nothing for
+//!   so long is given up.
 //! - While it lingers, its deadline is that far away, and so many bytes are read at most
 //!   ([`Builder::linger_limit`](crate::Builder::linger_limit)).
 
@@ -37,7 +39,7 @@ pub(super) enum Leaving {
     /// It lingers when all is sent.
     Gently,
     /// All is sent and the output has ended. So many bytes of input may still come.
-    Lingering(usize),
+    Lingering(u32),
 }
 
 impl<S: 'static> Channel<S> {
@@ -108,9 +110,10 @@ impl<S: 'static> Channel<S> {
         }
     }
 
-    /// Reads what has come and drops it, as much as one visit may read. At the end of the input, after an error and after
-    /// `left` bytes, the channel closes.
-    fn discard(&mut self, mut lent: Lent<'_>, origin: &Origin<'_>, left: usize) -> Verdict {
+    /// Reads what has come and drops it, as much as one visit may read. At the end of the input,
+    /// after an error and after `left` bytes, the channel closes.
+    fn discard(&mut self, mut lent: Lent<'_>, origin: &Origin<'_>, left: u32) -> Verdict {
+        let left = left as usize;
         let share = left.min(read_budget(origin.registry));
         let mut rest = share;
         let verdict = loop {
@@ -126,7 +129,7 @@ impl<S: 'static> Channel<S> {
                 _ => break Verdict::Finished,
             }
         };
-        self.leaving = Leaving::Lingering(left - (share - rest));
+        self.leaving = Leaving::Lingering((left - (share - rest)) as u32);
         lent.settle();
         verdict
     }
@@ -138,24 +141,26 @@ fn read_budget(registry: &Weak<Registry>) -> usize {
 }
 
 impl Registry {
-    /// The time for a channel that lingers begins. How many bytes it may read; `None` if none lingers here.
-    fn let_linger(&self, key: Key) -> Option<usize> {
+    /// The time for a channel that lingers begins. How many bytes it may read; `None` if none
+    /// lingers here.
+    fn let_linger(&self, key: Key) -> Option<u32> {
         let (time, limit) = (self.limits().linger_time, self.limits().linger_limit);
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let may = !time.is_zero() && limit > 0;
         may.then(|| {
-            self.set_own_deadline(key, Some(time));
+            self.fix_deadline(key, time);
             limit
         })
     }
 
-    /// From here on neither a suspension nor the interest holds up the end of an owned handle. A peer that takes nothing of
-    /// the last output is given up after the linger time, or after its own idle time-out.
+    /// From here on neither a suspension nor the interest holds up the end of an owned handle. A
+    /// peer that takes nothing of the last output is given up after the linger time, or after its
+    /// own idle time-out.
     fn hurry(&self, key: Key) -> &Readiness {
         let (slot, bound) = (self.slot(key), self.limits().linger_time);
         slot.readiness.leave(Interest::NONE);
         if !bound.is_zero() && slot.times.idle().is_none_or(|idle| idle > bound) {
-            // Its registration is not over.
-            let _ = self.set_timeout(key, Some(bound));
+            self.fix_timeout(key, bound);
         }
         &slot.readiness
     }

@@ -6,9 +6,9 @@
 //!                then calls `EventHandler::overdue`    -> goes on, or closes
 //! ```
 //!
-//! The mark is only a hint. The fields of the slot decide, and the visit takes a deadline that has passed out of its field
-//! in one step. So one that was moved or cleared after the mark is not called for, and of one deadline the handler hears
-//! once.
+//! The mark is only a hint. The fields of the slot decide, and the visit takes a deadline that has
+//! passed out of its field in one step. So one that was moved or cleared after the mark is not
+//! called for, and of one deadline the handler hears once.
 
 use std::time::Duration;
 
@@ -24,18 +24,19 @@ use crate::sync::Timestamp;
 #[non_exhaustive]
 pub enum Overdue {
     /// Nothing happened at the handle for as long as its idle time-out allows
-    /// ([`Handle::set_timeout`](super::Handle::set_timeout)). If the handle lives on, that time begins anew.
+    /// ([`Handle::set_timeout`](super::Handle::set_timeout)). If the handle lives on, that time
+    /// begins anew.
     Idle,
-    /// Its deadline has passed ([`Handle::set_deadline`](super::Handle::set_deadline)). If the handle lives on, it has none
-    /// until another one is set.
+    /// Its deadline has passed ([`Handle::set_deadline`](super::Handle::set_deadline)). If the
+    /// handle lives on, it has none until another one is set.
     Deadline,
 }
 
 impl<S> Context<'_, S> {
     /// Sets the deadline of this handle, `within` from now; `None`: it has none. It is
-    /// [`Handle::set_deadline`](super::Handle::set_deadline) for the handler itself, made to be called twice per request: at
-    /// its first byte and at its end. A deadline later than the last one, and one that is cleared, take no lock and
-    /// allocate nothing.
+    /// [`Handle::set_deadline`](super::Handle::set_deadline) for the handler itself, made to be
+    /// called twice per request: at its first byte and at its end. A deadline later than the last
+    /// one, and one that is cleared, take no lock and allocate nothing.
     ///
     /// ```
     /// # use std::{io, net::TcpStream, time::Duration};

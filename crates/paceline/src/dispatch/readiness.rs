@@ -221,8 +221,8 @@ impl Readiness {
         self.change_of(generation, |state| state.with(OVERDUE, true))
     }
 
-    /// Its handler has asked for its end and is not called any more. From here on only `interest` counts, and nobody
-    /// suspends it. Who says so owns the registration, or its group.
+    /// Its handler has asked for its end and is not called any more. From here on only `interest`
+    /// counts, and a suspension changes nothing. The caller owns the registration, or its group.
     pub(super) fn leave(&self, interest: Interest) {
         self.change(|state| {
             let left = state.with(LEAVING, true).with(SUSPENDED, false);
@@ -322,8 +322,9 @@ impl State {
         self.0 & CLOSING != 0
     }
 
-    /// Whether something waits for the handler, though it may not be called now: input, a notification, a greeting. Whether
-    /// input is there is known from the set, unless the source was asked (`unread`).
+    /// Whether something waits for the handler, though it may not be called now: input, a
+    /// notification, a greeting. Whether input is there is known from the set, unless the source
+    /// was asked (`unread`).
     pub(super) fn has_unhandled(self, unread: Option<bool>) -> bool {
         let interest = Ready::from_bits((self.0 >> INTEREST_SHIFT) as u8 & 3);
         let readable = unread.unwrap_or_else(|| self.ready().has(Ready::READABLE));
@@ -370,8 +371,8 @@ impl State {
         self.ready() & self.awaited()
     }
 
-    /// Whether something says how the handler is to be called: notified, greeted or overdue, whatever is ready; or
-    /// expired.
+    /// Whether something says how the handler is to be called: notified, greeted or overdue,
+    /// whatever is ready; or expired.
     pub(super) fn is_called(self) -> bool {
         self.0 & CALLS != 0 && self.0 & self.allowed_calls() != 0
     }
@@ -454,8 +455,8 @@ impl State {
         self.is_closing() || !self.wanted().is_empty() || self.is_called() || self.is_drained()
     }
 
-    /// Whether a drain ends it, if nothing is wanted: all is sent, and whatever has come was reported. What is about to
-    /// end by itself holds the drain up.
+    /// Whether a drain ends it, if nothing is wanted: all is sent, and whatever has come was
+    /// reported. What is about to end by itself holds the drain up.
     pub(super) fn is_drained(self) -> bool {
         self.0 & DRAINING != 0
             && !self.is_sending()

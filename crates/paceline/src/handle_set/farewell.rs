@@ -1,6 +1,8 @@
-//! The end of a connection that is not cut off: the output ends, and what the peer still sends is read and dropped.
+//! The end of a connection that is not cut off: the output ends, and what the peer still sends is
+//! read and dropped.
 //!
-//! To close a socket with unread input resets the connection, and the peer may lose the last answer.
+//! To close a socket with unread input resets the connection, and the peer may lose the last
+//! answer.
 
 use std::{io, mem::MaybeUninit, net::Shutdown, os::fd::BorrowedFd};
 

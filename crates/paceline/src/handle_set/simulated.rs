@@ -370,7 +370,8 @@ impl SimPeer {
         self.end.state().streams[self.end.id].input.is_empty()
     }
 
-    /// Whether the pool has ended its output, or dropped its end: after what was sent this peer reads the end.
+    /// Whether the pool has ended its output, or dropped its end: after what was sent this peer
+    /// reads the end.
     #[must_use]
     pub fn is_output_ended(&self) -> bool {
         let state = self.end.state();

@@ -252,19 +252,21 @@ impl Builder {
         self
     }
 
-    /// How long a handle may take to close that is closed gently ([`Next::CloseGently`](crate::Next::CloseGently)). While
-    /// its last output is sent, this is how long its peer may take nothing: then it closes with [`Closed::TimedOut`]. When
-    /// all is sent, this is how long the pool waits for the peer to end its side: then it closes with
-    /// [`Closed::Finished`]. With zero a gentle end is no different from [`Next::Close`](crate::Next::Close). Default: five
-    /// seconds.
+    /// How long a handle may take to close that is closed gently
+    /// ([`Next::CloseGently`](crate::Next::CloseGently)). While its last output is sent, this is
+    /// how long its peer may take nothing: then it closes with [`Closed::TimedOut`]. When all is
+    /// sent, this is how long the pool waits for the peer to end its side: then it closes with
+    /// [`Closed::Finished`]. With zero a gentle end is no different from
+    /// [`Next::Close`](crate::Next::Close). Default: five seconds.
     #[must_use]
     pub fn linger_time(mut self, time: Duration) -> Self {
         self.limits.linger_time = time;
         self
     }
 
-    /// How many bytes of input the pool reads and drops for a handle that is closed gently. A peer that sends more may lose
-    /// the last answer. With zero a gentle end is no different from [`Next::Close`](crate::Next::Close). Default: 1 MiB.
+    /// How many bytes of input the pool reads and drops for a handle that is closed gently. A peer
+    /// that sends more may lose the last answer. With zero a gentle end is no different from
+    /// [`Next::Close`](crate::Next::Close). Default: 1 MiB.
     #[must_use]
     pub fn linger_limit(mut self, bytes: usize) -> Self {
         self.limits.linger_limit = bytes;

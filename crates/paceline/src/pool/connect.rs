@@ -19,11 +19,12 @@ use crate::{
 impl Pool {
     /// Connects to `address`, without blocking, and registers the connection with `handler`.
     ///
-    /// When it stands, [`EventHandler::connected`] is called, and from then on [`EventHandler::ready`] for its input.
-    /// If it fails, or does not stand within `within`, the handler is told [`EventHandler::closed`], with the reason:
-    /// [`Closed::Failed`] or [`Closed::TimedOut`]. Until then the handle can be closed like any other. `within` is its
-    /// first deadline: one that it is given before it stands ([`Handle::set_deadline`]) takes the place of `within`, and
-    /// stays.
+    /// When it stands, [`EventHandler::connected`] is called, and from then on
+    /// [`EventHandler::ready`] for its input. If it fails, or does not stand within `within`, the
+    /// handler is told [`EventHandler::closed`], with the reason: [`Closed::Failed`] or
+    /// [`Closed::TimedOut`]. Until then the handle can be closed like any other. `within` is its
+    /// first deadline: one that it is given before it stands ([`Handle::set_deadline`]) takes the
+    /// place of `within`, and stays.
     ///
     /// # Errors
     /// Gives `handler` back: what the system said if there is no socket to be had or the connection is refused at once;

@@ -38,8 +38,8 @@ pub struct Unfinished {
     pub handle: HandleId,
     /// Bytes of output that were kept and not sent.
     pub unsent: usize,
-    /// Whether its handler was not called for something that had come, as far as the pool knows: input, a notification, or
-    /// the handle itself.
+    /// Whether its handler was not called for something that had come, as far as the pool knows:
+    /// input, a notification, or the handle itself.
     pub unhandled: bool,
 }
 

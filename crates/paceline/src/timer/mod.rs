@@ -20,9 +20,9 @@
 //! What is taken back stays published: the leader may get up once for nothing. But timers that are set and taken back
 //! with every request, as deadlines are, wake nobody.
 //!
-//! A handle's deadline and its idle time-out are lazy. They are fields of its slot (`times.rs`), at which the wheel looks
-//! again. When the point comes and is too early, the leader sets another. So a busy handle costs one look per time-out,
-//! not one change of the wheel per request.
+//! A handle's deadline and its idle time-out are lazy. They are fields of its slot (`times.rs`), at
+//! which the wheel looks again. When the point comes and is too early, the leader sets another. So
+//! a busy handle costs one look per time-out, not one change of the wheel per request.
 
 mod times;
 mod wheel;
@@ -110,8 +110,8 @@ impl Timers {
         self.clock.now()
     }
 
-    /// Has a task called at `at`, instead of the point that it had. `exists` says whether the registration that is meant
-    /// is still the slot's.
+    /// Has a task called at `at`, instead of the point that it had. `exists` says whether the
+    /// registration that is meant is still the slot's.
     pub(crate) fn call_at(
         &self,
         times: &Times,
@@ -128,8 +128,8 @@ impl Timers {
         }
     }
 
-    /// Sets the deadline of a registration that the caller owns, or clears it. It takes the lock only if the wheel would
-    /// look too late.
+    /// Sets the deadline of a registration that the caller owns, or clears it. It takes the lock
+    /// only if the wheel would look too late.
     pub(crate) fn set_own_deadline(&self, times: &Times, key: u64, at: Option<Timestamp>) -> Set {
         match times.set_deadline(at) {
             Look::InTime => Set::Later,
@@ -137,16 +137,20 @@ impl Timers {
         }
     }
 
-    /// The same for a caller that does not own it.
+    /// The same under the lock, for a caller that may not own it. Times that are `fixed` stay as
+    /// they are; that is asked under the lock too.
     pub(crate) fn set_deadline(
         &self,
         times: &Times,
         key: u64,
         at: Option<Timestamp>,
         exists: impl Fn() -> bool,
+        fixed: impl Fn() -> bool,
     ) -> Set {
         let set = |times: &Times| {
-            let _ = times.set_deadline(at);
+            if !fixed() {
+                let _ = times.set_deadline(at);
+            }
         };
         self.change_or_clear(times, key, at.is_some(), set, exists)
     }
@@ -158,8 +162,13 @@ impl Timers {
         key: u64,
         span: Option<Duration>,
         exists: impl Fn() -> bool,
+        fixed: impl Fn() -> bool,
     ) -> Set {
-        let set = |times: &Times| times.set_idle(span);
+        let set = |times: &Times| {
+            if !fixed() {
+                times.set_idle(span);
+            }
+        };
         self.change_or_clear(times, key, span.is_some(), set, exists)
     }
 
@@ -177,13 +186,13 @@ impl Timers {
         times.clear_deadline(at);
     }
 
-    /// The registration of a slot is over: so are its times. Before this its key went stale, and only after it the slot
-    /// may be used again.
+    /// The registration of a slot is over: so are its times. Before this its key went stale, and
+    /// only after it the slot may be used again.
     pub(crate) fn forget(&self, times: &Times) {
         let _ = self.take(times);
     }
 
-    /// The same, and tells what they were: the registration goes on elsewhere.
+    /// The same, and returns what they were: the registration goes on elsewhere.
     pub(crate) fn take(&self, times: &Times) -> TimeLimits {
         let node = times.pin.0.swap(LOOSE, Ordering::AcqRel);
         if node == LOOSE {
@@ -203,8 +212,8 @@ impl Timers {
         change: impl FnOnce(&Times),
         exists: impl Fn() -> bool,
     ) -> Set {
-        // Acquire: pairs with the swap in `take`. A pin that is loose because the times have gone along shows that the key
-        // went stale before.
+        // Acquire: pairs with the swap in `take`. A pin that is loose because the times have gone
+        // along shows that the key went stale before.
         let is_loose = times.pin.0.load(Ordering::Acquire) == LOOSE;
         if sets || !is_loose {
             self.change(times, key, change, exists)
@@ -296,8 +305,8 @@ fn pin_to(wheel: &mut Wheel<Due>, pin: &Pin, due: Due, exists: impl Fn() -> bool
     match pin.0.load(Ordering::Acquire) {
         LOOSE => {
             let node = wheel.take_node(due);
-            // Its pair is in `take`. Of the two, the second sees the first: if this is the second, it also sees that the
-            // registration is over.
+            // Its pair is in `take`. Of the two, the second sees the first: if this is the second,
+            // it also sees that the registration is over.
             pin.0.swap(node, Ordering::AcqRel);
             exists().then_some(node).or_else(|| {
                 unpin(wheel, pin, node);
@@ -412,7 +421,7 @@ mod tests {
         let (timers, _) = timers();
         let times = Times::new();
         let at = Some(timers.now().after(SOON));
-        let set = |at, exists: bool| timers.set_deadline(&times, 7, at, || exists);
+        let set = |at, exists: bool| timers.set_deadline(&times, 7, at, || exists, || false);
         assert_eq!(set(at, true), Set::Earliest);
         assert_eq!(set(None, false), Set::Over);
         assert_eq!(times.deadline(), at);
@@ -423,8 +432,8 @@ mod tests {
         assert_eq!(set(None, false), Set::Over);
     }
 
-    /// A later deadline, and one that is cleared, change only a field: the wheel keeps the node where it waits. An earlier
-    /// one sets the wheel.
+    /// A later deadline, and one that is cleared, change only a field: the wheel keeps the node
+    /// where it waits. An earlier one sets the wheel.
     #[test]
     fn a_later_deadline_leaves_the_wheel_alone() {
         let (timers, clock) = timers();

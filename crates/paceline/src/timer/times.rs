@@ -1,8 +1,10 @@
-//! The times of one registration, kept in its slot: its deadline, its idle time-out, and when it was last used.
+//! The times of one registration, kept in its slot: its deadline, its idle time-out, and when it
+//! was last used.
 //!
-//! The wheel has at most one node for both. It **looks** at them at a tick that is published here. To move a time to a
-//! later point is a change of its field; the wheel finds that out at its look, and looks again when it is due. So a
-//! deadline that is set and cleared with every request costs two atomic operations and no lock.
+//! The wheel has at most one node for both. It **looks** at them at a tick that is published here.
+//! To move a time to a later point is a change of its field; the wheel finds that out at its look,
+//! and looks again when it is due. So a deadline that is set and cleared with every request costs
+//! two atomic operations and no lock.
 //!
 //! ```text
 //!   the owner sets a deadline              the wheel looks, under its lock
@@ -13,8 +15,9 @@
 //!      takes the lock and sets the wheel
 //! ```
 //!
-//! Steps 2 and 1 change the same word. If the owner's comes first, the wheel sees the new deadline; if the wheel's comes
-//! first, the owner sees "never" or the next look, and sets the wheel itself. So no deadline is slept over.
+//! Steps 2 and 1 change the same word. If the owner's comes first, the wheel sees the new deadline;
+//! if the wheel's comes first, the owner sees "never" or the next look, and sets the wheel itself.
+//! So no deadline is slept over.
 
 use std::time::Duration;
 
@@ -98,13 +101,14 @@ impl Times {
         }
     }
 
-    /// Takes the deadline back, if it has passed and nobody has set another one meanwhile. `true` for one caller only.
+    /// Clears the deadline if it has passed and no other one was set meanwhile. `true` for one
+    /// caller only.
     pub(crate) fn take_passed_deadline(&self, now: Timestamp) -> bool {
         let passed = self.deadline.load(Ordering::Acquire);
         passed <= now.to_nanos() && self.replace_deadline(passed)
     }
 
-    /// Takes the deadline back if it is this one.
+    /// Clears the deadline if it is this one.
     pub(super) fn clear_deadline(&self, at: Timestamp) -> bool {
         self.replace_deadline(at.to_nanos())
     }
@@ -149,8 +153,8 @@ impl Times {
         self.next_look.swap(tick, Ordering::AcqRel);
     }
 
-    /// The point of the next look that these times need, if it is before the one that is set. The caller has the wheel's
-    /// lock.
+    /// The point of the next look that these times need, if it is before the one that is set. The
+    /// caller has the wheel's lock.
     pub(super) fn earlier_look(&self) -> Option<Timestamp> {
         let idle = self.idle().map(|span| self.used().after(span));
         let needed = earliest(self.deadline(), idle)?;
@@ -158,7 +162,7 @@ impl Times {
         is_earlier.then_some(needed)
     }
 
-    /// Clears all times, and tells what they were. The caller has the wheel's lock.
+    /// Clears all times, and returns what they were. The caller has the wheel's lock.
     pub(super) fn take(&self) -> TimeLimits {
         self.begin_look();
         let idle = self.idle();

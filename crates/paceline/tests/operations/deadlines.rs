@@ -1,8 +1,8 @@
-//! Deadlines, and what a handler may do when a time of its handle is over. All of it on a clock that stands still until
-//! the test moves it.
+//! Deadlines, and what a handler may do when a time of its handle is over. All of it on a clock
+//! that stands still until the test moves it.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     net::{TcpListener, TcpStream},
     sync::{
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +14,7 @@ use std::{
 use crate::support::{
     self, bounded,
     by_hand::{self, advance, serve_all, Scene},
-    tcp_pair, LONG,
+    LONG,
 };
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
@@ -35,7 +35,7 @@ struct Session {
 
 impl Session {
     fn note(&self, what: impl Into<String>) {
-        // At the end of the pool nobody may listen any more.
+        // At the end of the pool the test may have dropped the receiver.
         let _ = self.log.send(what.into());
     }
 }
@@ -121,8 +121,9 @@ fn pass(scene: &Scene, span: Duration) {
     serve_all(&scene.pool);
 }
 
-/// A client that sent a byte now and then held its connection for 8.4 s against a limit of 2 s: the only limit was the idle
-/// time-out, which every byte restarts. A deadline is put off by nothing that the peer does.
+/// A client that sent a byte now and then held its connection for 8.4 s against a limit of 2 s: the
+/// only limit was the idle time-out, which every byte restarts. A deadline is put off by nothing
+/// that the peer does.
 #[test]
 fn a_dripping_client_meets_its_deadline() {
     let scene = Scene::unobserved();
@@ -171,8 +172,9 @@ fn by_default_a_handle_is_closed() {
     }
 }
 
-/// When an idle connection was closed its handler could not say good-bye any more: `closed` has no source. Now it is called
-/// before, writes its last word, and that is sent before the handle closes.
+/// When an idle connection was closed its handler could not say good-bye any more: `closed` has no
+/// source. Now it is called before, writes its last word, and that is sent before the handle
+/// closes.
 #[test]
 fn an_idle_handler_says_goodbye() {
     let scene = Scene::unobserved();
@@ -199,7 +201,8 @@ fn boxed_handlers_hear_of_it() {
     assert_eq!(peer.received(), b"bye");
 }
 
-/// An outgoing connection is no different once it stands: the time to connect in is over, and its own time holds.
+/// An outgoing connection is no different once it stands: the time to connect in is over, and its
+/// own time holds.
 #[test]
 fn outgoing_connections_hear_of_it() {
     struct Client(mpsc::Sender<Overdue>);
@@ -246,38 +249,8 @@ fn a_deadline_goes_to_another_level() {
     assert_eq!(line.peer.received(), b"bye");
 }
 
-/// In the kernel's sets too, whatever they report.
-#[test]
-fn in_every_set() {
-    for set in support::kernel_sets() {
-        bounded(move || {
-            let pool = Pool::builder().threads(2).handle_set(set);
-            let pool = pool.build().unwrap();
-            let (near, mut far) = tcp_pair();
-            let handle = pool.register(near, Interest::READ, Farewell).unwrap();
-            handle.set_deadline(Some(10 * MS)).unwrap();
-            // It reads all that comes, and is never idle for long.
-            far.write_all(b"drip").unwrap();
-            let mut said = Vec::new();
-            far.read_to_end(&mut said).unwrap();
-            assert_eq!(said, b"bye");
-        });
-    }
-}
-
-/// Reads everything, and says good-bye at its deadline.
-struct Farewell;
-
-impl EventHandler<TcpStream> for Farewell {
-    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
-        cx.read(&mut [0; 16]).map(|_| Next::Continue)
-    }
-    fn overdue(&mut self, cx: &mut Context<'_, TcpStream>, _: Overdue) -> io::Result<Next> {
-        cx.write_all(b"bye").map(|()| Next::Close)
-    }
-}
-
-/// A handler that goes on is idle again after the same time, and has no deadline until it sets another one.
+/// A handler that goes on is idle again after the same time, and has no deadline until it sets
+/// another one.
 #[test]
 fn a_handler_may_go_on() {
     let scene = Scene::unobserved();
@@ -315,8 +288,8 @@ fn a_handler_may_set_another_deadline() {
     }
 }
 
-/// A peer that does not read holds its handle: while output is kept the handler is called for nothing. For its deadline it
-/// is, and so it is when it is idle.
+/// A peer that does not read holds its handle: while output is kept the handler is called for
+/// nothing. For its deadline it is, and so it is when it is idle.
 #[test]
 fn kept_output_holds_up_neither() {
     for (idle, expected) in [(false, "Deadline"), (true, "Idle")] {
@@ -342,7 +315,8 @@ fn kept_output_holds_up_neither() {
     }
 }
 
-/// While output is kept a notification waits. The call for a deadline does not use it up: it comes when all is sent.
+/// While output is kept a notification waits. The call for a deadline does not use it up: it comes
+/// when all is sent.
 #[test]
 fn other_calls_are_not_lost() {
     let scene = Scene::unobserved();
@@ -379,8 +353,8 @@ fn without_interest() {
     assert_eq!(line.calls(), ["Deadline", "its time was over"]);
 }
 
-/// The deadline of a suspended handle goes on; its handler is called when it is resumed, and not before. One that was
-/// cleared meanwhile is forgotten.
+/// The deadline of a suspended handle goes on; its handler is called when it is resumed, and not
+/// before. One that was cleared meanwhile is forgotten.
 #[test]
 fn a_suspended_handler_is_called_later() {
     for (clears, expected) in [(false, ["Deadline"].as_slice()), (true, &[])] {
@@ -400,8 +374,8 @@ fn a_suspended_handler_is_called_later() {
     }
 }
 
-/// The deadline passes while the handler runs. The call comes after that, and not if the handler has cleared the deadline,
-/// or set a later one.
+/// The deadline passes while the handler runs. The call comes after that, and not if the handler
+/// has cleared the deadline, or set a later one.
 #[test]
 fn while_the_handler_runs() {
     type Change = fn(&mut Context<'_, SimStream>);
@@ -448,8 +422,8 @@ fn while_the_handler_runs() {
     }
 }
 
-/// A deadline for each request, set at its first byte and cleared at its end: the wheel is changed once in a deadline, not
-/// twice per request, and nobody's sleep is ended for it.
+/// A deadline for each request, set at its first byte and cleared at its end: the wheel is changed
+/// once in a deadline, not twice per request, and it ends no sleep of the leader.
 #[test]
 fn a_deadline_per_request_leaves_the_wheel_alone() {
     bounded(|| {

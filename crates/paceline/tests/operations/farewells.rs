@@ -1,4 +1,5 @@
-//! Gentle ends: the peer gets the last answer whole, and nobody holds its handle for longer than the pool allows.
+//! Gentle ends: the peer gets the last answer whole, and holds its handle no longer than the pool
+//! allows.
 
 use std::{
     io::{self, Read, Write},
@@ -40,7 +41,8 @@ impl Scene {
         Self { world, pool }
     }
 
-    /// A connection that answers its first bytes with `answer`, and ends gently. It reads one byte of them.
+    /// A connection that answers its first bytes with `answer`, and ends gently. It reads one byte
+    /// of them.
     fn answering(&self, answer: &'static [u8]) -> Line {
         let (handler, end) = told(move |cx: &mut Context<'_, SimStream>| {
             cx.read(&mut [0])?;
@@ -153,8 +155,8 @@ fn sends_what_is_kept_first() {
     assert_eq!(line.has_ended().unwrap(), "finished");
 }
 
-/// A peer that does not read holds its handle for the linger time, and not for ever. So it is after a last word, also if
-/// the handler has asked for a plain end.
+/// A peer that does not read holds its handle for the linger time, and not for ever. So it is after
+/// a last word, also if the handler has asked for a plain end.
 #[test]
 fn a_peer_that_takes_nothing_is_given_up() {
     struct LastWord(Next, mpsc::Sender<Closed>);
@@ -211,7 +213,27 @@ fn nothing_holds_it_up() {
     }
 }
 
-/// A peer that was done before, or is gone, is not waited for; nor does anybody wait where the pool does not linger.
+/// A request's deadline that is cleared from elsewhere, or moved, does not put the end off.
+#[test]
+fn nothing_puts_it_off() {
+    let changes: [fn(&Handle) -> io::Result<()>; 3] = [
+        |handle| handle.set_deadline(None),
+        |handle| handle.set_deadline(Some(LONG)),
+        |handle| handle.set_timeout(None),
+    ];
+    for change in changes {
+        let scene = Scene::new();
+        let line = scene.answering(b"no");
+        line.peer.send(b"x");
+        serve_all(&scene.pool);
+        change(&line.handle).unwrap();
+        scene.pass(SECOND);
+        assert_eq!(line.has_ended().unwrap(), "finished");
+    }
+}
+
+/// A peer that was done before, or is gone, is not waited for; nor does anybody wait where the pool
+/// does not linger.
 #[test]
 fn waits_for_nothing_without_need() {
     let ends: [(fn(&SimPeer), &str); 2] =
@@ -251,8 +273,8 @@ fn members_end_gently() {
     assert_eq!(scene.pool.snapshot().timed_out, 0);
 }
 
-/// S2: a drain waits for the peer's end. It waits no longer than it may, and what was answered whole is not listed as
-/// unfinished then.
+/// S2: a drain waits for the peer's end. It waits no longer than it may, and what was answered
+/// whole is not listed as unfinished then.
 #[test]
 fn a_drain_waits_for_it_in_time() {
     for finishes in [true, false] {
@@ -293,9 +315,9 @@ fn a_drain_waits_for_it_in_time() {
     }
 }
 
-/// Sends far more than its peer reads, then reads what that one answers. Old servers closed at once: then the rest of the
-/// request meets a closed socket, the system resets the connection, and the client finds an error in the place of the
-/// answer, or behind it.
+/// Sends far more than its peer reads, then reads what that one answers. Old servers closed at
+/// once: then the rest of the request meets a closed socket, the system resets the connection, and
+/// the client finds an error in the place of the answer, or behind it.
 fn client_of<S>(near: S, far: impl Read + Write, next: Next, set: SetKind) -> io::Result<Vec<u8>>
 where
     S: Source,
@@ -375,4 +397,35 @@ fn what_can_not_linger_closes_at_once() {
         far.send(b"one of several").unwrap();
         assert!(matches!(end.recv_timeout(LONG), Ok(Closed::Finished)));
     });
+}
+
+/// A last word at a deadline, in the kernel's sets, whatever they report.
+#[test]
+fn a_last_word_in_every_set() {
+    for set in kernel_sets() {
+        bounded(move || {
+            let pool = Pool::builder().threads(2).handle_set(set);
+            let pool = pool.build().unwrap();
+            let (near, mut far) = tcp_pair();
+            let handle = pool.register(near, Interest::READ, Farewell).unwrap();
+            handle.set_deadline(Some(10 * MS)).unwrap();
+            // It reads all that comes, and is never idle for long.
+            far.write_all(b"drip").unwrap();
+            let mut said = Vec::new();
+            far.read_to_end(&mut said).unwrap();
+            assert_eq!(said, b"bye");
+        });
+    }
+}
+
+/// Reads everything, and says good-bye at its deadline.
+struct Farewell;
+
+impl EventHandler<TcpStream> for Farewell {
+    fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+        cx.read(&mut [0; 16]).map(|_| Next::Continue)
+    }
+    fn overdue(&mut self, cx: &mut Context<'_, TcpStream>, _: Overdue) -> io::Result<Next> {
+        cx.write_all(b"bye").map(|()| Next::Close)
+    }
 }

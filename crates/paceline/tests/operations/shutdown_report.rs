@@ -14,15 +14,16 @@ use paceline::{simulated::SimStream, Context, Interest, Members, Next, Pool, Tas
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A connection whose answer to one byte is larger than its peer takes at once: 36 bytes of it are kept.
+/// A connection whose answer to one byte is larger than its peer takes at once: 36 bytes of it are
+/// kept.
 fn answers_much(cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
     cx.read(&mut [0])?;
     cx.write_all(&[b'a'; 100])?;
     Ok(Next::Continue)
 }
 
-/// The report counted timers that were dropped, and printed nothing of them; and of a client that was never answered it said
-/// as much as of an idle one. Now the line says both.
+/// The report counted timers that were dropped, and printed nothing of them; and of a client that
+/// was never answered it said as much as of an idle one. Now the line says both.
 #[test]
 fn everything_left_is_said() {
     let scene = Scene::unobserved();
@@ -33,7 +34,7 @@ fn everything_left_is_said() {
     );
     kept.send(b"x");
     serve_all(&scene.pool);
-    // Nobody serves the pool from here on.
+    // No thread serves the pool from here on.
     asking.send(b"never answered");
     let due = scene.pool.after(Duration::ZERO, |_| ()).unwrap();
     scene.pool.after(HOUR, |_| ()).unwrap();
@@ -106,7 +107,7 @@ fn clients_without_an_answer_are_counted() {
     assert_eq!(report.to_string(), expected);
 }
 
-/// The same of sockets: the pool asks them, for nobody may have heard of what has come.
+/// The same of sockets: the pool asks them, because no leader may have heard of what has come.
 #[test]
 fn sockets_are_asked() {
     for set in support::kernel_sets() {

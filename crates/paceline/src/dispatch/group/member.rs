@@ -20,7 +20,7 @@ pub(in crate::dispatch) struct Member<S> {
     pub(in crate::dispatch) key: Key,
     pub(in crate::dispatch) channel: Channel<S>,
     /// While it is not open.
-    pub(in crate::dispatch) opening: Option<Opening<S>>,
+    pub(in crate::dispatch) opening: Option<Box<Opening<S>>>,
 }
 
 /// How a member begins.
@@ -63,7 +63,7 @@ impl<S: Send + 'static> Member<S> {
                         return handler.overdue(cx, what, members);
                     }
                     // It may have opened meanwhile. If not, its time is over.
-                    open(opening, cx).map_err(|error| too_late(error))?;
+                    open(opening, cx).map_err(too_late)?;
                     handler.joined(cx, members)
                 };
                 return self
@@ -93,12 +93,12 @@ pub(crate) fn too_late(error: io::Error) -> io::Error {
 }
 
 /// Goes on if it is open now. From then on it waits for input, without a deadline.
-fn open<S>(opening: &mut Option<Opening<S>>, cx: &mut Context<'_, S>) -> io::Result<()> {
+fn open<S>(opening: &mut Option<Box<Opening<S>>>, cx: &mut Context<'_, S>) -> io::Result<()> {
     let Some(Opening {
         outcome,
         notified,
         deadline,
-    }) = opening
+    }) = opening.as_deref_mut()
     else {
         return Ok(());
     };

@@ -144,8 +144,8 @@ fn limit_life(handle: &Handle) -> io::Result<()> {
     handle.set_deadline(Some(SOON))
 }
 
-/// H3: a time is set while the handle is closed and its slot given to the next one. It hits the one that was meant, or
-/// nobody.
+/// H3: a time is set while the handle is closed and its slot given to the next one. It hits the one
+/// that was meant, or nobody.
 fn limit_against_close(limit: Limit) {
     explore(move || {
         let world = World::new();
@@ -205,8 +205,8 @@ fn loom_late_deadline_against_the_next_ones() {
     late_limit_against_the_next_ones(limit_life);
 }
 
-/// The wheel is about to look at a handle whose deadline was cleared, and its handler sets another one, without the lock:
-/// the leader does not sleep over it.
+/// The wheel is about to look at a handle whose deadline was cleared, and its handler sets another
+/// one, without the lock: the leader does not sleep over it.
 #[test]
 fn loom_new_deadline_against_the_look() {
     explore(|| {
@@ -228,8 +228,8 @@ fn loom_new_deadline_against_the_look() {
     });
 }
 
-/// A deadline passes, and its handler is about to be called. Another thread sets a later one: the handler is called for the
-/// old one or for the new one, and for one of them only.
+/// A deadline passes, and its handler is about to be called. Another thread sets a later one: the
+/// handler is called for the old one or for the new one, and for one of them only.
 #[test]
 fn loom_later_deadline_against_its_call() {
     explore(|| {

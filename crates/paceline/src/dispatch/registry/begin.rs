@@ -87,7 +87,8 @@ impl Registry {
                     owned.readiness().greet();
                 }
                 let entry = Box::new(Registered::new(channel, handler, kind));
-                // While this thread owns the slot, so that what comes of them waits until the entry is in place.
+                // While this thread owns the slot, so that what comes of them waits until the entry
+                // is in place.
                 self.limit_times(&owned, limits);
                 Ok(self.put_in_place(owned, entry))
             }

@@ -361,7 +361,8 @@ pub(crate) struct LostHandle {
 }
 
 impl LostHandle {
-    /// A handle with so much kept output whose word said this. Its source was asked whether input is `unread`.
+    /// A handle with so much kept output whose word said this. Its source was asked whether input
+    /// is `unread`.
     pub(in crate::dispatch) fn new(
         key: Key,
         unsent: usize,

@@ -104,7 +104,7 @@ impl Registry {
                     notified: false,
                     deadline,
                 };
-                (until(deadline), Some(opening))
+                (until(deadline), Some(Box::new(opening)))
             }
         };
         if opening.is_none() {
@@ -321,7 +321,8 @@ impl Registry {
         self.timers.forget(&slot.times);
     }
 
-    /// Tells the end of a member, drops its source, and counts it out. It is listed if it is `lost` at the end of the pool.
+    /// Calls `closed` for a member, drops its source, and counts it out. It is listed if it is
+    /// `lost` at the end of the pool.
     pub(in crate::dispatch) fn finish_member(
         &self,
         ending: Box<dyn Ending + '_>,

@@ -78,8 +78,8 @@ fn want_of_memory_closes_nobody() {
     }
 }
 
-/// H2: the wheel has marked a handle as overdue. Before its visit it is used, or is given another time, or none: the visit
-/// finds that none of its times is over, and the handle lives on.
+/// H2: the wheel has marked a handle as overdue. Before its visit it is used, or is given another
+/// time, or none: the visit finds that none of its times is over, and the handle lives on.
 #[test]
 fn the_mark_is_only_a_hint() {
     const SECOND: Duration = Duration::from_secs(1);

@@ -22,7 +22,8 @@ use crate::{
     timer::{earliest, Purpose, Set, TimeLimits, Times},
 };
 
-/// The wheel looks again at a handle that is in use after its idle time-out, but not more often than this.
+/// The wheel looks again at a handle that is in use after its idle time-out, but not more often
+/// than this.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// A timer that comes later than this, in milliseconds, is late. The system's waits count in milliseconds too.
@@ -92,11 +93,9 @@ impl Registry {
         if idle.is_some() {
             slot.times.note_use(self.now());
         }
-        let exists = || is_of(slot, key);
-        self.heed(
-            self.timers
-                .set_idle(&slot.times, key.to_bits(), idle, exists),
-        )
+        let (exists, fixed) = (|| is_of(slot, key), || is_fixed(slot));
+        let (times, key) = (&slot.times, key.to_bits());
+        self.heed(self.timers.set_idle(times, key, idle, exists, fixed))
     }
 
     /// Sets the deadline of a registration, or clears it.
@@ -107,21 +106,41 @@ impl Registry {
     ) -> Result<(), Stale> {
         let slot = self.slot_of(key)?;
         let at = within.map(|within| self.now().after(within));
-        let exists = || is_of(slot, key);
-        self.heed(
-            self.timers
-                .set_deadline(&slot.times, key.to_bits(), at, exists),
-        )
+        let (exists, fixed) = (|| is_of(slot, key), || is_fixed(slot));
+        let (times, key) = (&slot.times, key.to_bits());
+        self.heed(self.timers.set_deadline(times, key, at, exists, fixed))
     }
 
     /// The same for the handler of the registration, which owns it.
     pub(in crate::dispatch) fn set_own_deadline(&self, key: Key, within: Option<Duration>) {
-        if let Some(times) = self.times_of(key) {
+        let slot = self.slots.get(key.index);
+        if let Some(slot) = slot.filter(|slot| !is_fixed(slot)) {
             let at = within.map(|within| self.now().after(within));
-            let set = self.timers.set_own_deadline(times, key.to_bits(), at);
+            let set = self.timers.set_own_deadline(&slot.times, key.to_bits(), at);
             // Its registration is not over.
             let _ = self.heed(set);
         }
+    }
+
+    /// Sets the deadline of an owned handle whose end is bounded: no caller moves it any more.
+    pub(in crate::dispatch) fn fix_deadline(&self, key: Key, within: Duration) {
+        let (times, at) = (&self.slot(key).times, self.now().after(within));
+        let set = self
+            .timers
+            .set_deadline(times, key.to_bits(), Some(at), || true, || false);
+        // Its registration is not over.
+        let _ = self.heed(set);
+    }
+
+    /// The same for its idle time-out.
+    pub(in crate::dispatch) fn fix_timeout(&self, key: Key, idle: Duration) {
+        let times = &self.slot(key).times;
+        times.note_use(self.now());
+        let set = self
+            .timers
+            .set_idle(times, key.to_bits(), Some(idle), || true, || false);
+        // Its registration is not over.
+        let _ = self.heed(set);
     }
 
     /// Clears it if it is still this one.
@@ -150,8 +169,8 @@ impl Registry {
         }
     }
 
-    /// As `put_in_place`, for a timer that is called at `at`. That is set while this thread owns the slot: what comes of it
-    /// waits until the entry is in place.
+    /// As `put_in_place`, for a timer that is called at `at`. That is set while this thread owns
+    /// the slot: what comes of it waits until the entry is in place.
     fn put_in_place_until(&self, owned: Owned<'_>, entry: Box<dyn Entry>, at: Timestamp) -> Handle {
         let set = self.call_at(owned.key(), at);
         debug_assert!(set.is_ok(), "an owned registration exists");
@@ -180,8 +199,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Something happens at a registration that may have an idle time-out. (If it is over, its slot's next one is put off
-    /// a little.)
+    /// Something happens at a registration that may have an idle time-out. (If it is over, its
+    /// slot's next one is put off a little.)
     pub(in crate::dispatch) fn note_use(&self, key: Key) {
         if let Some(times) = self.times_of(key) {
             times.note_use(self.now());
@@ -223,8 +242,8 @@ impl Registry {
         None
     }
 
-    /// Looks at the times of a handle under the wheel's lock. If one is over, the handle is lined up; its visit judges
-    /// ([`judge`](super::super::overdue::judge)). Returns when to look again.
+    /// Looks at the times of a handle under the wheel's lock. If one is over, the handle is lined
+    /// up; its visit judges ([`judge`](super::super::overdue::judge)). Returns when to look again.
     fn look_at_times(
         &self,
         key: Key,
@@ -299,7 +318,8 @@ fn deadline_of(slot: &Slot, now: Timestamp) -> Found {
     }
 }
 
-/// An idle handle is over so long after it was last used. One that is in use is looked at again later.
+/// An idle handle is over so long after it was last used. One that is in use is looked at again
+/// later.
 fn idle_end_of(slot: &Slot, now: Timestamp, batch: Batch) -> Found {
     let Some(span) = slot.times.idle() else {
         return Found::default();
@@ -317,6 +337,11 @@ fn idle_end_of(slot: &Slot, now: Timestamp, batch: Batch) -> Found {
         is_over,
         look_again: Some(look_again),
     }
+}
+
+/// Whether the pool bounds the end of a handle: its times stay as they are.
+fn is_fixed(slot: &Slot) -> bool {
+    slot.readiness.look().is_leaving()
 }
 
 /// Whether the slot still belongs to this registration.
