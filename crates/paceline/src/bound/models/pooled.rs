@@ -62,6 +62,8 @@ impl Pool {
             nesting: 1,
             post_limit: 1,
             idle_timeout: None,
+            linger_time: Duration::ZERO,
+            linger_limit: 0,
         };
         let registry = Registry::new(
             Box::new(edges.clone()),
