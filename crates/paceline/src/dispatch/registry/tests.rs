@@ -113,6 +113,33 @@ fn the_mark_is_only_a_hint() {
     }
 }
 
+/// H2: a look into the set has not brought everything. A handle that it did not bring may have
+/// input, so it is not marked as idle before the next look. A deadline does not wait for that.
+#[test]
+fn half_a_look_finds_nobody_idle() {
+    const SECOND: Duration = Duration::from_secs(1);
+    for (has_deadline, expected) in [(false, false), (true, true)] {
+        let world = Simulation::new(1);
+        let registry = registry(&world, world.set().unwrap());
+        let (stream, _peer) = world.stream();
+        let handler = |_: &mut Context<'_, _>| Ok(Next::Continue);
+        let handle = registry.register(stream, Interest::READ, handler).unwrap();
+        if has_deadline {
+            handle.set_deadline(Some(SECOND)).unwrap();
+        } else {
+            handle.set_timeout(Some(SECOND)).unwrap();
+        }
+        world.clock().advance(SECOND);
+        let mut line = Line::arranged(None);
+        registry.expire(Batch::Full, |index| line.append(index));
+        let readiness = &registry.slots.get(0).unwrap().readiness;
+        assert_eq!(readiness.look().is_overdue(), expected);
+        world.clock().advance(Duration::from_millis(1));
+        registry.expire(Batch::Whole, |index| line.append(index));
+        assert!(readiness.look().is_overdue());
+    }
+}
+
 fn dispatched(claim: Claim<'_>) -> Option<Claim<'_>> {
     let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
     let mut afterwards = claim.afterwards();
