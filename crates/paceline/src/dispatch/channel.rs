@@ -6,7 +6,7 @@ use super::{
     context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
     entry::{Done, Verdict},
     handler::{Closed, Next},
-    linger::Leaving,
+    linger::{Asker, Leaving},
     overdue::Overdue,
     registry::Registry,
     unwind::caught,
@@ -138,7 +138,9 @@ impl<S: 'static> Channel<S> {
                 verdict: self.call(lent, origin, afterwards, |cx| call(cx, what), what),
                 called: true,
             },
-            None if self.is_finishing() => Done::without_call(self.leave(lent, &origin)),
+            None if self.is_finishing() => {
+                Done::without_call(self.leave(lent, origin.registry, origin.key))
+            }
             None => {
                 lent.settle();
                 Done::without_call(Verdict::Keep)
@@ -163,7 +165,7 @@ impl<S: 'static> Channel<S> {
             return Done::without_call(Verdict::close(Closed::Failed(error)));
         }
         if what == Overdue::Idle && self.outbox.len() < kept {
-            let verdict = self.leave(lent, &origin);
+            let verdict = self.leave(lent, origin.registry, origin.key);
             return Done::without_call(verdict);
         }
         if self.is_finishing() {
@@ -254,6 +256,12 @@ impl<S: 'static> Channel<S> {
             return Verdict::Keep;
         }
         let refused = cx.lent.refused;
+        let asker = match told {
+            Ok(Next::Close | Next::CloseGently) => {
+                Some((Weak::clone(cx.origin.registry), cx.origin.key))
+            }
+            _ => None,
+        };
         if what == Call::Overdue {
             cx.lent.put_other_calls_back();
         }
@@ -266,17 +274,25 @@ impl<S: 'static> Channel<S> {
         match told {
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
             Ok(Next::Move) => Verdict::Move,
-            Ok(Next::CloseGently) => self.close_gently(&origin),
-            Ok(Next::Close) if what == Call::Overdue => self.close_in_time(&origin),
-            Ok(Next::Close) => {
-                self.finish();
-                self.finished()
-            }
+            Ok(next) => self.close(next, what, asker),
             Err(error) if refused && is_refusal(&error) => Verdict::Keep,
             Err(error) if what == Call::Overdue && error.kind() == io::ErrorKind::TimedOut => {
                 Verdict::close(Closed::TimedOut)
             }
             Err(error) => Verdict::close(Closed::Failed(explained(error))),
+        }
+    }
+
+    /// The handler asks for the end.
+    #[cold]
+    fn close(&mut self, next: Next, what: Call, asker: Option<Asker>) -> Verdict {
+        match asker {
+            Some(asker) if next == Next::CloseGently => self.close_gently(&asker),
+            Some(asker) if what == Call::Overdue => self.close_in_time(&asker),
+            _ => {
+                self.finish();
+                self.finished()
+            }
         }
     }
 

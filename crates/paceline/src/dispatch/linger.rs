@@ -20,7 +20,7 @@ use std::{io, sync::Weak};
 
 use super::{
     channel::Channel,
-    context::{Lent, Origin},
+    context::Lent,
     entry::Verdict,
     handle::Key,
     handler::{Closed, Interest},
@@ -28,6 +28,10 @@ use super::{
     registry::Registry,
 };
 use crate::handle_set::Ready;
+
+/// Whose handler asks for its end. (Made for that: an `Origin` kept over the call of the handler
+/// would cost every call.)
+pub(super) type Asker = (Weak<Registry>, Key);
 
 /// How far the end of a channel has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,33 +49,33 @@ pub(super) enum Leaving {
 impl<S: 'static> Channel<S> {
     /// The handler asks for a gentle end.
     #[cold]
-    pub(super) fn close_gently(&mut self, origin: &Origin<'_>) -> Verdict {
+    pub(super) fn close_gently(&mut self, (registry, key): &Asker) -> Verdict {
         self.finish();
-        let Some(registry) = origin.registry.upgrade() else {
+        let Some(registry) = registry.upgrade() else {
             return self.finished();
         };
-        let readiness = registry.hurry(origin.key);
+        let readiness = registry.hurry(*key);
         let lent = Lent::aside(readiness, registry.read_budget(), registry.reports());
         self.leaving = Leaving::Gently;
-        self.leave(lent, origin)
+        self.leave(lent, registry.weak(), *key)
     }
 
     /// The handler asks for the end because a time is over: no peer holds that up for long.
     #[cold]
-    pub(super) fn close_in_time(&mut self, origin: &Origin<'_>) -> Verdict {
+    pub(super) fn close_in_time(&mut self, (registry, key): &Asker) -> Verdict {
         self.finish();
-        if let Some(registry) = origin.registry.upgrade() {
-            registry.hurry(origin.key);
+        if let Some(registry) = registry.upgrade() {
+            registry.hurry(*key);
         }
         self.finished()
     }
 
     /// Goes on with the end that the handler has asked for.
     #[cold]
-    pub(super) fn leave(&mut self, lent: Lent<'_>, origin: &Origin<'_>) -> Verdict {
+    pub(super) fn leave(&mut self, lent: Lent<'_>, registry: &Weak<Registry>, key: Key) -> Verdict {
         match self.leaving {
-            Leaving::Gently if self.unsent() == 0 => self.begin_to_linger(lent, origin),
-            Leaving::Lingering(left) => self.discard(lent, origin, left),
+            Leaving::Gently if self.unsent() == 0 => self.begin_to_linger(lent, registry, key),
+            Leaving::Lingering(left) => self.discard(lent, registry, left),
             _ => {
                 lent.settle();
                 self.finished()
@@ -95,13 +99,12 @@ impl<S: 'static> Channel<S> {
     }
 
     /// Ends the output. What is no connected stream closes at once.
-    fn begin_to_linger(&mut self, lent: Lent<'_>, origin: &Origin<'_>) -> Verdict {
-        let registry = origin.registry.upgrade();
-        let limit = registry.and_then(|registry| registry.let_linger(origin.key));
+    fn begin_to_linger(&mut self, lent: Lent<'_>, registry: &Weak<Registry>, key: Key) -> Verdict {
+        let limit = registry.upgrade().and_then(|it| it.let_linger(key));
         match (limit, self.lend_descriptor().end_output()) {
             (Some(limit), Ok(())) => {
                 lent.readiness.leave(Interest::READ);
-                self.discard(lent, origin, limit)
+                self.discard(lent, registry, limit)
             }
             _ => {
                 lent.settle();
@@ -112,9 +115,9 @@ impl<S: 'static> Channel<S> {
 
     /// Reads what has come and drops it, as much as one visit may read. At the end of the input,
     /// after an error and after `left` bytes, the channel closes.
-    fn discard(&mut self, mut lent: Lent<'_>, origin: &Origin<'_>, left: u32) -> Verdict {
+    fn discard(&mut self, mut lent: Lent<'_>, registry: &Weak<Registry>, left: u32) -> Verdict {
         let left = left as usize;
-        let share = left.min(read_budget(origin.registry));
+        let share = left.min(read_budget(registry));
         let mut rest = share;
         let verdict = loop {
             let descriptor_of = self.descriptor_of;

@@ -548,6 +548,11 @@ fn a_deadline_ends_with_its_handle() {
     let second = Line::new(&scene, goes_on);
     pass(&scene, 100 * MS);
     assert!(second.calls().is_empty());
+    second.handle.set_timeout(Some(50 * MS)).unwrap();
+    pass(&scene, 49 * MS);
+    assert!(second.calls().is_empty());
+    pass(&scene, MS);
+    assert_eq!(second.calls(), ["Idle"]);
 }
 
 /// A handler that panics in the call for its deadline, and is kept, is not called for it again.
