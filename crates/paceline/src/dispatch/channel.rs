@@ -3,9 +3,11 @@
 use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Weak};
 
 use super::{
-    context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
+    context::{Afterwards, Context, Origin},
     entry::{Done, Verdict},
     handler::{Closed, Next},
+    lent::{explained, is_refusal, Lent},
+    outbox::Outbox,
     registry::Registry,
     unwind::caught,
 };
@@ -225,62 +227,5 @@ impl<S: 'static> Channel<S> {
 
     fn is_tcp() -> bool {
         TypeId::of::<S>() == TypeId::of::<TcpStream>()
-    }
-}
-
-/// Output that the descriptor did not take yet, bounded.
-pub(super) struct Outbox<S> {
-    kept: Vec<u8>,
-    /// How much of `kept` is sent already.
-    sent: usize,
-    pub(super) limit: usize,
-    pub(super) read_meanwhile: bool,
-    /// Where the handler wants to go on.
-    pub(super) goes_to: Option<Destination>,
-    /// How to write to the source; known since something was kept.
-    write: fn(&S, &[u8]) -> io::Result<usize>,
-}
-
-impl<S> Outbox<S> {
-    fn new(limit: usize) -> Self {
-        Self {
-            kept: Vec::new(),
-            sent: 0,
-            limit,
-            read_meanwhile: false,
-            goes_to: None,
-            write: |_, _| Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.kept.len() - self.sent
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Keeps `bytes` behind what is kept already.
-    pub(super) fn keep(&mut self, bytes: &[u8], write: fn(&S, &[u8]) -> io::Result<usize>) {
-        if bytes.is_empty() {
-            return;
-        }
-        // Make room at the front first, so that no more than the limit is ever held.
-        self.kept.drain(..self.sent);
-        self.sent = 0;
-        self.kept.extend_from_slice(bytes);
-        self.write = write;
-    }
-
-    /// Sends what the descriptor takes now. The memory is given back when all is sent.
-    fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
-        self.sent += lent.send(source, &self.kept[self.sent..], self.write)?;
-        if !self.is_empty() {
-            return Ok(());
-        }
-        self.kept = Vec::new();
-        self.sent = 0;
-        Ok(())
     }
 }

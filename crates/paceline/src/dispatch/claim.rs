@@ -3,12 +3,13 @@
 use std::{fmt, io};
 
 use super::{
-    context::{Afterwards, Lent, Origin},
+    context::{Afterwards, Origin},
     entry::{Done, Entry, Verdict},
     errand::{nobody_returns, Errand, Recall, Returned},
     handle::{Handle, HandleId, Key},
     handler::Closed,
     kind::Pace,
+    lent::Lent,
     line::Line,
     readiness::{Readiness, State},
     registry::{Registry, Remains},

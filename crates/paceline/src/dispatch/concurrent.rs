@@ -25,11 +25,12 @@ use std::{
 
 use super::{
     claim::Duty,
-    context::{explained, is_refusal, Afterwards, Lent, Origin},
+    context::{Afterwards, Origin},
     entry::{Done, Ending, Entry, Undone, Verdict},
     handle::{Handle, HandleId, Key},
     handler::{Closed, Next},
     kind::Kind,
+    lent::{explained, is_refusal, Lent},
     readiness::Readiness,
     registry::{End, Registry},
     stocked::Ticket,

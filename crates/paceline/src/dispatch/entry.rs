@@ -4,10 +4,11 @@ use std::{any::Any, io, os::fd::RawFd, sync::Arc};
 
 use super::{
     channel::{Call, Channel, Destination},
-    context::{Afterwards, Lent, Origin},
+    context::{Afterwards, Origin},
     handle::Handle,
     handler::{Closed, EventHandler},
     kind::Kind,
+    lent::Lent,
     registry::{End, Registry},
     unwind::caught,
 };

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use super::{
     claim::Duty,
     concurrent::{Share, Shared},
-    context::{Afterwards, Lent, Origin},
+    context::{Afterwards, Origin},
     entry::{Done, Ending, Entry, Undone, Verdict},
     handler::{Closed, Next},
     kind::Kind,
+    lent::Lent,
     registry::{End, Registry},
     task::TaskContext,
     unwind::caught,

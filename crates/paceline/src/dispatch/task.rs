@@ -13,9 +13,10 @@ use std::{
 
 use super::{
     claim::Duty,
-    context::{Afterwards, Lent, Origin},
+    context::{Afterwards, Origin},
     entry::{Done, Ending, Entry, Undone, Verdict},
     kind::Kind,
+    lent::Lent,
     registry::End,
     unwind::caught,
 };

@@ -8,11 +8,12 @@ use std::{
 use super::{
     super::{
         claim::{do_what_is_due, publish_sending, Due},
-        context::{Afterwards, Lent, Origin},
+        context::{Afterwards, Origin},
         entry::{Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
         handler::{Closed, Next},
         kind::Kind,
+        lent::Lent,
         registry::{End, Registry},
         slot::Owned,
         unwind::caught,

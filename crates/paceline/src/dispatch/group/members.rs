@@ -5,8 +5,9 @@ use std::{fmt, io};
 use super::{
     super::{
         claim::{publish_sending, Duty},
-        context::{Afterwards, Context, Lent, Origin},
+        context::{Afterwards, Context, Origin},
         handle::{Handle, Key},
+        lent::Lent,
         registry::Registry,
         unwind::caught,
     },

@@ -1,0 +1,258 @@
+//! The readiness that is lent to one visit: what was claimed for it, and what it used up.
+
+use std::io;
+
+use super::readiness::{Readiness, State};
+use crate::handle_set::{Ready, Reports};
+
+/// The readiness of one visit: what was claimed for it, and what was used up.
+pub(super) struct Lent<'v> {
+    readiness: &'v Readiness,
+    /// What the word said in the step that claimed.
+    pub(super) seen: State,
+    /// What was ready then, and in later steps that claimed more.
+    pub(super) known: Ready,
+    /// The bits that were cleared in the word for this visit.
+    pub(super) taken: Ready,
+    /// What says how the handler is to be called was claimed too.
+    called: bool,
+    /// The directions that ran dry.
+    dry: Ready,
+    /// The end of the input was read.
+    pub(super) input_ended: bool,
+    /// How much this visit may still read.
+    pub(super) budget: usize,
+    /// The last operation on the lent source told "would block".
+    pub(super) refused: bool,
+    /// The source is a TCP stream: a short read means that it is empty.
+    is_tcp: bool,
+    reports: Reports,
+}
+
+impl<'v> Lent<'v> {
+    /// Claims everything that is wanted.
+    #[inline]
+    pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
+        let look = readiness.look();
+        let (wanted, called) = (look.wanted(), look.is_called());
+        let seen = match called {
+            true => readiness.claim_calls(wanted),
+            false => readiness.claim(wanted),
+        };
+        // It may have been suspended since the look: what counts is the step that claimed.
+        if called && !seen.may_call() {
+            readiness.restore_calls(seen);
+        }
+        Self {
+            called,
+            input_ended: false,
+            reports,
+            readiness,
+            seen,
+            known: seen.ready(),
+            taken: seen.ready() & wanted,
+            dry: Ready::NONE,
+            budget,
+            refused: false,
+            is_tcp: false,
+        }
+    }
+
+    /// Claims nothing: for who uses a source that this visit is not for.
+    pub(super) fn aside(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
+        let seen = readiness.look();
+        Self {
+            called: false,
+            input_ended: false,
+            reports,
+            readiness,
+            seen,
+            known: seen.ready(),
+            taken: Ready::NONE,
+            dry: Ready::NONE,
+            budget,
+            refused: false,
+            is_tcp: false,
+        }
+    }
+
+    /// The handler is to be called, whatever is ready.
+    pub(super) fn is_notified(&self) -> bool {
+        self.called && self.seen.is_notified()
+    }
+
+    /// It is to be greeted.
+    pub(super) fn greets(&self) -> bool {
+        self.called && self.seen.greets()
+    }
+
+    pub(super) fn set_tcp(&mut self, is_tcp: bool) {
+        self.is_tcp = is_tcp;
+    }
+
+    /// Does `operation`; finds out whether `direction` ran dry.
+    ///
+    /// If the direction was claimed before this attempt, an edge that comes later sets its bit anew,
+    /// so "would block" is the truth. If not (a handler that writes without having waited for room),
+    /// its old bit is claimed first and the operation tried once more.
+    pub(super) fn attempt<S, R>(
+        &mut self,
+        direction: Ready,
+        source: &S,
+        mut operation: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        loop {
+            match operation(source) {
+                Ok(told) => return Ok(told),
+                Err(error) => self.may_try_again(direction, error)?,
+            }
+        }
+    }
+
+    /// An attempt failed. If another one is to be made, it is made ready for that; otherwise this is what went wrong.
+    /// (Apart, so that an attempt that succeeds is short.)
+    #[inline(never)]
+    fn may_try_again(&mut self, direction: Ready, error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            io::ErrorKind::Interrupted => Ok(()),
+            io::ErrorKind::WouldBlock if self.taken.has(direction) => {
+                self.mark_dry(direction);
+                Err(error)
+            }
+            io::ErrorKind::WouldBlock => {
+                self.known |= self.readiness.claim(direction).ready();
+                self.taken |= direction;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Writes until all is taken or the descriptor takes no more; tells how much it took.
+    pub(super) fn send<S>(
+        &mut self,
+        source: &S,
+        bytes: &[u8],
+        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        match self.attempt(Ready::WRITABLE, source, |source| write(source, bytes)) {
+            // The usual case.
+            Ok(count) if count == bytes.len() => Ok(count),
+            told => self.send_rest(source, bytes, write, told),
+        }
+    }
+
+    /// The same, when the first attempt did not take all.
+    #[inline(never)]
+    fn send_rest<S>(
+        &mut self,
+        source: &S,
+        bytes: &[u8],
+        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
+        mut told: io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut rest = bytes;
+        loop {
+            match told {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) if count > rest.len() => {
+                    let text = "a write told of more bytes than it was given";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                }
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            if rest.is_empty() {
+                break;
+            }
+            told = self.attempt(Ready::WRITABLE, source, |source| write(source, rest));
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Puts back what was not used up.
+    #[inline]
+    pub(super) fn settle(self) {
+        let rest = self.taken.without(self.dry);
+        if !rest.is_empty() {
+            self.readiness.restore(rest);
+        }
+        if self.input_ended {
+            self.readiness.end_input();
+        }
+    }
+
+    /// Puts nothing back: what was claimed is somebody else's affair from here on.
+    pub(super) fn hand_over(self) -> Ready {
+        self.taken
+    }
+
+    /// The same, and asks for another call.
+    pub(super) fn settle_and_ask_again(self) {
+        self.readiness.notify_self();
+        self.settle();
+    }
+
+    /// Puts everything back: what was used up is not known.
+    pub(super) fn settle_after_panic(self) {
+        self.readiness.restore(self.taken);
+        if self.is_notified() {
+            self.readiness.notify_self();
+        }
+    }
+
+    pub(super) fn mark_dry(&mut self, direction: Ready) {
+        self.dry |= direction;
+    }
+
+    /// Whether a read that brought `count` bytes of `room` was the last until the next edge.
+    ///
+    /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that emptied
+    /// it, unless the end of the stream, an error or an urgent mark was known, which stop a read early
+    /// and bring no further edge. A set that reports once will tell if there is more, when it is armed.
+    pub(super) fn is_dry_after(&self, count: usize, room: usize) -> bool {
+        if self.reports == Reports::Once {
+            return count < room;
+        }
+        if count == 0 {
+            return self.known.has(Ready::HANG_UP);
+        }
+        let special = Ready::HANG_UP | Ready::URGENT;
+        count < room && self.is_tcp && self.taken.has(Ready::READABLE) && !self.known.has(special)
+    }
+
+    /// The error as the handler gets it: "would block" in the plain form that [`is_refusal`] knows.
+    pub(super) fn refusal(&mut self, error: io::Error) -> io::Error {
+        self.refused = error.kind() == io::ErrorKind::WouldBlock;
+        match self.refused {
+            true => io::ErrorKind::WouldBlock.into(),
+            false => error,
+        }
+    }
+}
+
+/// A "would block" that the lent source did not tell, as an error that says what to do.
+pub(super) fn explained(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let text = format!(
+                "{error}: not told by the lent source, so nobody waits for it (read and write \
+                 through the context, or with try_read and try_write)"
+            );
+            io::Error::new(io::ErrorKind::WouldBlock, text)
+        }
+        _ => error,
+    }
+}
+
+/// Whether "would block" has the plain form that the lent source gives it. The operating system's own,
+/// from somewhere else, carries a number.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        && error.raw_os_error().is_none()
+        && error.get_ref().is_none()
+}
