@@ -1,8 +1,10 @@
 //! What a handler gets: its source on loan, and what the pool knows about it.
 
+mod stream;
+
 use std::{
     fmt,
-    io::{self, Read, Write},
+    io::{self, Read},
     sync::Weak,
     time::Duration,
 };
@@ -13,7 +15,7 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::Next,
     lent::Lent,
-    outbox::{Outbox, OutputLimit},
+    outbox::Outbox,
     registry::Registry,
     task::TaskContext,
 };
@@ -213,53 +215,6 @@ where
             self.lent.input_ended |= count == 0 && self.is_hung_up() && is_mine;
         }
         Ok(count)
-    }
-}
-
-impl<S> Context<'_, S>
-where
-    for<'s> &'s S: Write,
-{
-    /// Writes as much as the descriptor takes now. Nothing is kept.
-    ///
-    /// # Errors
-    /// "Would block" if it takes nothing now, or if kept output must go first.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.outbox.is_empty() {
-            self.lent.refused = true;
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.try_write(|mut source| source.write(bytes))
-    }
-
-    /// Sends all of `bytes`. What the descriptor does not take now is kept, and sent when it can be;
-    /// until then no input is dispatched (see [`read_while_sending`](Self::read_while_sending)).
-    ///
-    /// # Errors
-    /// [`OutputLimit`] (of kind `QuotaExceeded`) if more might be kept than the pool allows (were none of
-    /// it taken now); then nothing of `bytes` was taken. Send large answers in pieces, with
-    /// [`Next::Again`]. Otherwise what the descriptor said; never "would block".
-    pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let kept = self.outbox.len();
-        if kept.saturating_add(bytes.len()) > self.outbox.limit {
-            let limit = self.outbox.limit;
-            return Err(OutputLimit::error(limit, kept, bytes.len()));
-        }
-        let write = |mut source: &S, bytes: &[u8]| source.write(bytes);
-        let sent = match self.outbox.is_empty() {
-            true => self.lent.send(self.source, bytes, write)?,
-            false => 0,
-        };
-        self.outbox.keep(&bytes[sent..], write);
-        Ok(())
-    }
-
-    /// Sends formatted text whole, as [`write_all`](Self::write_all): what `write!(cx, ...)` calls.
-    ///
-    /// # Errors
-    /// As [`write_all`](Self::write_all).
-    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
-        self.write_all(fmt::format(text).as_bytes())
     }
 }
 

@@ -1,8 +1,11 @@
 //! The readiness that is lent to one visit: what was claimed for it, and what it used up.
 
-use std::io;
+use std::io::{self, IoSlice};
 
-use super::readiness::{Readiness, State};
+use super::{
+    outbox::total,
+    readiness::{Readiness, State},
+};
 use crate::handle_set::{Ready, Reports};
 
 /// The readiness of one visit: what was claimed for it, and what was used up.
@@ -128,20 +131,22 @@ impl<'v> Lent<'v> {
         }
     }
 
-    /// Writes until all is taken or the descriptor takes no more; tells how much it took.
+    /// Writes until the descriptor has taken all of `slices`, or takes no more. How many bytes it took.
+    #[inline]
     pub(super) fn send<S>(
         &mut self,
         source: &S,
-        bytes: &[u8],
-        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
+        slices: &mut [IoSlice<'_>],
+        write: impl Fn(&S, &[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if bytes.is_empty() {
+        let whole = total(slices);
+        if whole == 0 {
             return Ok(0);
         }
-        match self.attempt(Ready::WRITABLE, source, |source| write(source, bytes)) {
+        match self.attempt(Ready::WRITABLE, source, |source| write(source, slices)) {
             // The usual case.
-            Ok(count) if count == bytes.len() => Ok(count),
-            told => self.send_rest(source, bytes, write, told),
+            Ok(count) if count == whole => Ok(count),
+            told => self.send_rest(source, slices, write, told),
         }
     }
 
@@ -150,28 +155,32 @@ impl<'v> Lent<'v> {
     fn send_rest<S>(
         &mut self,
         source: &S,
-        bytes: &[u8],
-        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
+        mut slices: &mut [IoSlice<'_>],
+        write: impl Fn(&S, &[IoSlice<'_>]) -> io::Result<usize>,
         mut told: io::Result<usize>,
     ) -> io::Result<usize> {
-        let mut rest = bytes;
+        let whole = total(slices);
+        let mut rest = whole;
         loop {
             match told {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) if count > rest.len() => {
+                Ok(count) if count > rest => {
                     let text = "a write told of more bytes than it was given";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
-                Ok(count) => rest = &rest[count..],
+                Ok(count) => {
+                    IoSlice::advance_slices(&mut slices, count);
+                    rest -= count;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
-            if rest.is_empty() {
+            if rest == 0 {
                 break;
             }
-            told = self.attempt(Ready::WRITABLE, source, |source| write(source, rest));
+            told = self.attempt(Ready::WRITABLE, source, |source| write(source, slices));
         }
-        Ok(bytes.len() - rest.len())
+        Ok(whole - rest)
     }
 
     /// Puts back what was not used up.

@@ -45,7 +45,7 @@ pub(crate) use hooks::Hooks;
 pub(crate) use kind::Pace;
 pub use line::QueueOrder;
 pub(crate) use line::{Arrangement, Line, Look};
-pub use outbox::OutputLimit;
+pub use outbox::{OutputLimit, Piece};
 pub use registry::Move;
 pub(crate) use registry::{Found, Limits, OwnTray, Registry};
 pub use rejected::Rejected;

@@ -228,7 +228,7 @@ impl Builder {
         self
     }
 
-    /// How much output is kept for one handle; with zero only [`Context::write`](crate::Context::write) can
+    /// How much output is kept for one handle; with zero only [`Context::write_now`](crate::Context::write_now) can
     /// send. Default: 256 KiB.
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
