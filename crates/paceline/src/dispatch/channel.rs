@@ -4,11 +4,12 @@ use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Weak};
 
 use super::{
     context::{Afterwards, Context, Origin},
-    entry::{Done, Verdict},
+    entry::{Called, Done, Verdict},
     handler::{Closed, Next},
-    lent::{explained, is_refusal, Lent},
+    lent::{explained, is_refusal, Lent, Settled},
     outbox::Outbox,
     registry::Registry,
+    unread::{Finding, Row},
     unwind::caught,
 };
 use crate::handle_set::Ready;
@@ -20,6 +21,8 @@ pub(super) struct Channel<S> {
     outbox: Outbox<S>,
     /// The handler asked for the end; only kept output holds it up.
     finishing: bool,
+    /// Calls that left input unread.
+    unread: Row,
     /// How it is to end, when its end was asked for.
     end: Option<Closed>,
 }
@@ -43,6 +46,7 @@ impl<S: 'static> Channel<S> {
             descriptor,
             outbox: Outbox::new(output_limit),
             finishing: false,
+            unread: Row::default(),
             end: None,
         }
     }
@@ -113,10 +117,7 @@ impl<S: 'static> Channel<S> {
             }
         }
         match self.due_call(&lent) {
-            Some(what) => Done {
-                verdict: self.call(lent, origin, afterwards, |cx| call(cx, what), what),
-                called: true,
-            },
+            Some(what) => self.call(lent, origin, afterwards, |cx| call(cx, what), what),
             None => {
                 lent.settle();
                 Done::without_call(self.finished())
@@ -184,37 +185,58 @@ impl<S: 'static> Channel<S> {
         afterwards: &mut Afterwards,
         call: impl FnOnce(&mut Context<'_, S>) -> io::Result<Next>,
         what: Call,
-    ) -> Verdict {
+    ) -> Done {
         let mut cx = self.context(lent, origin, afterwards);
         let told = match caught(|| call(&mut cx)) {
             Ok(told) => told,
             Err(panic) => {
                 cx.lent.settle_after_panic();
-                return Verdict::panicked(panic);
+                return Done::plainly(Verdict::panicked(panic));
             }
         };
         // The usual case, as one question.
         if matches!((&told, what), (Ok(Next::Continue), Call::Ready)) {
-            cx.lent.settle();
-            return Verdict::Keep;
+            let settled = cx.lent.settle_call();
+            return self.kept(settled);
         }
-        let refused = cx.lent.refused;
-        match told {
-            Ok(Next::Again) => cx.lent.settle_and_ask_again(),
-            // What it was notified of is another call.
-            _ if cx.lent.greets() && cx.lent.is_notified() => cx.lent.settle_and_ask_again(),
-            _ => cx.lent.settle(),
-        }
-        match told {
-            Ok(Next::Continue | Next::Again) => Verdict::Keep,
+        let refused = cx.lent.is_refused();
+        // What it was notified of is another call than the greeting.
+        let is_due_again = cx.lent.greets() && cx.lent.is_notified();
+        let settled = if is_due_again || matches!(told, Ok(Next::Again)) {
+            cx.lent.settle_and_ask_again();
+            Settled::Plainly
+        } else {
+            cx.lent.settle_call()
+        };
+        Done::plainly(match told {
+            Ok(Next::Continue | Next::Again) => return self.kept(settled),
             Ok(Next::Move) => Verdict::Move,
             Ok(Next::Close) => {
                 self.finish();
                 self.finished()
             }
-            Err(error) if refused && is_refusal(&error) => Verdict::Keep,
+            Err(error) if refused && is_refusal(&error) => return self.kept(settled),
             Err(error) => Verdict::close(Closed::Failed(explained(error))),
+        })
+    }
+
+    /// The handler was called, and goes on.
+    #[inline(always)]
+    fn kept(&mut self, settled: Settled) -> Done {
+        if settled == Settled::Plainly {
+            Done::plainly(Verdict::Keep)
+        } else {
+            self.unread.note(settled);
+            Done {
+                verdict: Verdict::Keep,
+                called: Called::Specially,
+            }
         }
+    }
+
+    /// What to do about input that the last call left.
+    pub(super) fn unread(&mut self, limit: u32) -> Finding {
+        self.unread.judge(limit)
     }
 
     /// Closes now, if it is finishing and nothing is kept.

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use super::{
     context::{Afterwards, Origin},
-    entry::{Done, Entry, Verdict},
+    entry::{Called, Done, Entry, Verdict},
     errand::{nobody_returns, Errand, Recall, Returned},
     handle::{Handle, HandleId, Key},
     handler::Closed,
@@ -259,13 +259,24 @@ fn visit<D: Duty>(
         };
         publish_sending(entry.sending(), readiness, seen);
         let end = clock.now();
-        if done.called {
+        if done.called != Called::No {
             entry.kind().note(end.nanos_since(start), begun);
+            if done.called == Called::Specially {
+                note_special_call(registry, key, &mut **entry);
+            }
         }
         (done.verdict, end)
     });
     owned.note_use(end);
     (verdict, end)
+}
+
+/// Notes what only some calls leave.
+#[cold]
+#[inline(never)]
+fn note_special_call(registry: &Registry, key: Key, entry: &mut dyn Entry) {
+    let finding = entry.unread(registry.unread_limit());
+    registry.note_unread(key, entry.kind().name(), finding);
 }
 
 /// What was due at a visit.

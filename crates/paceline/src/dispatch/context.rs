@@ -83,7 +83,7 @@ impl<S> Context<'_, S> {
         self.lent
             .attempt(Ready::READABLE, self.source, operation)
             .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.refused = false)
+            .inspect(|_| self.lent.note_read())
     }
 
     /// Does an output operation on the source. "Would block" means that it can take no more now.
@@ -94,7 +94,7 @@ impl<S> Context<'_, S> {
         self.lent
             .attempt(Ready::WRITABLE, self.source, operation)
             .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.refused = false)
+            .inspect(|_| self.lent.note_written())
     }
 
     /// Runs `block`, which may block: until it returns, this thread does not count as running, and if nobody has
@@ -202,8 +202,7 @@ where
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if self.lent.budget == 0 {
-            self.lent.refused = true;
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Err(self.lent.refuse());
         }
         let room = buffer.len().min(self.lent.budget);
         let count = self.try_read(|mut source| source.read(&mut buffer[..room]))?;

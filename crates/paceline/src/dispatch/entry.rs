@@ -10,6 +10,7 @@ use super::{
     kind::Kind,
     lent::Lent,
     registry::{End, Registry},
+    unread::Finding,
     unwind::caught,
 };
 
@@ -30,6 +31,12 @@ pub(super) trait Entry: Send {
     /// It can't go on for this reason: to be told at its end.
     fn fail(&mut self, error: io::Error) {
         drop(error);
+    }
+
+    /// After a special call: what to do about input that it left, where `limit` calls in a row are too many.
+    fn unread(&mut self, limit: u32) -> Finding {
+        let _ = limit;
+        Finding::Nothing
     }
 
     /// It is about to be taken out of the set: nobody arms it any more.
@@ -146,15 +153,41 @@ impl Verdict {
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) verdict: Verdict,
-    /// Whether the handler was called.
-    pub(super) called: bool,
+    pub(super) called: Called,
+}
+
+/// Whether the handler was called.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Called {
+    No,
+    Plainly,
+    /// And its entry knows more about the call: see [`Entry::unread`].
+    Specially,
+}
+
+impl Called {
+    pub(super) fn plainly_if(was_called: bool) -> Self {
+        if was_called {
+            Self::Plainly
+        } else {
+            Self::No
+        }
+    }
 }
 
 impl Done {
+    pub(super) fn plainly(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            called: Called::Plainly,
+        }
+    }
+
     pub(super) fn without_call(verdict: Verdict) -> Self {
         Self {
             verdict,
-            called: false,
+            called: Called::No,
         }
     }
 }
@@ -234,6 +267,10 @@ where
 
     fn sending(&self) -> (bool, bool) {
         self.channel.sending()
+    }
+
+    fn unread(&mut self, limit: u32) -> Finding {
+        self.channel.unread(limit)
     }
 
     fn undone(&self) -> Undone {

@@ -8,6 +8,11 @@ use super::{
 };
 use crate::handle_set::{Ready, Reports};
 
+/// The last operation said "would block".
+const REFUSED: u8 = 1;
+/// An input operation succeeded.
+const READ: u8 = 2;
+
 /// The readiness of one visit: what was claimed for it, and what was used up.
 pub(super) struct Lent<'v> {
     readiness: &'v Readiness,
@@ -25,8 +30,8 @@ pub(super) struct Lent<'v> {
     pub(super) input_ended: bool,
     /// How much this visit may still read.
     pub(super) budget: usize,
-    /// The last operation on the lent source told "would block".
-    pub(super) refused: bool,
+    /// How the operations on the lent source went: [`REFUSED`] and [`READ`].
+    went: u8,
     /// The source is a TCP stream: a short read means that it is empty.
     is_tcp: bool,
     reports: Reports,
@@ -56,7 +61,7 @@ impl<'v> Lent<'v> {
             taken: seen.ready() & wanted,
             dry: Ready::NONE,
             budget,
-            refused: false,
+            went: 0,
             is_tcp: false,
         }
     }
@@ -74,7 +79,7 @@ impl<'v> Lent<'v> {
             taken: Ready::NONE,
             dry: Ready::NONE,
             budget,
-            refused: false,
+            went: 0,
             is_tcp: false,
         }
     }
@@ -183,6 +188,51 @@ impl<'v> Lent<'v> {
         Ok(whole - rest)
     }
 
+    /// An input operation succeeded.
+    #[inline]
+    pub(super) fn note_read(&mut self) {
+        self.went = READ;
+    }
+
+    /// An output operation succeeded.
+    #[inline]
+    pub(super) fn note_written(&mut self) {
+        self.went &= READ;
+    }
+
+    /// An operation is refused: "would block".
+    pub(super) fn refuse(&mut self) -> io::Error {
+        self.went |= REFUSED;
+        io::ErrorKind::WouldBlock.into()
+    }
+
+    /// Whether the last operation on the lent source said "would block".
+    pub(super) fn is_refused(&self) -> bool {
+        self.went & REFUSED != 0
+    }
+
+    /// Puts back what a call of the handler did not use up. Says whether it left input and read none.
+    #[inline]
+    pub(super) fn settle_call(self) -> Settled {
+        let rest = self.taken.without(self.dry);
+        if rest.has(Ready::READABLE) && self.went & READ == 0 {
+            return self.settle_unread(rest);
+        }
+        self.settle();
+        Settled::Plainly
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_unread(self, rest: Ready) -> Settled {
+        self.readiness.restore_unread(rest);
+        if self.seen.left_unread() {
+            Settled::UnreadAgain
+        } else {
+            Settled::Unread
+        }
+    }
+
     /// Puts back what was not used up.
     #[inline]
     pub(super) fn settle(self) {
@@ -236,12 +286,24 @@ impl<'v> Lent<'v> {
 
     /// The error as the handler gets it: "would block" in the plain form that [`is_refusal`] knows.
     pub(super) fn refusal(&mut self, error: io::Error) -> io::Error {
-        self.refused = error.kind() == io::ErrorKind::WouldBlock;
-        match self.refused {
-            true => io::ErrorKind::WouldBlock.into(),
-            false => error,
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return self.refuse();
         }
+        self.went &= READ;
+        error
     }
+}
+
+/// What a call of the handler left.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Nothing, or it has read something.
+    Plainly,
+    /// Input, and it has read nothing.
+    Unread,
+    /// The same as the call before it.
+    UnreadAgain,
 }
 
 /// A "would block" that the lent source did not tell, as an error that says what to do.

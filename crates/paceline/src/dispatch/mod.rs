@@ -29,6 +29,7 @@ mod slot;
 mod stocked;
 mod task;
 mod trays;
+mod unread;
 mod unwind;
 
 pub(crate) use claim::{Claim, Dispatched, Duty, Subject};

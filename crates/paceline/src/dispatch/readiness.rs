@@ -3,6 +3,7 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 20 | unread: the last call of the handler left input unread, and read nothing |
 //! | 19 | questioned: its time is over, if its group, which has its descriptor, finds nothing ready there |
 //! | 18 | expired: what is ready has waited too long in the line, where that has a limit |
 //! | 17 | greets: the handler is to be greeted, before any other call |
@@ -49,6 +50,7 @@ const TIMED_OUT: u64 = 1 << 16;
 const GREETS: u64 = 1 << 17;
 const EXPIRED: u64 = 1 << 18;
 const QUESTIONED: u64 = 1 << 19;
+const UNREAD: u64 = 1 << 20;
 /// What goes with a registration into another registry.
 const CARRIED: u64 = 0xF
     | 3 << INTEREST_SHIFT
@@ -226,14 +228,17 @@ impl Readiness {
         self.change(|state| State(state.0 | DRAINING))
     }
 
-    /// Clears `bits`: the owner is about to use them up. Returns what was known in that very step.
+    /// Clears `bits`: the owner is about to use them up. Returns what was known in that very step. It also clears
+    /// *unread*: [`restore_unread`](Self::restore_unread) sets it again at the end of a call that reads nothing, so the
+    /// bit lives from one call to the next and no longer.
     pub(super) fn claim(&self, bits: Ready) -> State {
-        State(self.0.fetch_and(!u64::from(bits.bits()), Ordering::AcqRel))
+        let bits = u64::from(bits.bits()) | UNREAD;
+        State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
     /// Likewise, with everything that says how the handler is to be called.
     pub(super) fn claim_calls(&self, bits: Ready) -> State {
-        let bits = u64::from(bits.bits()) | NOTIFIED | GREETS | EXPIRED;
+        let bits = u64::from(bits.bits()) | NOTIFIED | GREETS | EXPIRED | UNREAD;
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
@@ -250,6 +255,12 @@ impl Readiness {
     /// Puts back what the owner did not use up.
     pub(super) fn restore(&self, bits: Ready) {
         self.0.fetch_or(u64::from(bits.bits()), Ordering::AcqRel);
+    }
+
+    /// The same, after a call of the handler that left input unread and read nothing.
+    pub(super) fn restore_unread(&self, bits: Ready) {
+        let bits = u64::from(bits.bits()) | UNREAD;
+        self.0.fetch_or(bits, Ordering::AcqRel);
     }
 
     /// Notes whether output is kept, and whether the handler wants to read meanwhile.
@@ -321,6 +332,11 @@ impl State {
     /// Whether its time is over if nothing is ready.
     pub(super) fn is_questioned(self) -> bool {
         self.0 & QUESTIONED != 0
+    }
+
+    /// Whether the last call of the handler left input unread, and read nothing.
+    pub(super) fn left_unread(self) -> bool {
+        self.0 & UNREAD != 0
     }
 
     pub(super) fn is_suspended(self) -> bool {

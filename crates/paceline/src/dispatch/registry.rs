@@ -60,6 +60,8 @@ pub(crate) struct Limits {
     pub(crate) read_budget: usize,
     /// Bytes of output that are kept.
     pub(crate) output_limit: usize,
+    /// So many calls of a handler in a row that leave input unread are reported.
+    pub(crate) unread_calls: u32,
     /// Handlers that may wait for replies on one thread, one inside the other.
     pub(crate) nesting: usize,
     /// Posts that may wait, of the whole registry.
@@ -239,6 +241,11 @@ impl Registry {
     /// How its set can be waited in beside others.
     pub(crate) fn beside(&self) -> Beside<'_> {
         self.set.beside()
+    }
+
+    /// How many calls of a handler in a row that leave input unread are too many.
+    pub(super) fn unread_limit(&self) -> u32 {
+        self.limits.unread_calls
     }
 
     /// How much one visit may read.

@@ -16,7 +16,7 @@ use super::{
     claim::Duty,
     concurrent::{Share, Shared},
     context::{Afterwards, Origin},
-    entry::{Done, Ending, Entry, Undone, Verdict},
+    entry::{Called, Done, Ending, Entry, Undone, Verdict},
     handler::{Closed, Next},
     kind::Kind,
     lent::Lent,
@@ -208,7 +208,7 @@ where
         }
         Done {
             verdict: panicked.map_or_else(|| self.stock.verdict(), Verdict::panicked),
-            called: handled > 0,
+            called: Called::plainly_if(handled > 0),
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
 use super::{
     claim::Duty,
     context::{Afterwards, Origin},
-    entry::{Done, Ending, Entry, Undone, Verdict},
+    entry::{Called, Done, Ending, Entry, Undone, Verdict},
     kind::Kind,
     lent::Lent,
     registry::End,
@@ -217,7 +217,7 @@ where
         };
         Done {
             verdict,
-            called: true,
+            called: Called::Plainly,
         }
     }
 
@@ -323,7 +323,7 @@ where
         };
         Done {
             verdict,
-            called: true,
+            called: Called::Plainly,
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Observer, Role, Stuck};
+use super::{Observer, Role, Stuck, Unread};
 use crate::{
     dispatch::{abort_on_unwind, caught, HandleId},
     sync::{lock, Mutex},
@@ -166,6 +166,10 @@ impl Observer for Several {
 
     fn stuck(&self, stuck: &Stuck) {
         self.tell(|it| it.stuck(stuck));
+    }
+
+    fn unread(&self, unread: &Unread) {
+        self.tell(|it| it.unread(unread));
     }
 
     fn grown(&self, thread: usize) {

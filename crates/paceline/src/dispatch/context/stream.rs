@@ -23,8 +23,7 @@ where
     /// "Would block" if it takes nothing now, or if kept output must go first.
     pub fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.outbox.is_empty() {
-            self.lent.refused = true;
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Err(self.lent.refuse());
         }
         self.try_write(|mut source| source.write(bytes))
     }

@@ -9,7 +9,7 @@ use super::{
     super::{
         claim::{do_what_is_due, publish_sending, Due},
         context::{Afterwards, Origin},
-        entry::{Done, Ending, Entry, Undone, Verdict},
+        entry::{Called, Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
         handler::{Closed, Next},
         kind::Kind,
@@ -97,10 +97,14 @@ where
             Due::Drained => Done::without_call(Verdict::close(Closed::Shutdown)),
         };
         let goes_to = members.leave(visit.afterwards);
+        if done.called == Called::Specially {
+            let finding = member.channel.unread(registry.unread_limit());
+            registry.note_unread(member.key, self.kind.name(), finding);
+        }
         publish_sending(member.channel.sending(), readiness, seen);
         registry.note_use_of(&owned);
         self.conclude(owned, member, done.verdict, goes_to, visit);
-        done.called
+        done.called != Called::No
     }
 
     /// What becomes of a member after its visit.
@@ -270,7 +274,7 @@ where
         }
         Done {
             verdict,
-            called: visited || errands.notify,
+            called: Called::plainly_if(visited || errands.notify),
         }
     }
 
