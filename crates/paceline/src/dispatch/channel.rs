@@ -6,6 +6,7 @@ use super::{
     context::{Afterwards, Context, Origin},
     entry::{Called, Done, Verdict},
     handler::{Closed, Next},
+    kind::Part,
     lent::{explained, is_refusal, Lent, Settled},
     outbox::Outbox,
     registry::Registry,
@@ -138,12 +139,21 @@ impl<S: 'static> Channel<S> {
         match caught(|| using(&mut cx)) {
             Ok(told) => {
                 cx.lent.settle();
+                self.end_part(origin);
                 told
             }
             Err(panic) => {
                 cx.lent.settle_after_panic();
+                self.end_part(origin);
                 std::panic::resume_unwind(Box::new(panic))
             }
+        }
+    }
+
+    /// What was lent is given back: so ends a part of another kind that began there.
+    fn end_part(&mut self, origin: Origin<'_>) {
+        if let (Some(part), Some(now)) = (self.take_part(), origin.duty.now()) {
+            let _ = part.end_all(now);
         }
     }
 
@@ -191,13 +201,17 @@ impl<S: 'static> Channel<S> {
             Ok(told) => told,
             Err(panic) => {
                 cx.lent.settle_after_panic();
-                return Done::plainly(Verdict::panicked(panic));
+                return self.called(Verdict::panicked(panic), Settled::Plainly);
             }
         };
         // The usual case, as one question.
         if matches!((&told, what), (Ok(Next::Continue), Call::Ready)) {
             let settled = cx.lent.settle_call();
-            return self.kept(settled);
+            return if settled == Settled::Plainly {
+                Done::plainly(Verdict::Keep)
+            } else {
+                self.called(Verdict::Keep, settled)
+            };
         }
         let refused = cx.lent.is_refused();
         // What it was notified of is another call than the greeting.
@@ -208,30 +222,37 @@ impl<S: 'static> Channel<S> {
         } else {
             cx.lent.settle_call()
         };
-        Done::plainly(match told {
-            Ok(Next::Continue | Next::Again) => return self.kept(settled),
+        let verdict = match told {
+            Ok(Next::Continue | Next::Again) => Verdict::Keep,
             Ok(Next::Move) => Verdict::Move,
             Ok(Next::Close) => {
                 self.finish();
                 self.finished()
             }
-            Err(error) if refused && is_refusal(&error) => return self.kept(settled),
+            Err(error) if refused && is_refusal(&error) => Verdict::Keep,
             Err(error) => Verdict::close(Closed::Failed(explained(error))),
-        })
+        };
+        self.called(verdict, settled)
     }
 
-    /// The handler was called, and goes on.
-    #[inline(always)]
-    fn kept(&mut self, settled: Settled) -> Done {
-        if settled == Settled::Plainly {
-            Done::plainly(Verdict::Keep)
-        } else {
-            self.unread.note(settled);
-            Done {
-                verdict: Verdict::Keep,
-                called: Called::Specially,
-            }
+    /// The handler was called. (Apart from the usual case.)
+    #[inline(never)]
+    fn called(&mut self, verdict: Verdict, settled: Settled) -> Done {
+        self.unread.note(settled);
+        let is_special = self.outbox.part.is_taken() || settled.is_unread();
+        Done {
+            verdict,
+            called: if is_special {
+                Called::Specially
+            } else {
+                Called::Plainly
+            },
         }
+    }
+
+    /// The last part of the last call that was of another kind.
+    pub(super) fn take_part(&mut self) -> Option<Part> {
+        self.outbox.part.take()
     }
 
     /// What to do about input that the last call left.

@@ -14,6 +14,7 @@ use super::{
     concurrent::Share,
     handle::{Handle, HandleId, Key},
     handler::Next,
+    kind::HandlerKind,
     lent::Lent,
     outbox::Outbox,
     registry::Registry,
@@ -107,6 +108,24 @@ impl<S> Context<'_, S> {
     /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
+    }
+
+    /// Says that the rest of this call is of this kind: for a handler that serves requests of several kinds, as soon as it
+    /// knows which one this is. If calls of the kind usually block, or compute for long and there is a core, another
+    /// thread is woken to lead, as [`wake_follower`](Self::wake_follower) does. How long the rest takes is learnt of the
+    /// kind, and not of the handler's type. Said again, it begins another part.
+    ///
+    /// It costs two readings of the clock, and one allocation for the first one of a handle. See [`Pool::handler_kind`](crate::Pool::handler_kind), which has an example.
+    pub fn begin_kind(&mut self, kind: &HandlerKind) {
+        let duty = self.origin.duty;
+        // What was before ends before another thread is woken, and the new part begins after that.
+        let Some(before) = duty.now() else { return };
+        duty.expect(kind.pace());
+        let since = duty.now().unwrap_or(before);
+        let last = self.outbox.part.take();
+        let own_end = last.map_or(before, |part| part.end_all(before));
+        self.outbox.part.put(kind.begin_part(own_end, since));
+        self.lent.note_part();
     }
 
     /// Lets the handle go on in another registry when the handler returns what this gives.
@@ -211,7 +230,8 @@ where
             self.lent.mark_dry(Ready::READABLE);
             // What was not claimed is read again, by the visit that it is for.
             let is_mine = self.lent.taken.has(Ready::READABLE);
-            self.lent.input_ended |= count == 0 && self.is_hung_up() && is_mine;
+            let has_ended = count == 0 && self.is_hung_up() && is_mine;
+            self.lent.note_input_ended(has_ended);
         }
         Ok(count)
     }

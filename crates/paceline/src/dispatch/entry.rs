@@ -7,7 +7,7 @@ use super::{
     context::{Afterwards, Origin},
     handle::Handle,
     handler::{Closed, EventHandler},
-    kind::Kind,
+    kind::{Kind, Part},
     lent::Lent,
     registry::{End, Registry},
     unread::Finding,
@@ -37,6 +37,11 @@ pub(super) trait Entry: Send {
     fn unread(&mut self, limit: u32) -> Finding {
         let _ = limit;
         Finding::Nothing
+    }
+
+    /// After a special call: the last part of it that was of another kind.
+    fn take_part(&mut self) -> Option<Part> {
+        None
     }
 
     /// It is about to be taken out of the set: nobody arms it any more.
@@ -162,7 +167,7 @@ pub(super) struct Done {
 pub(super) enum Called {
     No,
     Plainly,
-    /// And its entry knows more about the call: see [`Entry::unread`].
+    /// And its entry knows more about the call: see [`Entry::unread`] and [`Entry::take_part`].
     Specially,
 }
 
@@ -271,6 +276,10 @@ where
 
     fn unread(&mut self, limit: u32) -> Finding {
         self.channel.unread(limit)
+    }
+
+    fn take_part(&mut self) -> Option<Part> {
+        self.channel.take_part()
     }
 
     fn undone(&self) -> Undone {

@@ -13,6 +13,11 @@ const REFUSED: u8 = 1;
 /// An input operation succeeded.
 const READ: u8 = 2;
 
+/// The end of the input was read.
+const INPUT_ENDED: u8 = 1;
+/// A part of the call is of another kind than the handler.
+const PARTED: u8 = 2;
+
 /// The readiness of one visit: what was claimed for it, and what was used up.
 pub(super) struct Lent<'v> {
     readiness: &'v Readiness,
@@ -26,8 +31,8 @@ pub(super) struct Lent<'v> {
     called: bool,
     /// The directions that ran dry.
     dry: Ready,
-    /// The end of the input was read.
-    pub(super) input_ended: bool,
+    /// What else is to be settled: [`INPUT_ENDED`] and [`PARTED`].
+    besides: u8,
     /// How much this visit may still read.
     pub(super) budget: usize,
     /// How the operations on the lent source went: [`REFUSED`] and [`READ`].
@@ -53,7 +58,7 @@ impl<'v> Lent<'v> {
         }
         Self {
             called,
-            input_ended: false,
+            besides: 0,
             reports,
             readiness,
             seen,
@@ -71,7 +76,7 @@ impl<'v> Lent<'v> {
         let seen = readiness.look();
         Self {
             called: false,
-            input_ended: false,
+            besides: 0,
             reports,
             readiness,
             seen,
@@ -188,6 +193,17 @@ impl<'v> Lent<'v> {
         Ok(whole - rest)
     }
 
+    /// The end of the input was read, if it was.
+    #[inline]
+    pub(super) fn note_input_ended(&mut self, ended: bool) {
+        self.besides |= u8::from(ended) * INPUT_ENDED;
+    }
+
+    /// The rest of the call is of another kind than the handler.
+    pub(super) fn note_part(&mut self) {
+        self.besides |= PARTED;
+    }
+
     /// An input operation succeeded.
     #[inline]
     pub(super) fn note_read(&mut self) {
@@ -218,8 +234,7 @@ impl<'v> Lent<'v> {
         if rest.has(Ready::READABLE) && self.went & READ == 0 {
             return self.settle_unread(rest);
         }
-        self.settle();
-        Settled::Plainly
+        self.settle_rest(rest)
     }
 
     #[cold]
@@ -237,11 +252,31 @@ impl<'v> Lent<'v> {
     #[inline]
     pub(super) fn settle(self) {
         let rest = self.taken.without(self.dry);
+        let _ = self.settle_rest(rest);
+    }
+
+    #[inline(always)]
+    fn settle_rest(&self, rest: Ready) -> Settled {
         if !rest.is_empty() {
             self.readiness.restore(rest);
         }
-        if self.input_ended {
+        // One question for both.
+        if self.besides == 0 {
+            Settled::Plainly
+        } else {
+            self.settle_besides()
+        }
+    }
+
+    #[inline(never)]
+    fn settle_besides(&self) -> Settled {
+        if self.besides & INPUT_ENDED != 0 {
             self.readiness.end_input();
+        }
+        if self.besides & PARTED != 0 {
+            Settled::Parted
+        } else {
+            Settled::Plainly
         }
     }
 
@@ -300,10 +335,18 @@ impl<'v> Lent<'v> {
 pub(super) enum Settled {
     /// Nothing, or it has read something.
     Plainly,
+    /// The same, and a part of it was of another kind than the handler.
+    Parted,
     /// Input, and it has read nothing.
     Unread,
     /// The same as the call before it.
     UnreadAgain,
+}
+
+impl Settled {
+    pub(super) fn is_unread(self) -> bool {
+        matches!(self, Self::Unread | Self::UnreadAgain)
+    }
 }
 
 /// A "would block" that the lent source did not tell, as an error that says what to do.

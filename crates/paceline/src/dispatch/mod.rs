@@ -43,7 +43,7 @@ pub use group::{Adoption, Group, GroupHandler, Members};
 pub use handle::{Handle, HandleId};
 pub use handler::{Closed, EventHandler, Interest, Next, Panics};
 pub(crate) use hooks::Hooks;
-pub(crate) use kind::Pace;
+pub use kind::{HandlerKind, Pace};
 pub use line::QueueOrder;
 pub(crate) use line::{Arrangement, Line, Look};
 pub use outbox::{OutputLimit, Piece};

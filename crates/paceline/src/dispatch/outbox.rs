@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{channel::Destination, lent::Lent};
+use super::{channel::Destination, kind::RoomForPart, lent::Lent};
 
 /// A given piece shorter than this is copied: so the limit of bytes limits the number of pieces too.
 const SMALL: usize = 1024;
@@ -31,6 +31,8 @@ pub(super) struct Outbox<S> {
     pub(super) read_meanwhile: bool,
     /// Where the handler wants to go on.
     pub(super) goes_to: Option<Destination>,
+    /// The part of the call that goes on, if that is of another kind than the handler.
+    pub(super) part: RoomForPart,
 }
 
 impl<S> Outbox<S> {
@@ -40,6 +42,7 @@ impl<S> Outbox<S> {
             limit,
             read_meanwhile: false,
             goes_to: None,
+            part: RoomForPart::default(),
         }
     }
 

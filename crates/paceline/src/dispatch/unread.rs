@@ -30,7 +30,7 @@ impl Row {
     /// A call is over.
     pub(super) fn note(&mut self, settled: Settled) {
         self.calls = match settled {
-            Settled::Plainly => 0,
+            Settled::Plainly | Settled::Parted => 0,
             Settled::Unread => 1,
             Settled::UnreadAgain => self.calls.saturating_add(1),
         };

@@ -118,4 +118,8 @@ impl Duty for OneOfMany<'_> {
     }
 
     fn call_for_help(&self) {}
+
+    fn now(&self) -> Option<Timestamp> {
+        Some(self.0.shared.clock.now())
+    }
 }

@@ -12,7 +12,7 @@ use super::{
         entry::{Called, Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
         handler::{Closed, Next},
-        kind::Kind,
+        kind::{Kind, Part},
         lent::Lent,
         registry::{End, Registry},
         slot::Owned,
@@ -29,6 +29,8 @@ pub(in crate::dispatch) struct Grouped<S, H> {
     handler: H,
     roster: Roster<S>,
     kind: Arc<Kind>,
+    /// The part of the last call that was of another kind.
+    part: Option<Part>,
 }
 
 /// One visit of a group.
@@ -48,6 +50,7 @@ where
             handler,
             roster: Roster::new(group),
             kind,
+            part: None,
         }
     }
 
@@ -100,6 +103,7 @@ where
         if done.called == Called::Specially {
             let finding = member.channel.unread(registry.unread_limit());
             registry.note_unread(member.key, self.kind.name(), finding);
+            self.part = member.channel.take_part();
         }
         publish_sending(member.channel.sending(), readiness, seen);
         registry.note_use_of(&owned);
@@ -274,8 +278,16 @@ where
         }
         Done {
             verdict,
-            called: Called::plainly_if(visited || errands.notify),
+            called: if self.part.is_some() {
+                Called::Specially
+            } else {
+                Called::plainly_if(visited || errands.notify)
+            },
         }
+    }
+
+    fn take_part(&mut self) -> Option<Part> {
+        self.part.take()
     }
 
     /// Members hold up a drain, as kept output does; each is ended by itself.

@@ -7,6 +7,7 @@ use super::{
         context::Afterwards,
         handle::{HandleId, Key},
         handler::{Closed, Next, Panics},
+        kind::HandlerKind,
         task::TaskContext,
         unread::Finding,
     },
@@ -15,6 +16,11 @@ use super::{
 use crate::observe::Unread;
 
 impl Registry {
+    /// The kind of calls with this name.
+    pub(crate) fn handler_kind(&self, name: &str) -> HandlerKind {
+        self.kinds.named(name)
+    }
+
     /// A handler panicked: why its handle is closed, if it is.
     pub(in crate::dispatch) fn judge_panic(&self, key: Key, panic: String) -> Option<Closed> {
         self.tell_panic(key, &panic);
