@@ -19,6 +19,7 @@ mod operations {
     mod posts;
     mod release_then;
     mod scratch;
+    mod streams;
     mod stuck_handlers;
     mod thread_state;
     mod time_outs;
@@ -26,6 +27,7 @@ mod operations {
     mod times;
     #[cfg(feature = "tracing")]
     mod traces;
+    mod unread;
     mod values_compare;
     mod who_does_what;
 }

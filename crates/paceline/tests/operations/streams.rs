@@ -1,10 +1,6 @@
 //! A context as a stream of std's, and output in several pieces: what generic code writes arrives whole and in order, and
 //! what a handler gives away is kept without a copy.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-mod support;
-
 use std::{
     io::{self, BufRead, BufReader, BufWriter, ErrorKind, IoSlice, Read, Write},
     os::{
@@ -14,13 +10,12 @@ use std::{
     sync::{mpsc, Arc, Mutex},
 };
 
-use by_hand::serve_all;
+use crate::support::{bounded, by_hand::serve_all, LONG};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Context, Interest, Next, OutputLimit, Piece, Pool, SetKind,
 };
 use socket2::SockRef;
-use support::{bounded, LONG};
 
 /// How much a simulated stream takes before its peer reads.
 const ROOM: usize = 64;

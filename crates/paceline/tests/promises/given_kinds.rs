@@ -1,25 +1,19 @@
 //! Kinds that a layer above gives: the pool learns of each route how its calls are, though one type serves them all. By
 //! exact counts of wakes, on the simulated set.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-#[path = "support/gate.rs"]
-mod gate;
-#[path = "support/stage.rs"]
-mod stage;
-mod support;
-
 use std::{io, sync::Arc, time::Duration};
 
-use by_hand::{serve_all, Scene};
-use gate::Gate;
+use crate::support::{
+    bounded,
+    by_hand::{self, serve_all, Scene},
+    gate::Gate,
+    stage::Stage,
+};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
     Builder, ConcurrentContext, ConcurrentHandler, Context, EventHandler, GroupHandler,
     HandlerKind, Interest, Members, Next, Pace, Panics, Pool, SetKind,
 };
-use stage::Stage;
-use support::bounded;
 
 /// After so many long calls in a row a kind is known to be long.
 const UNTIL_KNOWN: u64 = 32;

@@ -1,21 +1,19 @@
 //! A handler that leaves its input unread is called again and again: that is counted, and reported by name.
 
-#[path = "support/by_hand.rs"]
-mod by_hand;
-mod support;
-
 use std::{
     io,
     sync::{Arc, Mutex},
 };
 
-use by_hand::{lead, turn};
+use crate::support::{
+    bounded,
+    by_hand::{self, lead, turn},
+};
 use paceline::{
     observe::{open_metrics, Observer, Unread},
     simulated::{SimPeer, SimStream, Simulation},
     Context, EventHandler, GroupHandler, Handle, Interest, Members, Next, Pool, SetKind,
 };
-use support::bounded;
 
 /// After so many calls in a row.
 const LIMIT: u32 = 5;
