@@ -278,7 +278,8 @@ fn visit<D: Duty>(
     (verdict, end)
 }
 
-/// Notes what only some calls leave. What came before the first part of another kind is the time of the handler's own.
+/// Notes what only some calls leave. What came before the first part of another kind is the time of
+/// the handler's own.
 #[cold]
 #[inline(never)]
 fn note_special_call(

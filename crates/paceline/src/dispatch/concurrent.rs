@@ -53,8 +53,8 @@ pub trait ConcurrentHandler<S>: Send + Sync + 'static {
     /// source does not.
     fn ready(&self, cx: &mut ConcurrentContext<'_, S>) -> io::Result<Next>;
 
-    /// The kind of its calls, if it is not that of its type: see [`Pool::handler_kind`](crate::Pool::handler_kind). Asked
-    /// once.
+    /// The kind of its calls, if it is not that of its type: see
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind). Asked once.
     fn kind(&self) -> Option<HandlerKind> {
         None
     }

@@ -110,12 +110,14 @@ impl<S> Context<'_, S> {
         self.origin.duty.call_for_help();
     }
 
-    /// Says that the rest of this call is of this kind: for a handler that serves requests of several kinds, as soon as it
-    /// knows which one this is. If calls of the kind usually block, or compute for long and there is a core, another
-    /// thread is woken to lead, as [`wake_follower`](Self::wake_follower) does. How long the rest takes is learnt of the
-    /// kind, and not of the handler's type. Said again, it begins another part.
+    /// Says that the rest of this call is of this kind: for a handler that serves requests of
+    /// several kinds, as soon as it knows which one this is. If calls of the kind usually block, or
+    /// compute for long and there is a core, another thread is woken to lead, as
+    /// [`wake_follower`](Self::wake_follower) does. How long the rest takes is learnt of the kind,
+    /// and not of the handler's type. Said again, it begins another part.
     ///
-    /// It costs two readings of the clock, and one allocation for the first one of a handle. See [`Pool::handler_kind`](crate::Pool::handler_kind), which has an example.
+    /// It costs two readings of the clock, and one allocation for the first one of a handle. See
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind), which has an example.
     pub fn begin_kind(&mut self, kind: &HandlerKind) {
         let duty = self.origin.duty;
         // What was before ends before another thread is woken, and the new part begins after that.

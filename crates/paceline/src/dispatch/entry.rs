@@ -33,7 +33,8 @@ pub(super) trait Entry: Send {
         drop(error);
     }
 
-    /// After a special call: what to do about input that it left, where `limit` calls in a row are too many.
+    /// After a special call: what to do about input that it left, where `limit` calls in a row are
+    /// too many.
     fn unread(&mut self, limit: u32) -> Finding {
         let _ = limit;
         Finding::Nothing

@@ -56,8 +56,8 @@ pub trait GroupHandler<S>: Send + 'static {
     /// An error closes this member.
     fn ready(&mut self, cx: &mut Context<'_, S>, members: &mut Members<'_, S>) -> io::Result<Next>;
 
-    /// The kind of its calls, if it is not that of its type: see [`Pool::handler_kind`](crate::Pool::handler_kind). Asked
-    /// once.
+    /// The kind of its calls, if it is not that of its type: see
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind). Asked once.
     fn kind(&self) -> Option<HandlerKind> {
         None
     }

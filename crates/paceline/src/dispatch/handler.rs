@@ -23,8 +23,8 @@ pub trait EventHandler<S>: Send + 'static {
         false
     }
 
-    /// The kind of its calls, if it is not that of its type: see [`Pool::handler_kind`](crate::Pool::handler_kind). Asked
-    /// once.
+    /// The kind of its calls, if it is not that of its type: see
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind). Asked once.
     fn kind(&self) -> Option<HandlerKind> {
         None
     }

@@ -63,7 +63,8 @@ pub(super) struct Kind {
     sleeps: AtomicU32,
     /// How many calls there were while it was long.
     calls: AtomicU32,
-    /// From how many nanoseconds on a call is long: [`LONG`] and one, or what makes all calls one or the other.
+    /// From how many nanoseconds on a call is long: [`LONG`] and one, or what makes all calls one
+    /// or the other.
     long_from: AtomicU64,
     /// The number of its name.
     name: u32,
@@ -163,11 +164,13 @@ fn step(probability: &AtomicU32, holds: bool, weight: u32) {
     }
 }
 
-/// A kind of calls, such as those for one route of a server: made by [`Pool::handler_kind`](crate::Pool::handler_kind).
+/// A kind of calls, such as those for one route of a server: made by
+/// [`Pool::handler_kind`](crate::Pool::handler_kind).
 ///
-/// A pool learns of each type of handler whether its calls are short, compute for long, or sleep, and wakes another thread
-/// where that pays. A handler that serves requests of several kinds has one type for all of them. It gives the kind of a
-/// request to [`Context::begin_kind`](crate::Context::begin_kind), and of a whole connection in
+/// A pool learns of each type of handler whether its calls are short, compute for long, or sleep,
+/// and wakes another thread where that pays. A handler that serves requests of several kinds has
+/// one type for all of them. It gives the kind of a request to
+/// [`Context::begin_kind`](crate::Context::begin_kind), and of a whole connection in
 /// [`EventHandler::kind`](crate::EventHandler::kind). Cloning it gives the same kind.
 #[derive(Clone, Debug)]
 pub struct HandlerKind(Arc<Kind>);
@@ -207,7 +210,8 @@ impl HandlerKind {
     }
 }
 
-/// A part of a call that is of another kind than its handler, and goes on until the next part or the end of the call.
+/// A part of a call that is of another kind than its handler, and goes on until the next part or
+/// the end of the call.
 #[derive(Debug)]
 pub(super) struct Part {
     kind: Arc<Kind>,

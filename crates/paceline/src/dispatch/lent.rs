@@ -105,9 +105,9 @@ impl<'v> Lent<'v> {
 
     /// Does `operation`; finds out whether `direction` ran dry.
     ///
-    /// If the direction was claimed before this attempt, an edge that comes later sets its bit anew,
-    /// so "would block" is the truth. If not (a handler that writes without having waited for room),
-    /// its old bit is claimed first and the operation tried once more.
+    /// If the direction was claimed before this attempt, an edge that comes later sets its bit
+    /// anew, so "would block" is the truth. If not (a handler that writes without having waited for
+    /// room), its old bit is claimed first and the operation tried once more.
     pub(super) fn attempt<S, R>(
         &mut self,
         direction: Ready,
@@ -122,8 +122,8 @@ impl<'v> Lent<'v> {
         }
     }
 
-    /// An attempt failed. If another one is to be made, it is made ready for that; otherwise this is what went wrong.
-    /// (Apart, so that an attempt that succeeds is short.)
+    /// An attempt failed. If another one is to be made, it is made ready for that; otherwise this
+    /// is what went wrong. (Apart, so that an attempt that succeeds is short.)
     #[inline(never)]
     fn may_try_again(&mut self, direction: Ready, error: io::Error) -> io::Result<()> {
         match error.kind() {
@@ -141,7 +141,8 @@ impl<'v> Lent<'v> {
         }
     }
 
-    /// Writes until the descriptor has taken all of `slices`, or takes no more. How many bytes it took.
+    /// Writes until the descriptor has taken all of `slices`, or takes no more. How many bytes it
+    /// took.
     #[inline]
     pub(super) fn send<S>(
         &mut self,
@@ -227,7 +228,8 @@ impl<'v> Lent<'v> {
         self.went & REFUSED != 0
     }
 
-    /// Puts back what a call of the handler did not use up. Says whether it left input and read none.
+    /// Puts back what a call of the handler did not use up. Says whether it left input and read
+    /// none.
     #[inline]
     pub(super) fn settle_call(self) -> Settled {
         let rest = self.taken.without(self.dry);
@@ -305,9 +307,10 @@ impl<'v> Lent<'v> {
 
     /// Whether a read that brought `count` bytes of `room` was the last until the next edge.
     ///
-    /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that emptied
-    /// it, unless the end of the stream, an error or an urgent mark was known, which stop a read early
-    /// and bring no further edge. A set that reports once will tell if there is more, when it is armed.
+    /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that
+    /// emptied it, unless the end of the stream, an error or an urgent mark was known, which stop a
+    /// read early and bring no further edge. A set that reports once will tell if there is more,
+    /// when it is armed.
     pub(super) fn is_dry_after(&self, count: usize, room: usize) -> bool {
         if self.reports == Reports::Once {
             return count < room;
@@ -363,8 +366,8 @@ pub(super) fn explained(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether "would block" has the plain form that the lent source gives it. The operating system's own,
-/// from somewhere else, carries a number.
+/// Whether "would block" has the plain form that the lent source gives it. The operating system's
+/// own, from somewhere else, carries a number.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         && error.raw_os_error().is_none()

@@ -1,8 +1,8 @@
 //! Kept output: what the descriptor did not take yet, and the limit of it.
 //!
-//! An outbox is a queue of pieces in the order of sending. Bytes that a handler lends are copied, into a piece that
-//! grows. A [`Piece`] that a handler gives is kept as it is, without a copy. The limit counts bytes that are not sent.
-//! An outbox with nothing to send has no memory of its own.
+//! An outbox is a queue of pieces in the order of sending. Bytes that a handler lends are copied,
+//! into a piece that grows. A [`Piece`] that a handler gives is kept as it is, without a copy. The
+//! limit counts bytes that are not sent. An outbox with nothing to send has no memory of its own.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,8 @@ use std::{
 
 use super::{channel::Destination, kind::RoomForPart, lent::Lent};
 
-/// A given piece shorter than this is copied: so the limit of bytes limits the number of pieces too.
+/// A given piece shorter than this is copied: so the limit of bytes limits the number of pieces
+/// too.
 const SMALL: usize = 1024;
 
 /// How many slices one system call gets.
@@ -158,9 +159,9 @@ impl<S> Kept<S> {
 
 /// Bytes that a handler gives to the pool to be sent: see [`Context::send`](crate::Context::send).
 ///
-/// It is made of a `Vec<u8>`, a `String`, a `Box<[u8]>`, an `Arc<[u8]>` that others share, or of bytes that live as long
-/// as the program. What the descriptor does not take at once is kept without a copy, unless it is short or its vector
-/// is more than half empty.
+/// It is made of a `Vec<u8>`, a `String`, a `Box<[u8]>`, an `Arc<[u8]>` that others share, or of
+/// bytes that live as long as the program. What the descriptor does not take at once is kept
+/// without a copy, unless it is short or its vector is more than half empty.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -226,7 +227,8 @@ impl Piece {
         }
     }
 
-    /// Whether it is kept as it is: a copy costs more than an entry in the queue, and not half of its memory.
+    /// Whether it is kept as it is: a copy costs more than an entry in the queue, and not half of
+    /// its memory.
     fn is_worth_keeping(&self) -> bool {
         let memory = match &self.bytes {
             Bytes::Owned(bytes) => bytes.capacity(),

@@ -228,9 +228,9 @@ impl Readiness {
         self.change(|state| State(state.0 | DRAINING))
     }
 
-    /// Clears `bits`: the owner is about to use them up. Returns what was known in that very step. It also clears
-    /// *unread*: [`restore_unread`](Self::restore_unread) sets it again at the end of a call that reads nothing, so the
-    /// bit lives from one call to the next and no longer.
+    /// Clears `bits`: the owner is about to use them up. Returns what was known in that very step.
+    /// It also clears *unread*: [`restore_unread`](Self::restore_unread) sets it again at the end
+    /// of a call that reads nothing, so the bit lives from one call to the next and no longer.
     pub(super) fn claim(&self, bits: Ready) -> State {
         let bits = u64::from(bits.bits()) | UNREAD;
         State(self.0.fetch_and(!bits, Ordering::AcqRel))

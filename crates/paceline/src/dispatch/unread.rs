@@ -1,8 +1,9 @@
-//! Handlers that leave their input unread: how many calls in a row did, and when that is worth a report.
+//! Handlers that leave their input unread: how many calls in a row did, and when that is worth a
+//! report.
 //!
-//! A handler that returns without reading is called again, for its input still waits. One that never reads keeps a thread
-//! busy and does nothing. Only reading through the context counts: the pool does not see what a handler reads from the
-//! source itself.
+//! A handler that returns without reading is called again, for its input still waits. One that
+//! never reads keeps a thread busy and does nothing. Only reading through the context counts: the
+//! pool does not see what a handler reads from the source itself.
 
 use super::lent::Settled;
 
@@ -36,7 +37,8 @@ impl Row {
         };
     }
 
-    /// What is to be done about the last call, where `limit` calls in a row are too many. A handle is reported once.
+    /// What is to be done about the last call, where `limit` calls in a row are too many. A handle
+    /// is reported once.
     pub(super) fn judge(&mut self, limit: u32) -> Finding {
         if self.calls < limit {
             Finding::Nothing

@@ -414,7 +414,8 @@ pub struct Stuck {
     pub is_over: bool,
 }
 
-/// A handler that leaves its input unread: see [`Builder::unread_limit`](crate::Builder::unread_limit).
+/// A handler that leaves its input unread: see
+/// [`Builder::unread_limit`](crate::Builder::unread_limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unread {

@@ -123,7 +123,8 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// So many calls of a handler in a row left input unread and read nothing
-    /// ([`Builder::unread_limit`](crate::Builder::unread_limit)): it keeps a thread busy. Each handle is reported once.
+    /// ([`Builder::unread_limit`](crate::Builder::unread_limit)): it keeps a thread busy. Each
+    /// handle is reported once.
     fn unread(&self, unread: &Unread) {
         let _ = unread;
     }
@@ -181,7 +182,8 @@ pub struct Snapshot {
     /// Handles that were closed because of an error.
     pub failed: u64,
     /// Calls of handlers that left input unread and read nothing, from so many in a row on: see
-    /// [`Builder::unread_limit`](crate::Builder::unread_limit). Each took a turn of a thread for nothing.
+    /// [`Builder::unread_limit`](crate::Builder::unread_limit). Each took a turn of a thread for
+    /// nothing.
     pub unread_calls: u64,
     /// Connections accepted by listeners.
     pub accepted: u64,

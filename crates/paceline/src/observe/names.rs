@@ -1,5 +1,5 @@
-//! The names of handlers' types and of kinds, as numbers that fit into a word. A name stays for the life of the process:
-//! there are as many as types of handlers and kinds in the program.
+//! The names of handlers' types and of kinds, as numbers that fit into a word. A name stays for the
+//! life of the process: there are as many as types of handlers and kinds in the program.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -238,11 +238,12 @@ impl Builder {
         self
     }
 
-    /// After how many calls in a row a handler is reported that leaves its input unread. Such a handler is called again at
-    /// once, and keeps a thread busy. From this call on the pool counts them
-    /// ([`Snapshot::unread_calls`](crate::observe::Snapshot::unread_calls)), and reports each handle once
-    /// ([`Observer::unread`]). A call counts if input was there, the handler read nothing through its context, and it
-    /// asked for no other call ([`Next::Again`](crate::Next::Again)). Default: 1,000.
+    /// After how many calls in a row a handler is reported that leaves its input unread. Such a
+    /// handler is called again at once, and keeps a thread busy. From this call on the pool counts
+    /// them ([`Snapshot::unread_calls`](crate::observe::Snapshot::unread_calls)), and reports each
+    /// handle once ([`Observer::unread`]). A call counts if input was there, the handler read
+    /// nothing through its context, and it asked for no other call
+    /// ([`Next::Again`](crate::Next::Again)). Default: 1,000.
     #[must_use]
     pub fn unread_limit(mut self, calls: u32) -> Self {
         self.limits.unread_calls = calls;

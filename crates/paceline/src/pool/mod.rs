@@ -272,9 +272,10 @@ impl Pool {
         self.shared().crew.thread_ids()
     }
 
-    /// The kind of calls with this name, such as that of a route: for [`Context::begin_kind`](crate::Context::begin_kind)
-    /// and [`EventHandler::kind`]. The same name gives the same kind. A name stays in memory as long as the process: take
-    /// a kind for each route, not for each path.
+    /// The kind of calls with this name, such as that of a route: for
+    /// [`Context::begin_kind`](crate::Context::begin_kind) and [`EventHandler::kind`]. The same
+    /// name gives the same kind. A name stays in memory as long as the process: take a kind for
+    /// each route, not for each path.
     ///
     /// ```
     /// # use std::{io::{Read, Write}, os::unix::net::UnixStream, thread, time::Duration};

@@ -480,8 +480,8 @@ impl<'a, T> Running<'a, T> {
         }
     }
 
-    /// The rest of the handler usually sleeps, which it does not announce: the thread does not count as running until it
-    /// rejoins, or [runs on](Self::run_on).
+    /// The rest of the handler usually sleeps, which it does not announce: the thread does not
+    /// count as running until it rejoins, or [runs on](Self::run_on).
     #[cold]
     pub(crate) fn expect_sleep(&self) {
         self.call_for_help();
@@ -498,7 +498,8 @@ impl<'a, T> Running<'a, T> {
         }
     }
 
-    /// The rest of the handler computes for long: another thread is of use only where there is a core for it.
+    /// The rest of the handler computes for long: another thread is of use only where there is a
+    /// core for it.
     #[cold]
     pub(crate) fn call_for_help_if_room(&self) {
         self.expected.set(true);

@@ -1,5 +1,5 @@
-//! A context as a stream of std's, and output in several pieces: what generic code writes arrives whole and in order, and
-//! what a handler gives away is kept without a copy.
+//! A context as a stream of std's, and output in several pieces: what generic code writes arrives
+//! whole and in order, and what a handler gives away is kept without a copy.
 
 use std::{
     io::{self, BufRead, BufReader, BufWriter, ErrorKind, IoSlice, Read, Write},
@@ -36,7 +36,8 @@ fn narrow(limit: usize) -> (Simulation, Pool) {
     (world, pool)
 }
 
-/// Everything that the peer gets from a handler which is called once: for one byte, which it has read.
+/// Everything that the peer gets from a handler which is called once: for one byte, which it has
+/// read.
 fn sent_by(
     limit: usize,
     mut once: impl FnMut(&mut Context<'_, SimStream>) + Send + 'static,
@@ -73,8 +74,9 @@ fn is_limit<T, E: Into<io::Error>>(told: Result<T, E>) -> bool {
         .is_some_and(|error| error.is::<OutputLimit>())
 }
 
-/// A context was no `Write`: users wrapped it by hand, and a wrapper that passed "would block" on lost the rest of what a
-/// generic writer had to say. Now such a writer never sees "would block": what the peer does not take is kept.
+/// A context was no `Write`: users wrapped it by hand, and a wrapper that passed "would block" on
+/// lost the rest of what a generic writer had to say. Now such a writer never sees "would block":
+/// what the peer does not take is kept.
 #[test]
 fn a_generic_writer_is_heard_to_the_end() {
     fn write_it(mut to: impl Write) -> io::Result<()> {
@@ -97,7 +99,8 @@ fn a_generic_writer_is_heard_to_the_end() {
     });
 }
 
-/// One call of the trait's methods takes everything or nothing, also where std would do it in parts.
+/// One call of the trait's methods takes everything or nothing, also where std would do it in
+/// parts.
 #[test]
 fn each_write_of_the_trait_is_whole_or_nothing() {
     bounded(|| {
@@ -119,8 +122,9 @@ fn each_write_of_the_trait_is_whole_or_nothing() {
     });
 }
 
-/// To `read` into an empty buffer is an error, because its answer would look like the end. Std's trait demands an answer;
-/// and a reader that is made of it brings every byte, then "would block", which closes nothing.
+/// To `read` into an empty buffer is an error, because its answer would look like the end. Std's
+/// trait demands an answer; and a reader that is made of it brings every byte, then "would block",
+/// which closes nothing.
 #[test]
 fn a_generic_reader_reads() {
     bounded(|| {
@@ -153,8 +157,8 @@ fn a_generic_reader_reads() {
     });
 }
 
-/// Answers in several parts were glued together first, or took a system call for each. Now one write gets them all, and
-/// keeps what is not taken, wherever that begins.
+/// Answers in several parts were glued together first, or took a system call for each. Now one
+/// write gets them all, and keeps what is not taken, wherever that begins.
 #[test]
 fn the_rest_of_several_slices_is_kept() {
     bounded(|| {
@@ -228,7 +232,8 @@ fn noting() -> (Pool, Noting, UnixStream, Writes) {
     (pool.unwrap(), noting, peer, writes)
 }
 
-/// Several slices are one system call; empty ones are left out, for a write of nothing but those looks like a failure.
+/// Several slices are one system call; empty ones are left out, for a write of nothing but those
+/// looks like a failure.
 #[test]
 fn several_slices_are_one_system_call() {
     bounded(|| {
@@ -249,8 +254,8 @@ fn several_slices_are_one_system_call() {
     });
 }
 
-/// What a handler gave away was copied when the peer did not take it. Now the pool sends it from where it is: every write
-/// begins in the memory that the handler had.
+/// What a handler gave away was copied when the peer did not take it. Now the pool sends it from
+/// where it is: every write begins in the memory that the handler had.
 #[test]
 fn given_pieces_are_kept_without_a_copy() {
     const MUCH: usize = 1 << 18;
@@ -280,8 +285,8 @@ fn given_pieces_are_kept_without_a_copy() {
     });
 }
 
-/// The limit counts bytes, so pieces of one byte each would take many times that: they are copied. So is a vector that is
-/// nearly empty. A long one is not, also if it is a part.
+/// The limit counts bytes, so pieces of one byte each would take many times that: they are copied.
+/// So is a vector that is nearly empty. A long one is not, also if it is a part.
 #[test]
 fn short_pieces_are_copied() {
     bounded(|| {
@@ -324,7 +329,8 @@ fn pieces_beyond_the_limit_are_given_back() {
     });
 }
 
-/// Whatever way it is written, output comes in the order of writing, to the last byte, and `unsent` counts what is left.
+/// Whatever way it is written, output comes in the order of writing, to the last byte, and `unsent`
+/// counts what is left.
 #[test]
 fn all_ways_to_write_keep_the_order() {
     const STEPS: u64 = 200;

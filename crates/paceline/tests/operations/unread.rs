@@ -1,4 +1,5 @@
-//! A handler that leaves its input unread is called again and again: that is counted, and reported by name.
+//! A handler that leaves its input unread is called again and again: that is counted, and reported
+//! by name.
 
 use std::{
     io,
@@ -78,8 +79,9 @@ fn deaf(_: &mut Context<'_, SimStream>) -> io::Result<Next> {
     Ok(Next::Continue)
 }
 
-/// A service forgot to read in one of its states: its handler was called 700,000 times a second, a core was busy, and no
-/// counter said why. Now the calls count from the limit on, and the handle is reported once, with its handler's type.
+/// A service forgot to read in one of its states: its handler was called 700,000 times a second, a
+/// core was busy, and no counter said why. Now the calls count from the limit on, and the handle is
+/// reported once, with its handler's type.
 #[test]
 fn a_handler_that_never_reads_is_reported_once() {
     bounded(|| {
@@ -121,7 +123,8 @@ fn handles_are_told_apart() {
     });
 }
 
-/// A handler that answers "would block" of its output leaves its input unread as well, and is called again.
+/// A handler that answers "would block" of its output leaves its input unread as well, and is
+/// called again.
 #[test]
 fn waiting_for_room_with_input_unread_counts() {
     bounded(|| {
@@ -135,8 +138,8 @@ fn waiting_for_room_with_input_unread_counts() {
     });
 }
 
-/// What ends a row: one call that reads, however little. A handler that reads a byte in every fourth call is slow, not
-/// deaf; and one that asks to be called again has its reasons.
+/// What ends a row: one call that reads, however little. A handler that reads a byte in every
+/// fourth call is slow, not deaf; and one that asks to be called again has its reasons.
 #[test]
 fn a_call_that_reads_ends_the_row() {
     bounded(|| {
@@ -159,7 +162,7 @@ fn a_call_that_reads_ends_the_row() {
     });
 }
 
-/// A row that was ended begins from one; and who was reported is not reported again, but counted.
+/// A row that was ended begins from one. A handle that was reported is counted, and not reported again.
 #[test]
 fn a_second_row_is_counted_and_not_reported() {
     bounded(|| {
@@ -179,9 +182,10 @@ fn a_second_row_is_counted_and_not_reported() {
     });
 }
 
-/// Handlers that read what is there are not counted, however often they are called, nor is one that waits.
+/// Handlers that read what is there are not counted, however often they are called, nor is one that
+/// waits.
 #[test]
-fn who_reads_is_never_counted() {
+fn a_handler_that_reads_is_never_counted() {
     bounded(|| {
         let reported = Reported::new();
         let (_handle, peer) = reported.serve(by_hand::echo);
@@ -197,7 +201,8 @@ fn who_reads_is_never_counted() {
     });
 }
 
-/// A group's handler that never reads from one of its members is reported with that member, under the handler's name.
+/// A group's handler that never reads from one of its members is reported with that member, under
+/// the handler's name.
 #[test]
 fn a_member_of_a_group_is_reported() {
     struct Deaf;

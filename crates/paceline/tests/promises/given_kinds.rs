@@ -1,5 +1,5 @@
-//! Kinds that a layer above gives: the pool learns of each route how its calls are, though one type serves them all. By
-//! exact counts of wakes, on the simulated set.
+//! Kinds that a layer above gives: the pool learns of each route how its calls are, though one type
+//! serves them all. By exact counts of wakes, on the simulated set.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -24,7 +24,8 @@ fn stage(set: impl FnOnce(Builder) -> Builder) -> Stage {
     Stage::new(4, |pool| set(pool.tick(Duration::from_secs(3600))))
 }
 
-/// A server: one type of handler, whose requests are of these kinds, by their first byte. Of each, how long it takes.
+/// A server: one type of handler, whose requests are of these kinds, by their first byte. Of each,
+/// how long it takes.
 struct Server {
     world: Simulation,
     routes: Vec<(u8, Option<HandlerKind>, Duration)>,
@@ -73,9 +74,10 @@ fn wakes(stage: &Stage, peer: &SimPeer, route: u8, requests: u64) -> u64 {
     counts.wakes
 }
 
-/// A server had one type for all its routes. One report in ten took long, so the type was short, and while a report was
-/// made nobody led until a tick; when reports were more than half, each page woke a thread for nothing. Now each route
-/// is learnt by itself, on one connection, and the handler's type stays what its own part is: short.
+/// A server had one type for all its routes. One report in ten took long, so the type was short,
+/// and while a report was made no thread led until a tick; when reports were more than half, each page
+/// woke a thread for nothing. Now each route is learnt by itself, on one connection, and the
+/// handler's type stays what its own part is: short.
 #[test]
 fn routes_of_one_handler_are_learnt_apart() {
     bounded(|| {
@@ -104,7 +106,8 @@ fn routes_of_one_handler_are_learnt_apart() {
     });
 }
 
-/// What is known from the start need not be learnt, and nothing is: neither from calls that are short, nor from long ones.
+/// What is known from the start need not be learnt, and nothing is: neither from calls that are
+/// short, nor from long ones.
 #[test]
 fn a_fixed_kind_stays_what_it_is() {
     bounded(|| {
@@ -128,8 +131,9 @@ fn a_fixed_kind_stays_what_it_is() {
     });
 }
 
-/// Behind a part that computes another thread is woken where there is a core. Threads in parts that sleep use none, also
-/// though they do not say when they sleep; one that goes on in a part that is short does.
+/// Behind a part that computes another thread is woken where there is a core. Threads in parts that
+/// sleep use none, also though they do not say when they sleep; one that goes on in a part that is
+/// short does.
 #[test]
 fn parts_that_sleep_take_no_core() {
     bounded(|| {
@@ -165,8 +169,8 @@ fn parts_that_sleep_take_no_core() {
     });
 }
 
-/// The kind of a whole registration: asked of its handler once, and known when its event is claimed. Handlers in boxes
-/// have one type, and each the kind of what is inside.
+/// The kind of a whole registration: asked of its handler once, and known when its event is
+/// claimed. Handlers in boxes have one type, and each the kind of what is inside.
 #[test]
 fn a_handler_has_its_own_kind() {
     struct OfKind(HandlerKind, Server);
@@ -289,7 +293,8 @@ fn each_part_has_its_own_time() {
     });
 }
 
-/// A group's handler begins a part while it is called for one member, and another while it uses the other.
+/// A group's handler begins a part while it is called for one member, and another while it uses the
+/// other.
 #[test]
 fn parts_of_members_are_learnt() {
     struct Parts {

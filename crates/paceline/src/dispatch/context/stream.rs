@@ -28,13 +28,15 @@ where
         self.try_write(|mut source| source.write(bytes))
     }
 
-    /// Sends all of `bytes`. What the descriptor does not take now is kept, and sent when it can be;
-    /// until then no input is dispatched (see [`read_while_sending`](Self::read_while_sending)).
+    /// Sends all of `bytes`. What the descriptor does not take now is kept, and sent when it can
+    /// be; until then no input is dispatched (see
+    /// [`read_while_sending`](Self::read_while_sending)).
     ///
     /// # Errors
-    /// [`OutputLimit`](crate::OutputLimit) (of kind `QuotaExceeded`) if more might be kept than the pool allows (were none of
-    /// it taken now); then nothing of `bytes` was taken. Send large answers in pieces, with
-    /// [`Next::Again`](crate::Next::Again). Otherwise what the descriptor said; never "would block".
+    /// [`OutputLimit`](crate::OutputLimit) (of kind `QuotaExceeded`) if more might be kept than the
+    /// pool allows (were none of it taken now); then nothing of `bytes` was taken. Send large
+    /// answers in pieces, with [`Next::Again`](crate::Next::Again). Otherwise what the descriptor
+    /// said; never "would block".
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.outbox.admit(bytes.len())?;
         let sent = if self.outbox.is_empty() {
@@ -47,8 +49,8 @@ where
         Ok(())
     }
 
-    /// Sends all of `slices` in this order, as [`write_all`](Self::write_all) does with one: up to sixteen of them by one
-    /// system call. The limit of kept output holds for all together.
+    /// Sends all of `slices` in this order, as [`write_all`](Self::write_all) does with one: up to
+    /// sixteen of them by one system call. The limit of kept output holds for all together.
     ///
     /// # Errors
     /// As [`write_all`](Self::write_all).
@@ -63,9 +65,9 @@ where
         Ok(())
     }
 
-    /// Sends a piece that the pool owns from here on: a `Vec<u8>`, a `String`, an `Arc<[u8]>`, bytes that live as long as
-    /// the program. As [`write_all`](Self::write_all), but what the descriptor does not take now is kept without a copy
-    /// (see [`Piece`]).
+    /// Sends a piece that the pool owns from here on: a `Vec<u8>`, a `String`, an `Arc<[u8]>`,
+    /// bytes that live as long as the program. As [`write_all`](Self::write_all), but what the
+    /// descriptor does not take now is kept without a copy (see [`Piece`]).
     ///
     /// # Errors
     /// As [`write_all`](Self::write_all); gives the piece back.
@@ -76,8 +78,9 @@ where
         sent.map_err(|error| Rejected::new(piece, error))
     }
 
-    /// Sends several pieces in this order, as [`send`](Self::send) does with one: up to sixteen of them by one system call.
-    /// The limit of kept output holds for all together. On `Ok` the pool has taken them, and empty pieces are left.
+    /// Sends several pieces in this order, as [`send`](Self::send) does with one: up to sixteen of
+    /// them by one system call. The limit of kept output holds for all together. On `Ok` the pool
+    /// has taken them, and empty pieces are left.
     ///
     /// ```
     /// # use std::{io::Read, os::unix::net::UnixStream, sync::Arc};
@@ -111,7 +114,8 @@ where
         Ok(())
     }
 
-    /// Sends what the descriptor takes of them now; nothing, if kept output must go first. How many bytes it took.
+    /// Sends what the descriptor takes of them now; nothing, if kept output must go first. How many
+    /// bytes it took.
     fn send_now<'b>(&mut self, slices: impl Iterator<Item = &'b [u8]>) -> io::Result<usize> {
         if self.outbox.is_empty() {
             send_slices(&mut self.lent, self.source, slices, write_slices)
@@ -146,9 +150,10 @@ where
 
 /// For code that reads from std's trait: `BufReader`, `io::copy`, parsers.
 ///
-/// It reads as [`Context::read`](Self::read), which a handler calls without an import; but an empty buffer takes nothing
-/// and is no error, as the trait demands. "Would block" goes through std's adapters unchanged, so `?` may pass it on. What
-/// an adapter has read by then is in the adapter: one that lives only for this call, such as a `BufReader`, drops it.
+/// It reads as [`Context::read`](Self::read), which a handler calls without an import; but an empty
+/// buffer takes nothing and is no error, as the trait demands. "Would block" goes through std's
+/// adapters unchanged, so `?` may pass it on. What an adapter has read by then is in the adapter:
+/// one that lives only for this call, such as a `BufReader`, drops it.
 impl<S> Read for Context<'_, S>
 where
     for<'s> &'s S: Read,
@@ -165,9 +170,10 @@ where
 /// For code that writes to std's trait: `write!`, `BufWriter`, `io::copy`, serializers.
 ///
 /// A generic writer can't go on after "would block". So every write here is a
-/// [`write_all`](Context::write_all): it takes all of its bytes, which are sent or kept, or fails with
-/// [`OutputLimit`](crate::OutputLimit) and takes none. A writer that makes several writes may fail between two of them.
-/// `flush` does nothing: the pool sends what is kept as soon as the peer takes it.
+/// [`write_all`](Context::write_all): it takes all of its bytes, which are sent or kept, or fails
+/// with [`OutputLimit`](crate::OutputLimit) and takes none. A writer that makes several writes may
+/// fail between two of them. `flush` does nothing: the pool sends what is kept as soon as the peer
+/// takes it.
 ///
 /// ```
 /// use std::io::{self, Write};

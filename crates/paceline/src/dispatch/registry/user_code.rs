@@ -54,8 +54,8 @@ impl Registry {
         let _ = self.in_frame(frame, tell);
     }
 
-    /// A call of this handle's handler left input unread. The handle is with this thread, so an observer can't wait for
-    /// its end.
+    /// A call of this handle's handler left input unread. The handle is with this thread, so an
+    /// observer can't wait for its end.
     #[cold]
     pub(in crate::dispatch) fn note_unread(&self, key: Key, handler: u32, finding: Finding) {
         let calls = match finding {

@@ -152,8 +152,9 @@ fn loom_call_for_help() {
     });
 }
 
-/// The rest of a handler is known to sleep, then to compute, then to sleep: the standby is elected once, and leads without
-/// any tick. The thread counts as running at most once, whatever the follower does meanwhile.
+/// The rest of a handler is known to sleep, then to compute, then to sleep: the standby is elected
+/// once, and leads without any tick. The thread counts as running at most once, whatever the
+/// follower does meanwhile.
 #[test]
 fn loom_parts_of_a_call() {
     explore(|| {
