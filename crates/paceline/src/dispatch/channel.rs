@@ -238,8 +238,10 @@ impl<S: 'static> Channel<S> {
     /// The handler was called. (Apart from the usual case.)
     #[inline(never)]
     fn called(&mut self, verdict: Verdict, settled: Settled) -> Done {
+        let goes_on = matches!(verdict, Verdict::Keep) && !self.finishing;
+        let settled = if goes_on { settled } else { Settled::Plainly };
         self.unread.note(settled);
-        let is_special = self.outbox.part.is_taken() || settled.is_unread();
+        let is_special = settled.is_unread() || self.outbox.part.is_taken();
         Done {
             verdict,
             called: if is_special {

@@ -232,6 +232,26 @@ fn a_member_of_a_group_is_reported() {
     });
 }
 
+/// A handler that closes its handle need not read what is there.
+#[test]
+fn a_call_that_closes_is_not_counted() {
+    bounded(|| {
+        let world = Simulation::new(1);
+        let pool = Pool::builder()
+            .threads(0)
+            .handle_set(SetKind::Simulated(world.clone()))
+            .unread_limit(1)
+            .build()
+            .unwrap();
+        let (stream, peer) = world.stream();
+        let closes = |_: &mut Context<'_, SimStream>| Ok(Next::Close);
+        pool.register(stream, Interest::READ, closes).unwrap();
+        peer.send(b"unread");
+        assert_eq!(by_hand::serve_all(&pool), 1);
+        assert_eq!(pool.snapshot().unread_calls, 0);
+    });
+}
+
 /// A limit of zero would report everyone, so it is refused.
 #[test]
 fn no_call_at_all_is_no_limit() {
