@@ -150,9 +150,9 @@ pub mod glossary {}
 
 pub use dispatch::{
     scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, ConcurrentItemHandler,
-    Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, InHandler, Interest,
-    ItemHandler, Members, Move, Next, OutputLimit, Overdue, Panics, QueueOrder, Recall, Rejected,
-    Returned, Scratch, Serve, TaskContext, TickContext,
+    Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, HandlerKind, InHandler,
+    Interest, ItemHandler, Members, Move, Next, OutputLimit, Overdue, Pace, Panics, Piece,
+    QueueOrder, Recall, Rejected, Returned, Scratch, Serve, TaskContext, TickContext,
 };
 pub use handle_set::{simulated, Descriptor, Source};
 pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};

@@ -22,6 +22,7 @@ mod operations {
     mod release_then;
     mod scratch;
     mod shutdown_report;
+    mod streams;
     mod stuck_handlers;
     mod thread_state;
     mod time_outs;
@@ -29,6 +30,7 @@ mod operations {
     mod times;
     #[cfg(feature = "tracing")]
     mod traces;
+    mod unread;
     mod values_compare;
     mod who_does_what;
 }

@@ -10,6 +10,7 @@ mod promises {
     mod ends_in_chains;
     mod errata;
     mod f1_fairness;
+    mod given_kinds;
     mod h1_one_thread_per_handle;
     mod h2_kept_output;
     mod h2_no_lost_event;

@@ -3,12 +3,16 @@
 use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Weak};
 
 use super::{
-    context::{explained, is_refusal, Afterwards, Context, Lent, Origin},
-    entry::{Done, Verdict},
+    context::{Afterwards, Context, Origin},
+    entry::{Called, Done, Verdict},
     handler::{Closed, Next},
+    kind::Part,
+    lent::{explained, is_refusal, Lent, Settled},
     linger::{Asker, Leaving},
+    outbox::Outbox,
     overdue::Overdue,
     registry::Registry,
+    unread::{Finding, Row},
     unwind::caught,
 };
 use crate::handle_set::{Descriptor, Ready, Source};
@@ -22,6 +26,8 @@ pub(super) struct Channel<S> {
     pub(super) descriptor_of: fn(&S) -> Descriptor<'_>,
     /// How far the end has come that the handler has asked for.
     pub(super) leaving: Leaving,
+    /// Calls that left input unread.
+    unread: Row,
     /// How it is to end, when its end was asked for.
     end: Option<Closed>,
 }
@@ -48,6 +54,7 @@ impl<S: Source> Channel<S> {
             outbox: Outbox::new(output_limit),
             descriptor_of: S::descriptor,
             leaving: Leaving::No,
+            unread: Row::default(),
             end: None,
         }
     }
@@ -134,10 +141,7 @@ impl<S: 'static> Channel<S> {
             }
         }
         match self.due_call(&lent) {
-            Some(what) => Done {
-                verdict: self.call(lent, origin, afterwards, |cx| call(cx, what), what),
-                called: true,
-            },
+            Some(what) => self.call(lent, origin, afterwards, |cx| call(cx, what), what),
             None if self.is_finishing() => {
                 Done::without_call(self.leave(lent, origin.registry, origin.key))
             }
@@ -172,10 +176,7 @@ impl<S: 'static> Channel<S> {
             lent.settle();
             return Done::without_call(self.give_up());
         }
-        Done {
-            verdict: self.call(lent, origin, afterwards, call, Call::Overdue),
-            called: true,
-        }
+        self.call(lent, origin, afterwards, call, Call::Overdue)
     }
 
     /// Lends the source to somebody for whom nothing was claimed. A panic goes on, when what was used is put back.
@@ -191,12 +192,21 @@ impl<S: 'static> Channel<S> {
         match caught(|| using(&mut cx)) {
             Ok(told) => {
                 cx.lent.settle();
+                self.end_part(origin);
                 told
             }
             Err(panic) => {
                 cx.lent.settle_after_panic();
+                self.end_part(origin);
                 std::panic::resume_unwind(Box::new(panic))
             }
+        }
+    }
+
+    /// What was lent is given back: so ends a part of another kind that began there.
+    fn end_part(&mut self, origin: Origin<'_>) {
+        if let (Some(part), Some(now)) = (self.take_part(), origin.duty.now()) {
+            let _ = part.end_all(now);
         }
     }
 
@@ -238,7 +248,7 @@ impl<S: 'static> Channel<S> {
         afterwards: &mut Afterwards,
         call: impl FnOnce(&mut Context<'_, S>) -> io::Result<Next>,
         what: Call,
-    ) -> Verdict {
+    ) -> Done {
         let mut cx = self.context(lent, origin, afterwards);
         let told = match caught(|| call(&mut cx)) {
             Ok(told) => told,
@@ -247,15 +257,19 @@ impl<S: 'static> Channel<S> {
                     cx.lent.put_other_calls_back();
                 }
                 cx.lent.settle_after_panic();
-                return Verdict::panicked(panic);
+                return self.called(Verdict::panicked(panic), Settled::Plainly);
             }
         };
         // The usual case, as one question.
         if matches!((&told, what), (Ok(Next::Continue), Call::Ready)) {
-            cx.lent.settle();
-            return Verdict::Keep;
+            let settled = cx.lent.settle_call();
+            return if settled == Settled::Plainly {
+                Done::plainly(Verdict::Keep)
+            } else {
+                self.called(Verdict::Keep, settled)
+            };
         }
-        let refused = cx.lent.refused;
+        let refused = cx.lent.is_refused();
         let asker = match told {
             Ok(Next::Close | Next::CloseGently) => {
                 Some((Weak::clone(cx.origin.registry), cx.origin.key))
@@ -265,13 +279,15 @@ impl<S: 'static> Channel<S> {
         if what == Call::Overdue {
             cx.lent.put_other_calls_back();
         }
-        match told {
-            Ok(Next::Again) => cx.lent.settle_and_ask_again(),
-            // What it was notified of is another call.
-            _ if cx.lent.greets() && cx.lent.is_notified() => cx.lent.settle_and_ask_again(),
-            _ => cx.lent.settle(),
-        }
-        match told {
+        // What it was notified of is another call than the greeting.
+        let is_due_again = cx.lent.greets() && cx.lent.is_notified();
+        let settled = if is_due_again || matches!(told, Ok(Next::Again)) {
+            cx.lent.settle_and_ask_again();
+            Settled::Plainly
+        } else {
+            cx.lent.settle_call()
+        };
+        let verdict = match told {
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
             Ok(Next::Move) => Verdict::Move,
             Ok(next) => self.close(next, what, asker),
@@ -280,6 +296,24 @@ impl<S: 'static> Channel<S> {
                 Verdict::close(Closed::TimedOut)
             }
             Err(error) => Verdict::close(Closed::Failed(explained(error))),
+        };
+        self.called(verdict, settled)
+    }
+
+    /// The handler was called. (Apart from the usual case.)
+    #[inline(never)]
+    fn called(&mut self, verdict: Verdict, settled: Settled) -> Done {
+        let goes_on = matches!(verdict, Verdict::Keep) && !self.is_finishing();
+        let settled = if goes_on { settled } else { Settled::Plainly };
+        self.unread.note(settled);
+        let is_special = settled.is_unread() || self.outbox.part.is_taken();
+        Done {
+            verdict,
+            called: if is_special {
+                Called::Specially
+            } else {
+                Called::Plainly
+            },
         }
     }
 
@@ -296,6 +330,16 @@ impl<S: 'static> Channel<S> {
         }
     }
 
+    /// The last part of the last call that was of another kind.
+    pub(super) fn take_part(&mut self) -> Option<Part> {
+        self.outbox.part.take()
+    }
+
+    /// What to do about input that the last call left.
+    pub(super) fn unread(&mut self, limit: u32) -> Finding {
+        self.unread.judge(limit)
+    }
+
     /// Closes now, if it is finishing and nothing is kept.
     pub(super) fn finished(&self) -> Verdict {
         match self.leaving == Leaving::WhenSent && self.outbox.is_empty() {
@@ -306,62 +350,5 @@ impl<S: 'static> Channel<S> {
 
     fn is_tcp() -> bool {
         TypeId::of::<S>() == TypeId::of::<TcpStream>()
-    }
-}
-
-/// Output that the descriptor did not take yet, bounded.
-pub(super) struct Outbox<S> {
-    kept: Vec<u8>,
-    /// How much of `kept` is sent already.
-    sent: usize,
-    pub(super) limit: usize,
-    pub(super) read_meanwhile: bool,
-    /// Where the handler wants to go on.
-    pub(super) goes_to: Option<Destination>,
-    /// How to write to the source; known since something was kept.
-    write: fn(&S, &[u8]) -> io::Result<usize>,
-}
-
-impl<S> Outbox<S> {
-    fn new(limit: usize) -> Self {
-        Self {
-            kept: Vec::new(),
-            sent: 0,
-            limit,
-            read_meanwhile: false,
-            goes_to: None,
-            write: |_, _| Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.kept.len() - self.sent
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Keeps `bytes` behind what is kept already.
-    pub(super) fn keep(&mut self, bytes: &[u8], write: fn(&S, &[u8]) -> io::Result<usize>) {
-        if bytes.is_empty() {
-            return;
-        }
-        // Make room at the front first, so that no more than the limit is ever held.
-        self.kept.drain(..self.sent);
-        self.sent = 0;
-        self.kept.extend_from_slice(bytes);
-        self.write = write;
-    }
-
-    /// Sends what the descriptor takes now. The memory is given back when all is sent.
-    fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
-        self.sent += lent.send(source, &self.kept[self.sent..], self.write)?;
-        if !self.is_empty() {
-            return Ok(());
-        }
-        self.kept = Vec::new();
-        self.sent = 0;
-        Ok(())
     }
 }

@@ -3,12 +3,13 @@
 use std::{fmt, io};
 
 use super::{
-    context::{Afterwards, Lent, Origin},
-    entry::{Done, Entry, Verdict},
+    context::{Afterwards, Origin},
+    entry::{Called, Done, Entry, Verdict},
     errand::{nobody_returns, Errand, Recall, Returned},
     handle::{Handle, HandleId, Key},
     handler::Closed,
     kind::Pace,
+    lent::Lent,
     line::Line,
     readiness::{Readiness, State},
     registry::{Registry, Remains},
@@ -24,6 +25,12 @@ pub(crate) trait Duty {
     fn come_back(&self);
     /// The rest will take long.
     fn call_for_help(&self);
+    /// The time, where this thread knows it.
+    fn now(&self) -> Option<Timestamp> {
+        None
+    }
+    /// The rest of the call is of a kind that usually is so.
+    fn expect(&self, _: Pace) {}
     /// How this thread is reached while it is on an errand.
     fn recall(&self) -> io::Result<Recall> {
         Err(nobody_returns())
@@ -262,13 +269,36 @@ fn visit<D: Duty>(
         };
         publish_sending(entry.sending(), readiness, seen);
         let end = clock.now();
-        if done.called {
-            entry.kind().note(end.nanos_since(start), begun);
+        if done.called != Called::No {
+            if done.called == Called::Specially {
+                note_special_call(registry, key, &mut **entry, (start, end));
+            } else {
+                entry.kind().note(end.nanos_since(start), begun);
+            }
         }
         (done.verdict, end)
     });
     owned.note_use(end);
     (verdict, end)
+}
+
+/// Notes what only some calls leave. What came before the first part of another kind is the time of
+/// the handler's own.
+#[cold]
+#[inline(never)]
+fn note_special_call(
+    registry: &Registry,
+    key: Key,
+    entry: &mut dyn Entry,
+    (start, end): (Timestamp, Timestamp),
+) {
+    let own_end = match entry.take_part() {
+        Some(part) => part.end_all(end),
+        None => end,
+    };
+    entry.kind().note(own_end.nanos_since(start), None);
+    let finding = entry.unread(registry.unread_limit());
+    registry.note_unread(key, entry.kind().name(), finding);
 }
 
 /// What was due at a visit.

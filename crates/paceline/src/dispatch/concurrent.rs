@@ -25,11 +25,12 @@ use std::{
 
 use super::{
     claim::Duty,
-    context::{explained, is_refusal, Afterwards, Lent, Origin},
+    context::{Afterwards, Origin},
     entry::{Done, Ending, Entry, Undone, Verdict},
     handle::{Handle, HandleId, Key},
     handler::{Closed, Next},
-    kind::Kind,
+    kind::{HandlerKind, Kind},
+    lent::{explained, is_refusal, Lent},
     overdue::judge,
     readiness::Readiness,
     registry::{End, Registry},
@@ -52,6 +53,12 @@ pub trait ConcurrentHandler<S>: Send + Sync + 'static {
     /// As of [`EventHandler::ready`](super::EventHandler::ready): an error closes the handle, "would block" of the lent
     /// source does not.
     fn ready(&self, cx: &mut ConcurrentContext<'_, S>) -> io::Result<Next>;
+
+    /// The kind of its calls, if it is not that of its type: see
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind). Asked once.
+    fn kind(&self) -> Option<HandlerKind> {
+        None
+    }
 
     /// The handle is closed, and no thread uses it any more. Told exactly once.
     fn closed(&self, why: Closed) {

@@ -1,23 +1,26 @@
 //! What a handler gets: its source on loan, and what the pool knows about it.
 
+mod stream;
+
 use std::{
-    error, fmt,
-    io::{self, Read, Write},
+    fmt,
+    io::{self, Read},
     sync::Weak,
     time::Duration,
 };
 
 use super::{
-    channel::Outbox,
     claim::Duty,
     concurrent::Share,
     handle::{Handle, HandleId, Key},
     handler::Next,
-    readiness::{Readiness, State},
+    kind::HandlerKind,
+    lent::Lent,
+    outbox::Outbox,
     registry::Registry,
     task::TaskContext,
 };
-use crate::handle_set::{Ready, Reports};
+use crate::handle_set::Ready;
 
 /// The lent source, and what is known of its readiness, for one call of a handler.
 ///
@@ -81,7 +84,7 @@ impl<S> Context<'_, S> {
         self.lent
             .attempt(Ready::READABLE, self.source, operation)
             .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.refused = false)
+            .inspect(|_| self.lent.note_read())
     }
 
     /// Does an output operation on the source. "Would block" means that it can take no more now.
@@ -92,7 +95,7 @@ impl<S> Context<'_, S> {
         self.lent
             .attempt(Ready::WRITABLE, self.source, operation)
             .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.refused = false)
+            .inspect(|_| self.lent.note_written())
     }
 
     /// Runs `block`, which may block: until it returns, this thread does not count as running, and if nobody has
@@ -105,6 +108,26 @@ impl<S> Context<'_, S> {
     /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
+    }
+
+    /// Says that the rest of this call is of this kind: for a handler that serves requests of
+    /// several kinds, as soon as it knows which one this is. If calls of the kind usually block, or
+    /// compute for long and there is a core, another thread is woken to lead, as
+    /// [`wake_follower`](Self::wake_follower) does. How long the rest takes is learnt of the kind,
+    /// and not of the handler's type. Said again, it begins another part.
+    ///
+    /// It costs two readings of the clock, and one allocation for the first one of a handle. See
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind), which has an example.
+    pub fn begin_kind(&mut self, kind: &HandlerKind) {
+        let duty = self.origin.duty;
+        // What was before ends before another thread is woken, and the new part begins after that.
+        let Some(before) = duty.now() else { return };
+        duty.expect(kind.pace());
+        let since = duty.now().unwrap_or(before);
+        let last = self.outbox.part.take();
+        let own_end = last.map_or(before, |part| part.end_all(before));
+        self.outbox.part.put(kind.begin_part(own_end, since));
+        self.lent.note_part();
     }
 
     /// Lets the handle go on in another registry when the handler returns what this gives.
@@ -200,8 +223,7 @@ where
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if self.lent.budget == 0 {
-            self.lent.refused = true;
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Err(self.lent.refuse());
         }
         let room = buffer.len().min(self.lent.budget);
         let count = self.try_read(|mut source| source.read(&mut buffer[..room]))?;
@@ -210,56 +232,10 @@ where
             self.lent.mark_dry(Ready::READABLE);
             // What was not claimed is read again, by the visit that it is for.
             let is_mine = self.lent.taken.has(Ready::READABLE);
-            self.lent.input_ended |= count == 0 && self.is_hung_up() && is_mine;
+            let has_ended = count == 0 && self.is_hung_up() && is_mine;
+            self.lent.note_input_ended(has_ended);
         }
         Ok(count)
-    }
-}
-
-impl<S> Context<'_, S>
-where
-    for<'s> &'s S: Write,
-{
-    /// Writes as much as the descriptor takes now. Nothing is kept.
-    ///
-    /// # Errors
-    /// "Would block" if it takes nothing now, or if kept output must go first.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.outbox.is_empty() {
-            self.lent.refused = true;
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.try_write(|mut source| source.write(bytes))
-    }
-
-    /// Sends all of `bytes`. What the descriptor does not take now is kept, and sent when it can be;
-    /// until then no input is dispatched (see [`read_while_sending`](Self::read_while_sending)).
-    ///
-    /// # Errors
-    /// [`OutputLimit`] (of kind `QuotaExceeded`) if more might be kept than the pool allows (were none of
-    /// it taken now); then nothing of `bytes` was taken. Send large answers in pieces, with
-    /// [`Next::Again`]. Otherwise what the descriptor said; never "would block".
-    pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let kept = self.outbox.len();
-        if kept.saturating_add(bytes.len()) > self.outbox.limit {
-            let limit = self.outbox.limit;
-            return Err(OutputLimit::error(limit, kept, bytes.len()));
-        }
-        let write = |mut source: &S, bytes: &[u8]| source.write(bytes);
-        let sent = match self.outbox.is_empty() {
-            true => self.lent.send(self.source, bytes, write)?,
-            false => 0,
-        };
-        self.outbox.keep(&bytes[sent..], write);
-        Ok(())
-    }
-
-    /// Sends formatted text whole, as [`write_all`](Self::write_all): what `write!(cx, ...)` calls.
-    ///
-    /// # Errors
-    /// As [`write_all`](Self::write_all).
-    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
-        self.write_all(fmt::format(text).as_bytes())
     }
 }
 
@@ -311,290 +287,4 @@ pub(super) struct Origin<'c> {
     pub(super) registry: &'c Weak<Registry>,
     pub(super) key: Key,
     pub(super) duty: &'c dyn Duty,
-}
-
-/// More output would be kept than the pool allows for one handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputLimit {
-    /// What the pool allows.
-    pub limit: usize,
-    /// What was kept already.
-    pub kept: usize,
-    /// What was to be sent, and was not taken.
-    pub attempted: usize,
-}
-
-impl OutputLimit {
-    fn error(limit: usize, kept: usize, attempted: usize) -> io::Error {
-        let limit = Self {
-            limit,
-            kept,
-            attempted,
-        };
-        io::Error::new(io::ErrorKind::QuotaExceeded, limit)
-    }
-}
-
-impl fmt::Display for OutputLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "write_all of {} bytes: {} bytes are kept already and the limit is {}",
-            self.attempted, self.kept, self.limit
-        )
-    }
-}
-
-impl error::Error for OutputLimit {}
-
-/// The readiness of one visit: what was claimed for it, and what was used up.
-pub(super) struct Lent<'v> {
-    pub(super) readiness: &'v Readiness,
-    /// What the word said in the step that claimed.
-    pub(super) seen: State,
-    /// What was ready then, and in later steps that claimed more.
-    known: Ready,
-    /// The bits that were cleared in the word for this visit.
-    pub(super) taken: Ready,
-    /// What says how the handler is to be called was claimed too.
-    pub(super) called: bool,
-    /// The directions that ran dry.
-    dry: Ready,
-    /// The end of the input was read.
-    input_ended: bool,
-    /// How much this visit may still read.
-    budget: usize,
-    /// The last operation on the lent source told "would block".
-    pub(super) refused: bool,
-    /// The source is a TCP stream: a short read means that it is empty.
-    is_tcp: bool,
-    reports: Reports,
-}
-
-impl<'v> Lent<'v> {
-    /// Claims everything that is wanted.
-    #[inline]
-    pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
-        let look = readiness.look();
-        let (wanted, called) = (look.wanted(), look.is_called());
-        let seen = match called {
-            true => readiness.claim_calls(wanted, look),
-            false => readiness.claim(wanted),
-        };
-        // It may have been suspended since the look: what counts is the step that claimed.
-        if called && seen.is_suspended() {
-            readiness.restore_calls(seen);
-        }
-        Self {
-            called,
-            input_ended: false,
-            reports,
-            readiness,
-            seen,
-            known: seen.ready(),
-            taken: seen.ready() & wanted,
-            dry: Ready::NONE,
-            budget,
-            refused: false,
-            is_tcp: false,
-        }
-    }
-
-    /// Claims nothing: for who uses a source that this visit is not for.
-    pub(super) fn aside(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
-        let seen = readiness.look();
-        Self {
-            called: false,
-            input_ended: false,
-            reports,
-            readiness,
-            seen,
-            known: seen.ready(),
-            taken: Ready::NONE,
-            dry: Ready::NONE,
-            budget,
-            refused: false,
-            is_tcp: false,
-        }
-    }
-
-    /// The handler is to be called, whatever is ready.
-    pub(super) fn is_notified(&self) -> bool {
-        self.called && self.seen.is_notified()
-    }
-
-    /// It is to be greeted.
-    pub(super) fn greets(&self) -> bool {
-        self.called && self.seen.greets()
-    }
-
-    pub(super) fn set_tcp(&mut self, is_tcp: bool) {
-        self.is_tcp = is_tcp;
-    }
-
-    /// Does `operation`; finds out whether `direction` ran dry.
-    ///
-    /// If the direction was claimed before this attempt, an edge that comes later sets its bit anew,
-    /// so "would block" is the truth. If not (a handler that writes without having waited for room),
-    /// its old bit is claimed first and the operation tried once more.
-    pub(super) fn attempt<S, R>(
-        &mut self,
-        direction: Ready,
-        source: &S,
-        mut operation: impl FnMut(&S) -> io::Result<R>,
-    ) -> io::Result<R> {
-        loop {
-            match operation(source) {
-                Ok(told) => return Ok(told),
-                Err(error) => self.may_try_again(direction, error)?,
-            }
-        }
-    }
-
-    /// An attempt failed. If another one is to be made, it is made ready for that; otherwise this is what went wrong.
-    /// (Apart, so that an attempt that succeeds is short.)
-    #[inline(never)]
-    fn may_try_again(&mut self, direction: Ready, error: io::Error) -> io::Result<()> {
-        match error.kind() {
-            io::ErrorKind::Interrupted => Ok(()),
-            io::ErrorKind::WouldBlock if self.taken.has(direction) => {
-                self.mark_dry(direction);
-                Err(error)
-            }
-            io::ErrorKind::WouldBlock => {
-                self.known |= self.readiness.claim(direction).ready();
-                self.taken |= direction;
-                Ok(())
-            }
-            _ => Err(error),
-        }
-    }
-
-    /// Writes until all is taken or the descriptor takes no more; tells how much it took.
-    pub(super) fn send<S>(
-        &mut self,
-        source: &S,
-        bytes: &[u8],
-        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        match self.attempt(Ready::WRITABLE, source, |source| write(source, bytes)) {
-            // The usual case.
-            Ok(count) if count == bytes.len() => Ok(count),
-            told => self.send_rest(source, bytes, write, told),
-        }
-    }
-
-    /// The same, when the first attempt did not take all.
-    #[inline(never)]
-    fn send_rest<S>(
-        &mut self,
-        source: &S,
-        bytes: &[u8],
-        write: impl Fn(&S, &[u8]) -> io::Result<usize>,
-        mut told: io::Result<usize>,
-    ) -> io::Result<usize> {
-        let mut rest = bytes;
-        loop {
-            match told {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) if count > rest.len() => {
-                    let text = "a write told of more bytes than it was given";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-                }
-                Ok(count) => rest = &rest[count..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-            if rest.is_empty() {
-                break;
-            }
-            told = self.attempt(Ready::WRITABLE, source, |source| write(source, rest));
-        }
-        Ok(bytes.len() - rest.len())
-    }
-
-    /// Puts back what was not used up.
-    #[inline]
-    pub(super) fn settle(self) {
-        let rest = self.taken.without(self.dry);
-        if !rest.is_empty() {
-            self.readiness.restore(rest);
-        }
-        if self.input_ended {
-            self.readiness.end_input();
-        }
-    }
-
-    /// Puts nothing back: what was claimed is somebody else's affair from here on.
-    pub(super) fn hand_over(self) -> Ready {
-        self.taken
-    }
-
-    /// The same, and asks for another call.
-    pub(super) fn settle_and_ask_again(self) {
-        self.readiness.notify_self();
-        self.settle();
-    }
-
-    /// Puts everything back: what was used up is not known.
-    pub(super) fn settle_after_panic(self) {
-        self.readiness.restore(self.taken);
-        if self.is_notified() {
-            self.readiness.notify_self();
-        }
-    }
-
-    fn mark_dry(&mut self, direction: Ready) {
-        self.dry |= direction;
-    }
-
-    /// Whether a read that brought `count` bytes of `room` was the last until the next edge.
-    ///
-    /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that emptied
-    /// it, unless the end of the stream, an error or an urgent mark was known, which stop a read early
-    /// and bring no further edge. A set that reports once will tell if there is more, when it is armed.
-    fn is_dry_after(&self, count: usize, room: usize) -> bool {
-        if self.reports == Reports::Once {
-            return count < room;
-        }
-        if count == 0 {
-            return self.known.has(Ready::HANG_UP);
-        }
-        let special = Ready::HANG_UP | Ready::URGENT;
-        count < room && self.is_tcp && self.taken.has(Ready::READABLE) && !self.known.has(special)
-    }
-
-    /// The error as the handler gets it: "would block" in the plain form that [`is_refusal`] knows.
-    fn refusal(&mut self, error: io::Error) -> io::Error {
-        self.refused = error.kind() == io::ErrorKind::WouldBlock;
-        match self.refused {
-            true => io::ErrorKind::WouldBlock.into(),
-            false => error,
-        }
-    }
-}
-
-/// A "would block" that the lent source did not tell, as an error that says what to do.
-pub(super) fn explained(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            let text = format!(
-                "{error}: not told by the lent source, so nobody waits for it (read and write \
-                 through the context, or with try_read and try_write)"
-            );
-            io::Error::new(io::ErrorKind::WouldBlock, text)
-        }
-        _ => error,
-    }
-}
-
-/// Whether "would block" has the plain form that the lent source gives it. The operating system's own,
-/// from somewhere else, carries a number.
-pub(super) fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
-        && error.raw_os_error().is_none()
-        && error.get_ref().is_none()
 }

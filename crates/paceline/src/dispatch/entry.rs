@@ -4,12 +4,14 @@ use std::{any::Any, io, os::fd::RawFd, sync::Arc};
 
 use super::{
     channel::{Call, Channel, Destination},
-    context::{Afterwards, Context, Lent, Origin},
+    context::{Afterwards, Context, Origin},
     handle::Handle,
     handler::{Closed, EventHandler},
-    kind::Kind,
+    kind::{Kind, Part},
+    lent::Lent,
     overdue::judge,
     registry::{End, Registry},
+    unread::Finding,
     unwind::caught,
 };
 
@@ -30,6 +32,18 @@ pub(super) trait Entry: Send {
     /// It can't go on for this reason: to be told at its end.
     fn fail(&mut self, error: io::Error) {
         drop(error);
+    }
+
+    /// After a special call: what to do about input that it left, where `limit` calls in a row are
+    /// too many.
+    fn unread(&mut self, limit: u32) -> Finding {
+        let _ = limit;
+        Finding::Nothing
+    }
+
+    /// After a special call: the last part of it that was of another kind.
+    fn take_part(&mut self) -> Option<Part> {
+        None
     }
 
     /// It is about to be taken out of the set: nobody arms it any more.
@@ -151,15 +165,41 @@ impl Verdict {
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) verdict: Verdict,
-    /// Whether the handler was called.
-    pub(super) called: bool,
+    pub(super) called: Called,
+}
+
+/// Whether the handler was called.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Called {
+    No,
+    Plainly,
+    /// And its entry knows more about the call: see [`Entry::unread`] and [`Entry::take_part`].
+    Specially,
+}
+
+impl Called {
+    pub(super) fn plainly_if(was_called: bool) -> Self {
+        if was_called {
+            Self::Plainly
+        } else {
+            Self::No
+        }
+    }
 }
 
 impl Done {
+    pub(super) fn plainly(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            called: Called::Plainly,
+        }
+    }
+
     pub(super) fn without_call(verdict: Verdict) -> Self {
         Self {
             verdict,
-            called: false,
+            called: Called::No,
         }
     }
 }
@@ -248,6 +288,14 @@ where
 
     fn sending(&self) -> (bool, bool) {
         self.channel.sending()
+    }
+
+    fn unread(&mut self, limit: u32) -> Finding {
+        self.channel.unread(limit)
+    }
+
+    fn take_part(&mut self) -> Option<Part> {
+        self.channel.take_part()
     }
 
     fn undone(&self) -> Undone {

@@ -42,7 +42,7 @@ use super::{
     handler::{Closed, Interest, Next},
     overdue::Overdue,
     registry::Registry,
-    Context, Rejected,
+    Context, HandlerKind, Rejected,
 };
 use crate::handle_set::Source;
 
@@ -56,6 +56,12 @@ pub trait GroupHandler<S>: Send + 'static {
     /// # Errors
     /// An error closes this member.
     fn ready(&mut self, cx: &mut Context<'_, S>, members: &mut Members<'_, S>) -> io::Result<Next>;
+
+    /// The kind of its calls, if it is not that of its type: see
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind). Asked once.
+    fn kind(&self) -> Option<HandlerKind> {
+        None
+    }
 
     /// A member is there: registered, accepted, connected or moved here. Called once for it, before everything else; if
     /// it brought kept output along, when that is sent (or at once, if it reads meanwhile).

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, ops, time::Duration};
 
-use super::{Context, Handle, Overdue};
+use super::{Context, Handle, HandlerKind, Overdue};
 
 /// The application's service for one handle.
 ///
@@ -21,6 +21,12 @@ pub trait EventHandler<S>: Send + 'static {
     /// costs one more turn for each, so by default it is not. Asked once.
     fn speaks_first(&self) -> bool {
         false
+    }
+
+    /// The kind of its calls, if it is not that of its type: see
+    /// [`Pool::handler_kind`](crate::Pool::handler_kind). Asked once.
+    fn kind(&self) -> Option<HandlerKind> {
+        None
     }
 
     /// An outgoing connection stands ([`Pool::connect`](crate::Pool::connect)), or a handle was registered whose handler
@@ -119,6 +125,10 @@ impl<S: 'static> EventHandler<S> for Box<dyn EventHandler<S>> {
 
     fn speaks_first(&self) -> bool {
         (**self).speaks_first()
+    }
+
+    fn kind(&self) -> Option<HandlerKind> {
+        (**self).kind()
     }
 
     fn connected(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {

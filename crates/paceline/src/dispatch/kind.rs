@@ -10,18 +10,24 @@ use std::{
     collections::HashMap,
     // Estimates order nothing; a lost update is a slightly worse estimate.
     sync::{
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
         Arc,
     },
 };
 
 use crate::{
     observe::number_of,
-    sync::{lock, voluntary_switches, Mutex},
+    sync::{lock, voluntary_switches, Mutex, Timestamp},
 };
 
 /// A call longer than this, in nanoseconds, is worth waking somebody for: about what a wake costs.
 const LONG: u64 = 15_000;
+
+/// Instead of that: no call is long.
+const NEVER: u64 = u64::MAX;
+
+/// Or each.
+const ALWAYS: u64 = 0;
 
 /// One, as a fixed-point number.
 const ONE: u32 = 1 << 16;
@@ -38,7 +44,8 @@ const SAMPLE_WEIGHT: u32 = 8;
 
 /// How a call of some kind usually is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+#[non_exhaustive]
+pub enum Pace {
     /// Not worth a wake.
     Short,
     /// Long, and it keeps its core.
@@ -56,7 +63,10 @@ pub(super) struct Kind {
     sleeps: AtomicU32,
     /// How many calls there were while it was long.
     calls: AtomicU32,
-    /// The number of its type's name.
+    /// From how many nanoseconds on a call is long: [`LONG`] and one, or what makes all calls one
+    /// or the other.
+    long_from: AtomicU64,
+    /// The number of its name.
     name: u32,
 }
 
@@ -67,18 +77,34 @@ impl Default for Kind {
             long: AtomicU32::new(0),
             sleeps: AtomicU32::new(ONE),
             calls: AtomicU32::new(0),
+            long_from: AtomicU64::new(LONG + 1),
             name: 0,
         }
     }
 }
 
 impl Kind {
-    /// Of handlers of type `H`.
-    fn of<H>() -> Self {
+    fn named(name: u32) -> Self {
         Self {
-            name: number_of(type_name::<H>()),
+            name,
             ..Self::default()
         }
+    }
+
+    /// It is so from now on, and learns nothing more.
+    fn fix(&self, pace: Pace) {
+        let (long, sleeps, long_from) = match pace {
+            Pace::Short => (0, ONE, NEVER),
+            Pace::Computing => (ONE, 0, ALWAYS),
+            Pace::Blocking => (ONE, ONE, ALWAYS),
+        };
+        self.long_from.store(long_from, Ordering::Relaxed);
+        self.long.store(long, Ordering::Relaxed);
+        self.sleeps.store(sleeps, Ordering::Relaxed);
+    }
+
+    fn is_fixed(&self) -> bool {
+        matches!(self.long_from.load(Ordering::Relaxed), NEVER | ALWAYS)
     }
 
     /// The number of its type's name, for observers.
@@ -114,8 +140,12 @@ impl Kind {
 
     /// After it: `took` in nanoseconds, and what [`begin`](Self::begin) told.
     pub(super) fn note(&self, took: u64, begun: Option<u64>) {
-        step(&self.long, took > LONG, WEIGHT);
-        if let (Some(before), true) = (begun, took > LONG) {
+        let is_long = took >= self.long_from.load(Ordering::Relaxed);
+        step(&self.long, is_long, WEIGHT);
+        if let (Some(before), true) = (begun, is_long) {
+            if self.is_fixed() {
+                return;
+            }
             let slept = voluntary_switches() != Some(before);
             step(&self.sleeps, slept, SAMPLE_WEIGHT);
         }
@@ -134,16 +164,123 @@ fn step(probability: &AtomicU32, holds: bool, weight: u32) {
     }
 }
 
+/// A kind of calls, such as those for one route of a server: made by
+/// [`Pool::handler_kind`](crate::Pool::handler_kind).
+///
+/// A pool learns of each type of handler whether its calls are short, compute for long, or sleep,
+/// and wakes another thread where that pays. A handler that serves requests of several kinds has
+/// one type for all of them. It gives the kind of a request to
+/// [`Context::begin_kind`](crate::Context::begin_kind), and of a whole connection in
+/// [`EventHandler::kind`](crate::EventHandler::kind). Cloning it gives the same kind.
+#[derive(Clone, Debug)]
+pub struct HandlerKind(Arc<Kind>);
+
+impl HandlerKind {
+    /// How calls of this kind usually are, so far. A kind is short at first.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.0.pace()
+    }
+
+    /// Its calls sleep: a lock, a file, a database. The pool learns nothing more of it.
+    #[must_use]
+    pub fn blocks(self) -> Self {
+        self.fixed(Pace::Blocking)
+    }
+
+    /// Its calls are as said. The pool learns nothing more of it.
+    #[must_use]
+    pub fn fixed(self, pace: Pace) -> Self {
+        self.0.fix(pace);
+        self
+    }
+
+    /// A part of a call begins; the time of the handler's own kind ended at `own_end`.
+    pub(super) fn begin_part(&self, own_end: Timestamp, since: Timestamp) -> Part {
+        Part {
+            begun: self.0.begin(),
+            kind: Arc::clone(&self.0),
+            own_end,
+            since,
+        }
+    }
+
+    pub(super) fn into_inner(self) -> Arc<Kind> {
+        self.0
+    }
+}
+
+/// A part of a call that is of another kind than its handler, and goes on until the next part or
+/// the end of the call.
+#[derive(Debug)]
+pub(super) struct Part {
+    kind: Arc<Kind>,
+    /// When the first part began.
+    own_end: Timestamp,
+    since: Timestamp,
+    begun: Option<u64>,
+}
+
+impl Part {
+    /// It ends now. When the first part of the call began.
+    pub(super) fn end_all(self, now: Timestamp) -> Timestamp {
+        self.kind.note(now.nanos_since(self.since), self.begun);
+        self.own_end
+    }
+}
+
+/// Room for a part. A handle has the memory for one from its first part on, and keeps it.
+#[derive(Debug, Default)]
+pub(super) struct RoomForPart(Option<Box<Option<Part>>>);
+
+impl RoomForPart {
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.as_ref().is_some_and(|part| part.is_some())
+    }
+
+    pub(super) fn put(&mut self, part: Part) {
+        **self.0.get_or_insert_default() = Some(part);
+    }
+
+    pub(super) fn take(&mut self) -> Option<Part> {
+        self.0.as_mut()?.take()
+    }
+}
+
 /// The kinds of one registry.
 #[derive(Debug, Default)]
-pub(super) struct Kinds(Mutex<HashMap<TypeId, Arc<Kind>>>);
+pub(super) struct Kinds(Mutex<HashMap<Which, Arc<Kind>>>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Which {
+    Type(TypeId),
+    /// By the number of its name.
+    Named(u32),
+}
 
 impl Kinds {
     /// The kind of handlers of type `H`.
     pub(super) fn of<H: 'static>(&self) -> Arc<Kind> {
+        self.get(Which::Type(TypeId::of::<H>()), || {
+            number_of(type_name::<H>())
+        })
+    }
+
+    /// The kind that a handler of type `H` wants, or that of its type.
+    pub(super) fn chosen<H: 'static>(&self, wanted: Option<HandlerKind>) -> Arc<Kind> {
+        wanted.map_or_else(|| self.of::<H>(), HandlerKind::into_inner)
+    }
+
+    /// The kind with this name.
+    pub(super) fn named(&self, name: &str) -> HandlerKind {
+        let number = number_of(name);
+        HandlerKind(self.get(Which::Named(number), || number))
+    }
+
+    fn get(&self, which: Which, name: impl FnOnce() -> u32) -> Arc<Kind> {
         let mut kinds = lock(&self.0);
-        let kind = kinds.entry(TypeId::of::<H>());
-        Arc::clone(kind.or_insert_with(|| Arc::new(Kind::of::<H>())))
+        let kind = kinds.entry(which);
+        Arc::clone(kind.or_insert_with(|| Arc::new(Kind::named(name()))))
     }
 }
 

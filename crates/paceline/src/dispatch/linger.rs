@@ -20,10 +20,10 @@ use std::{io, sync::Weak};
 
 use super::{
     channel::Channel,
-    context::Lent,
     entry::Verdict,
     handle::Key,
     handler::{Closed, Interest},
+    lent::Lent,
     readiness::Readiness,
     registry::Registry,
 };

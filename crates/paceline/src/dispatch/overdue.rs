@@ -13,8 +13,9 @@
 use std::time::Duration;
 
 use super::{
-    context::{Context, Lent, Origin},
+    context::{Context, Origin},
     handle::Key,
+    lent::Lent,
     registry::Registry,
 };
 use crate::sync::Timestamp;

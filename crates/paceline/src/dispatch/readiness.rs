@@ -3,6 +3,7 @@
 //! | bits | field |
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
+//! | 20 | unread: the last call of the handler left input unread, and read nothing |
 //! | 19 | leaving: its handler has asked for the end and is not called any more; interest and suspension stay as they are |
 //! | 18 | expired: what is ready has waited too long in the line, where that has a limit |
 //! | 17 | greets: the handler is to be greeted, before any other call |
@@ -49,6 +50,7 @@ const OVERDUE: u64 = 1 << 16;
 const GREETS: u64 = 1 << 17;
 const EXPIRED: u64 = 1 << 18;
 const LEAVING: u64 = 1 << 19;
+const UNREAD: u64 = 1 << 20;
 /// What asks for a call of the handler, whatever is ready.
 const CALLS: u64 = NOTIFIED | GREETS | EXPIRED | OVERDUE;
 /// What goes with a registration into another registry.
@@ -236,13 +238,16 @@ impl Readiness {
     }
 
     /// Clears `bits`: the owner is about to use them up. Returns what was known in that very step.
+    /// It also clears *unread*: [`restore_unread`](Self::restore_unread) sets it again at the end
+    /// of a call that reads nothing, so the bit lives from one call to the next and no longer.
     pub(super) fn claim(&self, bits: Ready) -> State {
-        State(self.0.fetch_and(!u64::from(bits.bits()), Ordering::AcqRel))
+        let bits = u64::from(bits.bits()) | UNREAD;
+        State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
     /// Likewise, with the calls of the handler that `look` allows.
     pub(super) fn claim_calls(&self, bits: Ready, look: State) -> State {
-        let bits = u64::from(bits.bits()) | look.allowed_calls();
+        let bits = u64::from(bits.bits()) | look.allowed_calls() | UNREAD;
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
@@ -259,6 +264,12 @@ impl Readiness {
     /// Puts back what the owner did not use up.
     pub(super) fn restore(&self, bits: Ready) {
         self.0.fetch_or(u64::from(bits.bits()), Ordering::AcqRel);
+    }
+
+    /// The same, after a call of the handler that left input unread and read nothing.
+    pub(super) fn restore_unread(&self, bits: Ready) {
+        let bits = u64::from(bits.bits()) | UNREAD;
+        self.0.fetch_or(bits, Ordering::AcqRel);
     }
 
     /// Notes whether output is kept, and whether the handler wants to read meanwhile.
@@ -335,6 +346,11 @@ impl State {
     /// Whether its handler has asked for its end.
     pub(super) fn is_leaving(self) -> bool {
         self.0 & LEAVING != 0
+    }
+
+    /// Whether the last call of the handler left input unread, and read nothing.
+    pub(super) fn left_unread(self) -> bool {
+        self.0 & UNREAD != 0
     }
 
     pub(super) fn is_suspended(self) -> bool {

@@ -60,6 +60,8 @@ pub(crate) struct Limits {
     pub(crate) read_budget: usize,
     /// Bytes of output that are kept.
     pub(crate) output_limit: usize,
+    /// So many calls of a handler in a row that leave input unread are reported.
+    pub(crate) unread_calls: u32,
     /// Handlers that may wait for replies on one thread, one inside the other.
     pub(crate) nesting: usize,
     /// Posts that may wait, of the whole registry.
@@ -247,6 +249,11 @@ impl Registry {
 
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// How many calls of a handler in a row that leave input unread are too many.
+    pub(super) fn unread_limit(&self) -> u32 {
+        self.limits.unread_calls
     }
 
     /// How much one visit may read.

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use super::{
     claim::Duty,
     concurrent::{Share, Shared},
-    context::{Afterwards, Lent, Origin},
-    entry::{Done, Ending, Entry, Undone, Verdict},
+    context::{Afterwards, Origin},
+    entry::{Called, Done, Ending, Entry, Undone, Verdict},
     handler::{Closed, Next},
     kind::Kind,
+    lent::Lent,
     registry::{End, Registry},
     task::TaskContext,
     unwind::caught,
@@ -207,7 +208,7 @@ where
         }
         Done {
             verdict: panicked.map_or_else(|| self.stock.verdict(), Verdict::panicked),
-            called: handled > 0,
+            called: Called::plainly_if(handled > 0),
         }
     }
 

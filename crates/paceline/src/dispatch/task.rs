@@ -13,9 +13,10 @@ use std::{
 
 use super::{
     claim::Duty,
-    context::{Afterwards, Lent, Origin},
-    entry::{Done, Ending, Entry, Undone, Verdict},
+    context::{Afterwards, Origin},
+    entry::{Called, Done, Ending, Entry, Undone, Verdict},
     kind::Kind,
+    lent::Lent,
     registry::End,
     unwind::caught,
 };
@@ -216,7 +217,7 @@ where
         };
         Done {
             verdict,
-            called: true,
+            called: Called::Plainly,
         }
     }
 
@@ -322,7 +323,7 @@ where
         };
         Done {
             verdict,
-            called: true,
+            called: Called::Plainly,
         }
     }
 

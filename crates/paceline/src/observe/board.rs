@@ -414,6 +414,44 @@ pub struct Stuck {
     pub is_over: bool,
 }
 
+/// A handler that leaves its input unread: see
+/// [`Builder::unread_limit`](crate::Builder::unread_limit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unread {
+    /// The handle with the input.
+    pub handle: HandleId,
+    /// The type of its handler, as [`std::any::type_name`] names it: for people, not for programs.
+    pub handler: &'static str,
+    /// How many calls in a row left input unread.
+    pub calls: u32,
+}
+
+impl Unread {
+    /// `handler` is the number of its name.
+    pub(crate) fn new(handle: HandleId, handler: u32, calls: u32) -> Self {
+        Self {
+            handle,
+            handler: names::name_of(handler),
+            calls,
+        }
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            handle,
+            handler,
+            calls,
+        } = self;
+        write!(
+            f,
+            "handle {handle}: {calls} calls of {handler} in a row left input unread"
+        )
+    }
+}
+
 impl fmt::Display for ThreadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

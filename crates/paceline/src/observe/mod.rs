@@ -29,7 +29,7 @@ pub(crate) use self::{
     observers::Observers,
 };
 pub use self::{
-    board::{Call, Stuck, ThreadReport},
+    board::{Call, Stuck, ThreadReport, Unread},
     histogram::{Bucket, Histogram, Histograms},
     open_metrics::{open_metrics, Metrics},
 };
@@ -123,6 +123,13 @@ pub trait Observer: Send + Sync + 'static {
         let _ = stuck;
     }
 
+    /// So many calls of a handler in a row left input unread and read nothing
+    /// ([`Builder::unread_limit`](crate::Builder::unread_limit)): it keeps a thread busy. Each
+    /// handle is reported once.
+    fn unread(&self, unread: &Unread) {
+        let _ = unread;
+    }
+
     /// An elastic pool has called this thread; or it was let go, and stays because it is wanted.
     fn grown(&self, thread: usize) {
         let _ = thread;
@@ -175,6 +182,10 @@ pub struct Snapshot {
     pub panics: u64,
     /// Handles that were closed because of an error.
     pub failed: u64,
+    /// Calls of handlers that left input unread and read nothing, from so many in a row on: see
+    /// [`Builder::unread_limit`](crate::Builder::unread_limit). Each took a turn of a thread for
+    /// nothing.
+    pub unread_calls: u64,
     /// Connections accepted by listeners.
     pub accepted: u64,
     /// Connections accepted and closed at once: the descriptor table was full, or the handler's maker
@@ -228,6 +239,7 @@ pub(crate) struct Counters {
     pub(crate) stale_events: Count,
     pub(crate) panics: Count,
     pub(crate) failed: Count,
+    pub(crate) unread_calls: Count,
     pub(crate) accepted: Count,
     pub(crate) refused: Count,
     pub(crate) aborted: Count,
@@ -267,6 +279,7 @@ impl Counters {
             stale_events: self.stale_events.get(),
             panics: self.panics.get(),
             failed: self.failed.get(),
+            unread_calls: self.unread_calls.get(),
             accepted: self.accepted.get(),
             refused: self.refused.get(),
             aborted: self.aborted.get(),

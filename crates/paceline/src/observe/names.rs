@@ -1,4 +1,5 @@
-//! The names of handlers' types, as numbers that fit into a word. There are as many as types of handlers in the program.
+//! The names of handlers' types and of kinds, as numbers that fit into a word. A name stays for the
+//! life of the process: there are as many as types of handlers and kinds in the program.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 /// The number of a name.
-pub(crate) fn number_of(name: &'static str) -> u32 {
+pub(crate) fn number_of(name: &str) -> u32 {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let known = names.iter().position(|other| *other == name);
     let number = known.unwrap_or_else(|| {
-        names.push(name);
+        names.push(String::from(name).leak());
         names.len() - 1
     });
     number as u32

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Observer, Role, Stuck};
+use super::{Observer, Role, Stuck, Unread};
 use crate::{
     dispatch::{abort_on_unwind, caught, Contained, HandleId},
     sync::{lock, Mutex},
@@ -193,6 +193,10 @@ impl Observer for Several {
 
     fn stuck(&self, stuck: &Stuck) {
         self.tell(|it| it.stuck(stuck));
+    }
+
+    fn unread(&self, unread: &Unread) {
+        self.tell(|it| it.unread(unread));
     }
 
     fn grown(&self, thread: usize) {

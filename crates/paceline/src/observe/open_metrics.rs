@@ -53,7 +53,7 @@ enum Value {
 use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 32] = [
+const FAMILIES: [Family; 33] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -126,6 +126,11 @@ const FAMILIES: [Family; 32] = [
         "failed",
         "Handles closed because of an error",
         Counter(|it| it.failed),
+    ),
+    family(
+        "unread_calls",
+        "Calls that left input unread, of handlers that do so again and again",
+        Counter(|it| it.unread_calls),
     ),
     family(
         "accepted",

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Observer, Role, Stuck};
+use super::{Observer, Role, Stuck, Unread};
 use crate::dispatch::HandleId;
 
 /// An observer that makes events of the crate `tracing` of what it is told, with the feature `tracing`. All have the target
@@ -13,6 +13,7 @@ use crate::dispatch::HandleId;
 /// | error | a handler panicked | `handle`, `message` |
 /// | warn | a handle failed | `handle`, `error` |
 /// | warn | a handler is stuck, or is back ([`stuck_after`](crate::Builder::stuck_after)) | `thread`, `handle`, `handler`, `lasts` |
+/// | warn | a handler leaves input unread ([`unread_limit`](crate::Builder::unread_limit)) | `handle`, `handler`, `calls` |
 /// | debug | a thread was called, or let go | `thread` |
 /// | trace | a thread has another role | `thread`, `role` |
 ///
@@ -61,6 +62,15 @@ impl Observer for Traces {
                 tracing::warn!(target: "paceline", %pool, thread, %handle, handler, ?lasts, "a handler is back");
             }
         }
+    }
+
+    fn unread(&self, unread: &Unread) {
+        let Unread {
+            handle,
+            handler,
+            calls,
+        } = *unread;
+        tracing::warn!(target: "paceline", pool = %self.pool, %handle, handler, calls, "a handler leaves input unread");
     }
 
     fn grown(&self, thread: usize) {

@@ -50,6 +50,7 @@ const DEFAULT_POST_LIMIT: usize = 1024;
 const DEFAULT_NESTING: usize = 16;
 const DEFAULT_LINGER_TIME: Duration = Duration::from_secs(5);
 const DEFAULT_LINGER_LIMIT: usize = 1024 * 1024;
+const DEFAULT_UNREAD_LIMIT: u32 = 1000;
 /// The shortest time between two of the standby's looks.
 const DEFAULT_TICK: Duration = Duration::from_micros(500);
 /// How long a thread of an elastic pool may be idle before it goes, if it is not needed.
@@ -74,6 +75,7 @@ impl Default for Builder {
             limits: Limits {
                 read_budget: DEFAULT_READ_BUDGET,
                 output_limit: DEFAULT_OUTPUT_LIMIT,
+                unread_calls: DEFAULT_UNREAD_LIMIT,
                 nesting: DEFAULT_NESTING,
                 post_limit: DEFAULT_POST_LIMIT,
                 idle_timeout: None,
@@ -234,11 +236,23 @@ impl Builder {
         self
     }
 
-    /// How much output is kept for one handle; with zero only [`Context::write`](crate::Context::write) can
+    /// How much output is kept for one handle; with zero only [`Context::write_now`](crate::Context::write_now) can
     /// send. Default: 256 KiB.
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.limits.output_limit = bytes;
+        self
+    }
+
+    /// After how many calls in a row a handler is reported that leaves its input unread. Such a
+    /// handler is called again at once, and keeps a thread busy. From this call on the pool counts
+    /// them ([`Snapshot::unread_calls`](crate::observe::Snapshot::unread_calls)), and reports each
+    /// handle once ([`Observer::unread`]). A call counts if input was there, the handler read
+    /// nothing through its context, and it asked for no other call
+    /// ([`Next::Again`](crate::Next::Again)). Default: 1,000.
+    #[must_use]
+    pub fn unread_limit(mut self, calls: u32) -> Self {
+        self.limits.unread_calls = calls;
         self
     }
 
@@ -544,6 +558,9 @@ impl Builder {
         }
         if self.limits.read_budget == 0 {
             wrong.push("read_budget(0): no handler could read anything".to_owned());
+        }
+        if self.limits.unread_calls == 0 {
+            wrong.push("unread_limit(0): every handler would be reported".to_owned());
         }
         if self.limits.idle_timeout.is_some_and(|idle| idle.is_zero()) {
             wrong.push("idle_timeout(0): every connection would be closed at once".to_owned());

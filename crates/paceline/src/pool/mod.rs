@@ -43,7 +43,9 @@ pub use self::{
     threads::Threads,
 };
 use crate::{
-    dispatch::{ConcurrentHandler, EventHandler, Handle, Interest, Line, Registry, Rejected},
+    dispatch::{
+        ConcurrentHandler, EventHandler, Handle, HandlerKind, Interest, Line, Registry, Rejected,
+    },
     handle_set::Source,
     observe::{Counters, Observers},
     promotion::Lead,
@@ -268,6 +270,41 @@ impl Pool {
     #[must_use]
     pub fn thread_ids(&self) -> Vec<thread::ThreadId> {
         self.shared().crew.thread_ids()
+    }
+
+    /// The kind of calls with this name, such as that of a route: for
+    /// [`Context::begin_kind`](crate::Context::begin_kind) and [`EventHandler::kind`]. The same
+    /// name gives the same kind. A name stays in memory as long as the process: take a kind for
+    /// each route, not for each path.
+    ///
+    /// ```
+    /// # use std::{io::{Read, Write}, os::unix::net::UnixStream, thread, time::Duration};
+    /// # use paceline::{Context, Interest, Next, Pace, Pool};
+    /// # let pool = Pool::builder().threads(2).build()?;
+    /// # let (source, mut peer) = UnixStream::pair()?;
+    /// let page = pool.handler_kind("GET /page");
+    /// let report = pool.handler_kind("GET /report").blocks(); // known from the start; others are learnt
+    /// assert_eq!((page.pace(), report.pace()), (Pace::Short, Pace::Blocking));
+    /// let handler = move |cx: &mut Context<'_, UnixStream>| {
+    ///     let mut request = [0];
+    ///     cx.read(&mut request)?;
+    ///     if request == *b"r" {
+    ///         cx.begin_kind(&report); // another thread is woken now
+    ///         thread::sleep(Duration::from_millis(1));
+    ///     } else {
+    ///         cx.begin_kind(&page);
+    ///     }
+    ///     cx.write_all(b".")?;
+    ///     Ok(Next::Continue)
+    /// };
+    /// # pool.register(source, Interest::READ, handler)?;
+    /// # peer.write_all(b"pr")?;
+    /// # peer.read_exact(&mut [0; 2])?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn handler_kind(&self, name: &str) -> HandlerKind {
+        self.shared().registry.handler_kind(name)
     }
 
     /// Ends the pool, from anywhere, also from a handler, and says what was left undone.

@@ -480,6 +480,34 @@ impl<'a, T> Running<'a, T> {
         }
     }
 
+    /// The rest of the handler usually sleeps, which it does not announce: the thread does not
+    /// count as running until it rejoins, or [runs on](Self::run_on).
+    #[cold]
+    pub(crate) fn expect_sleep(&self) {
+        self.call_for_help();
+        if self.counted.replace(false) {
+            self.lead.word.update(|word| (word.one_less_running(), ()));
+        }
+    }
+
+    /// The rest of the handler keeps its core.
+    #[cold]
+    pub(crate) fn run_on(&self) {
+        if !self.counted.replace(true) {
+            self.lead.word.update(|word| (word.one_more_running(), ()));
+        }
+    }
+
+    /// The rest of the handler computes for long: another thread is of use only where there is a
+    /// core for it.
+    #[cold]
+    pub(crate) fn call_for_help_if_room(&self) {
+        self.expected.set(true);
+        if self.lead.policy.has_room(self.lead.word.look()) {
+            self.call_for_help();
+        }
+    }
+
     /// Whether the handler took long, and nobody knew.
     fn is_late(&self, now: Timestamp) -> bool {
         !self.expected.get() && now.since(self.since) > LATE

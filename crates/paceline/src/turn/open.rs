@@ -122,4 +122,8 @@ impl Duty for OneOfMany<'_> {
     fn until_closed(&self, wake: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
         self.0.until_closed(wake, block);
     }
+
+    fn now(&self) -> Option<Timestamp> {
+        Some(self.0.shared.clock.now())
+    }
 }

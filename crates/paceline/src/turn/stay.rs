@@ -19,7 +19,9 @@ use std::{
 
 use super::{Claimed, Follower, Leader, Led, Place, Seated, Waited};
 use crate::{
-    dispatch::{abort_on_unwind, nobody_returns, Duty, Errand, Line, Recall, Returned, Serve},
+    dispatch::{
+        abort_on_unwind, nobody_returns, Duty, Errand, Line, Pace, Recall, Returned, Serve,
+    },
     observe::Role,
     promotion::{Behind, Recalled, Rejoined, Running, Until, Wanted},
     sync::Timestamp,
@@ -43,6 +45,21 @@ impl Duty for OnDuty<'_, '_> {
 
     fn call_for_help(&self) {
         self.running.call_for_help();
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        Some(self.place.shared.clock.now())
+    }
+
+    fn expect(&self, pace: Pace) {
+        match pace {
+            Pace::Blocking => self.running.expect_sleep(),
+            Pace::Short => self.running.run_on(),
+            Pace::Computing => {
+                self.running.run_on();
+                self.running.call_for_help_if_room();
+            }
+        }
     }
 
     fn recall(&self) -> io::Result<Recall> {

@@ -53,7 +53,7 @@ fn a_pipe_without_a_reader(set: Set) {
     let world = World::new(set);
     let (reader, writer) = io::pipe().unwrap();
     let (handler, end) = told(|cx: &mut Context<'_, PipeWriter>| loop {
-        cx.write(&[0; 4096])?;
+        cx.write_now(&[0; 4096])?;
     });
     world
         .pool

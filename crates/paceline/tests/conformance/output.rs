@@ -20,7 +20,7 @@ fn filling(calls: &Arc<AtomicUsize>) -> impl EventHandler<Near> {
     move |cx: &mut Context<'_, Near>| {
         calls.fetch_add(1, Ordering::SeqCst);
         loop {
-            cx.write(&[b'o'; 4096])?;
+            cx.write_now(&[b'o'; 4096])?;
         }
     }
 }
@@ -112,7 +112,7 @@ fn filling_and_reading(calls: &Arc<AtomicUsize>) -> impl EventHandler<Near> {
     move |cx: &mut Context<'_, Near>| {
         calls.fetch_add(1, Ordering::SeqCst);
         refused(|| cx.read(&mut [0; 64]))?;
-        refused(|| cx.write(&[b'o'; 4096]))?;
+        refused(|| cx.write_now(&[b'o'; 4096]))?;
         Ok(Next::Continue)
     }
 }
@@ -171,7 +171,7 @@ fn a_handler_knows_what_is_ready(set: Set) {
         tell.send((cx.is_readable(), cx.is_writable())).unwrap();
         while cx.read(&mut [0; 8]).is_ok_and(|count| count > 0) {}
         loop {
-            cx.write(&[0; 4096])?;
+            cx.write_now(&[0; 4096])?;
         }
     };
     let (handle, far) = world.serve(Interest::READ, handler);

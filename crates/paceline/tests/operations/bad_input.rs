@@ -215,10 +215,7 @@ fn an_output_limit_of_zero() {
             panic!("not failed");
         };
         assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
-        assert!(
-            error.to_string().contains("write_all of 1 bytes"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("send 1 bytes"), "{error}");
     });
 }
 

@@ -151,3 +151,25 @@ fn everything_is_told_on_its_level() {
         drop(peers);
     });
 }
+
+/// A handler that leaves its input unread is a warning, with its name.
+#[test]
+fn unread_input_is_a_warning() {
+    bounded(|| {
+        listen();
+        let world = Simulation::new(1);
+        let pool = Pool::builder()
+            .threads(1)
+            .unread_limit(3)
+            .observer(Traces::new("unread"))
+            .handle_set(SetKind::Simulated(world.clone()))
+            .build()
+            .unwrap();
+        let (stream, peer) = world.stream();
+        let deaf = |_: &mut Context<'_, SimStream>| Ok(Next::Continue);
+        pool.register(stream, Interest::READ, deaf).unwrap();
+        peer.send(b"x");
+        let parts = ["handle=", "handler=", "calls=3", "leaves input unread"];
+        wait_until(|| has("unread", Level::WARN, &parts));
+    });
+}

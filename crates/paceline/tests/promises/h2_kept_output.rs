@@ -130,7 +130,7 @@ fn write_all_beyond_the_limit_takes_nothing() {
             cx.write_all(&[7; ROOM]).unwrap();
             assert_eq!(cx.unsent(), 200);
             errors.send(cx.write_all(&[9])).unwrap();
-            let no_room = cx.write(&[9]).unwrap_err();
+            let no_room = cx.write_now(&[9]).unwrap_err();
             assert_eq!(no_room.kind(), ErrorKind::WouldBlock, "kept output first");
             Ok(Next::Continue)
         };

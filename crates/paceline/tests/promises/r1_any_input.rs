@@ -337,7 +337,7 @@ where
             6 => drop(cx.write_all(&vec![9; self.random.below(3000) as usize])),
             7 => cx.read_while_sending(self.random.once_in(2)),
             8 => drop(cx.source().read(&mut [0; 10])),
-            9 => drop(cx.write(&[5; 10])),
+            9 => drop(cx.write_now(&[5; 10])),
             10..=14 => self.meddle(),
             _ => {}
         }

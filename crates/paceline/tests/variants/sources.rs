@@ -259,7 +259,7 @@ fn both_ends_of_a_pipe(pool: &Pool) {
     let mut left = ALL;
     let writing = move |cx: &mut Context<'_, io::PipeWriter>| {
         while left > 0 {
-            left -= cx.write(&[b'p'; 4096][..left.min(4096)])?;
+            left -= cx.write_now(&[b'p'; 4096][..left.min(4096)])?;
         }
         Ok(Next::Close)
     };

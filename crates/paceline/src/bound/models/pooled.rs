@@ -59,6 +59,7 @@ impl Pool {
         let limits = Limits {
             read_budget: 1,
             output_limit: 1,
+            unread_calls: u32::MAX,
             nesting: 1,
             post_limit: 1,
             idle_timeout: None,

@@ -8,11 +8,12 @@ use std::{
 use super::{
     super::{
         claim::{do_what_is_due, publish_sending, Due},
-        context::{Afterwards, Lent, Origin},
-        entry::{Done, Ending, Entry, Undone, Verdict},
+        context::{Afterwards, Origin},
+        entry::{Called, Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
         handler::{Closed, Next},
-        kind::Kind,
+        kind::{Kind, Part},
+        lent::Lent,
         readiness::State,
         registry::{End, LostHandle, Registry},
         slot::Owned,
@@ -29,6 +30,8 @@ pub(in crate::dispatch) struct Grouped<S, H> {
     handler: H,
     roster: Roster<S>,
     kind: Arc<Kind>,
+    /// The part of the last call that was of another kind.
+    part: Option<Part>,
 }
 
 /// One visit of a group.
@@ -48,6 +51,7 @@ where
             handler,
             roster: Roster::new(group),
             kind,
+            part: None,
         }
     }
 
@@ -96,10 +100,15 @@ where
             Due::Drained => Done::without_call(Verdict::close(Closed::Shutdown)),
         };
         let goes_to = members.leave(visit.afterwards);
+        if done.called == Called::Specially {
+            let finding = member.channel.unread(registry.unread_limit());
+            registry.note_unread(member.key, self.kind.name(), finding);
+            self.part = member.channel.take_part();
+        }
         publish_sending(member.channel.sending(), readiness, seen);
         registry.note_use_of(&owned);
         self.conclude(owned, member, done.verdict, goes_to, visit);
-        done.called
+        done.called != Called::No
     }
 
     /// What becomes of a member after its visit.
@@ -275,8 +284,16 @@ where
         }
         Done {
             verdict,
-            called: visited || errands.notify,
+            called: if self.part.is_some() {
+                Called::Specially
+            } else {
+                Called::plainly_if(visited || errands.notify)
+            },
         }
+    }
+
+    fn take_part(&mut self) -> Option<Part> {
+        self.part.take()
     }
 
     /// Members hold up a drain, as kept output does; each is ended by itself.

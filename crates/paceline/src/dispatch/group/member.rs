@@ -5,10 +5,11 @@ use std::{io, time::Duration};
 use super::{
     super::{
         channel::{Call, Channel},
-        context::{Afterwards, Context, Lent, Origin},
+        context::{Afterwards, Context, Origin},
         entry::Done,
         handle::Key,
         handler::Interest,
+        lent::Lent,
         overdue::judge,
     },
     GroupHandler, Members,

@@ -5,8 +5,9 @@ use std::{fmt, io};
 use super::{
     super::{
         claim::{publish_sending, Duty},
-        context::{Afterwards, Context, Lent, Origin, Work},
+        context::{Afterwards, Context, Origin, Work},
         handle::{Handle, Key},
+        lent::Lent,
         registry::Registry,
         unwind::caught,
     },

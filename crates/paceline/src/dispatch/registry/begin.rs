@@ -78,11 +78,11 @@ impl Registry {
     {
         // The user's code, which may panic, before anything begins.
         let (descriptor, greets) = (source.descriptor().as_raw_fd(), handler.speaks_first());
+        let kind = self.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
-                let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
-                let channel = Channel::new(source, descriptor, limit);
+                let channel = Channel::new(source, descriptor, self.limits.output_limit);
                 if greets {
                     owned.readiness().greet();
                 }
@@ -107,11 +107,12 @@ impl Registry {
         H: ConcurrentHandler<S>,
     {
         let descriptor = source.descriptor().as_raw_fd();
+        let kind = self.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
                 *lock(&owned.slot().home) = Home::Everyone;
-                let entry = Concurrent::new(source, descriptor, handler, self.kinds.of::<H>());
+                let entry = Concurrent::new(source, descriptor, handler, kind);
                 Ok(self.put_in_place(owned, Box::new(entry)))
             }
         }

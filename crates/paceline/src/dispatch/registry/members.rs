@@ -34,12 +34,13 @@ impl Registry {
         S: Send + 'static,
         H: GroupHandler<S>,
     {
+        let kind = self.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.occupy(Interest::NONE, || "group".to_owned())) {
             Err(error) => Err(Rejected::new(handler, error)),
             Ok(owned) => {
                 let inbox = Arc::new(Inbox::new());
                 let group = Group::new(Weak::clone(&self.me), owned.key(), inbox);
-                let entry = Grouped::new(handler, group.clone(), self.kinds.of::<H>());
+                let entry = Grouped::new(handler, group.clone(), kind);
                 self.put_in_place(owned, Box::new(entry));
                 Ok(group)
             }

@@ -46,6 +46,7 @@ fn registry(world: &Simulation, set: Box<dyn HandleSet>) -> Arc<Registry> {
     let limits = Limits {
         read_budget: 1,
         output_limit: 1,
+        unread_calls: u32::MAX,
         nesting: 1,
         post_limit: 1,
         idle_timeout: None,

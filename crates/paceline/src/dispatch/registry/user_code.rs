@@ -7,12 +7,20 @@ use super::{
         context::Afterwards,
         handle::{HandleId, Key},
         handler::{Closed, Next, Panics},
+        kind::HandlerKind,
         task::TaskContext,
+        unread::Finding,
     },
     Registry,
 };
+use crate::observe::Unread;
 
 impl Registry {
+    /// The kind of calls with this name.
+    pub(crate) fn handler_kind(&self, name: &str) -> HandlerKind {
+        self.kinds.named(name)
+    }
+
     /// A handler panicked: why its handle is closed, if it is.
     pub(in crate::dispatch) fn judge_panic(&self, key: Key, panic: String) -> Option<Closed> {
         self.tell_panic(key, &panic);
@@ -44,6 +52,23 @@ impl Registry {
                 .tell(|it| it.panicked(HandleId::new(of), panic))
         };
         let _ = self.in_frame(frame, tell);
+    }
+
+    /// A call of this handle's handler left input unread. The handle is with this thread, so an
+    /// observer can't wait for its end.
+    #[cold]
+    pub(in crate::dispatch) fn note_unread(&self, key: Key, handler: u32, finding: Finding) {
+        let calls = match finding {
+            Finding::Nothing => return,
+            Finding::Counts => None,
+            Finding::Reports { calls } => Some(calls),
+        };
+        self.counters.unread_calls.one_more();
+        if let Some(calls) = calls {
+            let unread = Unread::new(HandleId::new(key), handler, calls);
+            let tell = || self.hooks.observers.tell(|it| it.unread(&unread));
+            let _ = self.in_frame(Some(key), tell);
+        }
     }
 
     /// Tells the hook of an end.

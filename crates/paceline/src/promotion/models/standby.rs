@@ -152,6 +152,27 @@ fn loom_call_for_help() {
     });
 }
 
+/// The rest of a handler is known to sleep, then to compute, then to sleep: the standby is elected
+/// once, and leads without any tick. The thread counts as running at most once, whatever the
+/// follower does meanwhile.
+#[test]
+fn loom_parts_of_a_call() {
+    explore(|| {
+        let pool = Pool::new(NEWEST);
+        let held = pool.first();
+        let follower = guest(&pool, 1, None);
+        pool.until_watched();
+        let (running, _) = pool.promote(held, Marks::default());
+        running.expect_sleep();
+        running.run_on();
+        running.call_for_help_if_room();
+        running.expect_sleep();
+        assert_eq!(follower.join().unwrap(), Turn::Led);
+        drop(running);
+        assert_eq!(pool.lead.word.look().running(), 0);
+    });
+}
+
 /// I3: the standby's time is over while the lead is open and its opener is stuck: it elects the one
 /// who is parked, without any further tick.
 #[test]
