@@ -11,7 +11,9 @@ use super::{
     ErrorHook, Pool, Shared, Strong,
 };
 use crate::{
-    dispatch::{Arrangement, Closed, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry},
+    dispatch::{
+        Arrangement, ClosedHandle, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry,
+    },
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
     sync::{cores, Looks, Mutex},
@@ -237,7 +239,7 @@ impl Builder {
     }
 
     /// How long a connection that a listener has accepted may be idle before it is closed
-    /// ([`Closed::TimedOut`]); from its first moment on, also if it never says anything.
+    /// ([`Closed::TimedOut`](crate::Closed::TimedOut)); from its first moment on, also if it never says anything.
     /// [`Handle::set_timeout`](crate::Handle::set_timeout) tells what idle means, and gives a single one another time, or
     /// none. Default: for ever.
     #[must_use]
@@ -350,10 +352,23 @@ impl Builder {
         self
     }
 
-    /// Is called at the end of every handle, listeners too, before its handler is told: where errors of handlers
-    /// can be logged in one place. (Posts and timers have no end that is told.)
+    /// Is called at the end of every handle, listeners too, before its handler is told: the one place to log errors of
+    /// handlers, with the address of the peer. (Posts and timers have no end that is told.)
+    ///
+    /// ```
+    /// use paceline::{Closed, Pool};
+    ///
+    /// let pool = Pool::builder()
+    ///     .on_closed(|closed| {
+    ///         if let Closed::Failed(error) = closed.reason() {
+    ///             eprintln!("{}: peer {:?}: {error}", closed.id(), closed.peer());
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # std::io::Result::Ok(())
+    /// ```
     #[must_use]
-    pub fn on_closed(mut self, hook: impl Fn(HandleId, &Closed) + Send + Sync + 'static) -> Self {
+    pub fn on_closed(mut self, hook: impl Fn(&ClosedHandle<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.on_closed = Some(Box::new(hook));
         self
     }

@@ -9,7 +9,9 @@ use std::{
 use socket2::{Domain, Socket, Type};
 
 use super::{listen::beside_listeners, Pool};
-use crate::dispatch::{Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Rejected};
+use crate::dispatch::{
+    Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Provenance, Rejected,
+};
 
 impl Pool {
     /// Connects to `address`, without blocking, and registers the connection with `handler`.
@@ -43,7 +45,9 @@ impl Pool {
             notified: false,
         };
         let deadline = registry.now().after(within);
-        let registered = registry.register_until(stream, Interest::WRITE, connecting, deadline);
+        let provenance = Provenance::connected(address);
+        let registered =
+            registry.register_until(stream, Interest::WRITE, connecting, deadline, provenance);
         registered.map_err(|Rejected { value, error }| {
             let (_, connecting) = value;
             Rejected::new(connecting.handler, attempted(address, &error))

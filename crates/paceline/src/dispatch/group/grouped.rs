@@ -13,6 +13,7 @@ use super::{
         handle::{Handle, Key},
         handler::{Closed, Next},
         kind::Kind,
+        provenance::Provenance,
         registry::{End, Registry},
         slot::Owned,
         unwind::caught,
@@ -180,6 +181,7 @@ where
         let ending = MemberEnding {
             handle: Handle::new(Weak::clone(visit.origin.registry), leaver.key),
             source: leaver.source,
+            provenance: leaver.provenance,
             handler: &mut self.handler,
             members: Members::new(&mut self.roster, registry, visit.origin),
             afterwards: visit.afterwards,
@@ -340,16 +342,20 @@ struct Leaver<S> {
     key: Key,
     descriptor: std::os::fd::RawFd,
     source: S,
+    provenance: Option<Box<Provenance>>,
     /// What was kept of its output, if it was ended by force.
     lost: Option<usize>,
 }
 
 impl<S: 'static> Leaver<S> {
     fn new(member: Member<S>) -> Self {
+        let (key, descriptor) = (member.key, member.channel.descriptor());
+        let (source, provenance) = member.channel.into_source();
         Self {
-            key: member.key,
-            descriptor: member.channel.descriptor(),
-            source: member.channel.into_source(),
+            key,
+            descriptor,
+            source,
+            provenance,
             lost: None,
         }
     }
@@ -367,6 +373,7 @@ impl<S: 'static> Leaver<S> {
 struct MemberEnding<'g, S, H> {
     handle: Handle,
     source: S,
+    provenance: Option<Box<Provenance>>,
     handler: &'g mut H,
     members: Members<'g, S>,
     afterwards: &'g mut Afterwards,
@@ -377,6 +384,10 @@ where
     S: Send + 'static,
     H: GroupHandler<S>,
 {
+    fn provenance(&self) -> Option<&Provenance> {
+        self.provenance.as_deref()
+    }
+
     fn closed(&mut self, why: Closed) {
         self.handler.closed(&self.handle, why, &mut self.members);
         self.members.leave_work(self.afterwards);
@@ -384,9 +395,15 @@ where
 
     fn dismantle(self: Box<Self>) -> [Result<(), String>; 2] {
         let Self {
-            source, members, ..
+            source,
+            members,
+            provenance,
+            ..
         } = *self;
         // If the handler panicked there is work that nobody will do.
-        [caught(|| drop(members)), caught(|| drop(source))]
+        let dropped = [caught(|| drop(members)), caught(|| drop(source))];
+        // A connection counts until its source is dropped.
+        drop(provenance);
+        dropped
     }
 }

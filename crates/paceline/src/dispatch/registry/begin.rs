@@ -9,6 +9,7 @@ use super::{
         entry::Registered,
         handle::Handle,
         handler::{EventHandler, Interest},
+        provenance::{Accepted, Provenance},
         trays::Home,
         Rejected,
     },
@@ -32,7 +33,7 @@ impl Registry {
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, interest, handler, None)
+        self.register_timed(source, interest, handler, None, None)
     }
 
     /// The same for a connection that was accepted.
@@ -40,37 +41,43 @@ impl Registry {
         &self,
         source: S,
         handler: H,
+        accepted: Accepted,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, Interest::READ, handler, self.time_if_accepted())
+        let time = self.time_of(&accepted);
+        let mut provenance = accepted.provenance;
+        provenance.count_in(&self.counters);
+        self.register_timed(source, Interest::READ, handler, time, Some(provenance))
     }
 
-    /// The same; at `deadline` it ends, unless it is given another time before.
+    /// The same for a connection that is being made. At `deadline` it ends, unless it is given another time before.
     pub(crate) fn register_until<S, H>(
         &self,
         source: S,
         interest: Interest,
         handler: H,
         deadline: Timestamp,
+        provenance: Box<Provenance>,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
         H: EventHandler<S>,
     {
         let time = (Purpose::Deadline, deadline);
-        self.register_timed(source, interest, handler, Some(time))
+        self.register_timed(source, interest, handler, Some(time), Some(provenance))
     }
 
-    /// The same, with a point in time or without.
+    /// The same, with a point in time and a provenance, or without.
     fn register_timed<S, H>(
         &self,
         source: S,
         interest: Interest,
         handler: H,
         time: Option<(Purpose, Timestamp)>,
+        provenance: Option<Box<Provenance>>,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
@@ -82,7 +89,7 @@ impl Registry {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
                 let (limit, kind) = (self.limits.output_limit, self.kinds.of::<H>());
-                let channel = Channel::new(source, descriptor, limit);
+                let channel = Channel::new(source, provenance, descriptor, limit);
                 if greets {
                     owned.readiness().greet();
                 }

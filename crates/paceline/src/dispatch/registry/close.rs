@@ -259,7 +259,7 @@ impl Registry {
     fn take_leave(&self, mut ending: Box<dyn Ending + '_>, key: Key, why: Closed, is_handle: bool) {
         // Of tasks nobody has heard.
         if is_handle {
-            self.tell_closed(key, &why);
+            self.tell_closed(key, &why, ending.provenance());
         }
         let told = self.in_frame(Some(key), || ending.closed(why));
         told.unwrap_or_else(|panic| self.tell_panic(key, &panic));

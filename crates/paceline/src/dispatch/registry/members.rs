@@ -17,6 +17,7 @@ use super::{
         },
         handle::{Handle, HandleId, Key},
         handler::{Closed, Interest},
+        provenance::Provenance,
         readiness::Stale,
         slot::{Owned, Slot},
         Rejected,
@@ -24,7 +25,18 @@ use super::{
     close::{End, Loss},
     Registry, ACCEPTING,
 };
-use crate::{handle_set::Source, sync::atomic::Ordering, timer::Purpose};
+use crate::{
+    handle_set::Source,
+    sync::{atomic::Ordering, Timestamp},
+    timer::Purpose,
+};
+
+/// What [`Begins`] comes to.
+type Beginning<S> = (
+    Option<(Purpose, Timestamp)>,
+    Option<Box<Provenance>>,
+    Option<Opening<S>>,
+);
 
 impl Registry {
     /// Begins a group, without members.
@@ -62,8 +74,10 @@ impl Registry {
             Err(error) => return Err(Rejected::new(source, error)),
         };
         let key = owned.key();
-        let channel = Channel::new(source, descriptor, self.limits.output_limit);
-        let member = self.new_member(&owned, channel, begins);
+        let limit = self.limits.output_limit;
+        let (time, provenance, opening) = self.beginning(begins);
+        let channel = Channel::new(source, provenance, descriptor, limit);
+        let member = self.new_member(&owned, channel, time, opening);
         let join = |_: &Member<S>| owned.slot().set_group(group.key());
         match group.inbox().put(member, join) {
             Ok(()) => {
@@ -79,8 +93,29 @@ impl Registry {
                 self.empty(owned);
                 self.live.fetch_sub(1, Ordering::AcqRel);
                 self.set.wake();
-                let source = member.channel.into_source();
+                let (source, _) = member.channel.into_source();
                 Err(Rejected::new(source, group.ended("register")))
+            }
+        }
+    }
+
+    /// The time that a member begins with, where it comes from, and how it opens.
+    fn beginning<S>(&self, begins: Begins<S>) -> Beginning<S> {
+        match begins {
+            Begins::Open => (None, None, None),
+            Begins::Accepted(accepted) => {
+                let time = self.time_of(&accepted);
+                let mut provenance = accepted.provenance;
+                provenance.count_in(&self.counters);
+                (time, Some(provenance), None)
+            }
+            Begins::Opening(opens) => {
+                let opening = Opening {
+                    outcome: opens.outcome,
+                    notified: false,
+                };
+                let deadline = (Purpose::Deadline, self.now().after(opens.within));
+                (Some(deadline), Some(opens.provenance), Some(opening))
             }
         }
     }
@@ -90,21 +125,10 @@ impl Registry {
         &self,
         owned: &Owned<'_>,
         channel: Channel<S>,
-        begins: Begins<S>,
+        time: Option<(Purpose, Timestamp)>,
+        opening: Option<Opening<S>>,
     ) -> Member<S> {
         let key = owned.key();
-        let (time, opening) = match begins {
-            Begins::Open => (None, None),
-            Begins::Accepted => (self.time_if_accepted(), None),
-            Begins::Opening(within, outcome) => {
-                let opening = Opening {
-                    outcome,
-                    notified: false,
-                };
-                let deadline = (Purpose::Deadline, self.now().after(within));
-                (Some(deadline), Some(opening))
-            }
-        };
         if opening.is_none() {
             owned.readiness().greet();
         }

@@ -186,7 +186,7 @@ impl Registry {
             debug_assert!(set.is_ok(), "who owns a slot has its key");
         }
         let (handle, limit) = (self.handle(key), self.limits.output_limit);
-        let told = self.in_frame(Some(key), || entry.moved(limit, &handle));
+        let told = self.in_frame(Some(key), || entry.moved(limit, &self.counters, &handle));
         told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         self.put_in_place(newcomer, entry)
     }

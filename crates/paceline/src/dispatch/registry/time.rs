@@ -8,6 +8,7 @@ use super::{
         handle::{Handle, Key},
         handler::Interest,
         owner::Signal,
+        provenance::Accepted,
         readiness::{Stale, State},
         return_list::Pushed,
         slot::{Owned, Slot},
@@ -103,8 +104,8 @@ impl Registry {
     }
 
     /// When a connection that is accepted now will have been idle for too long, if nothing happens there. `None`: never.
-    pub(in crate::dispatch) fn time_if_accepted(&self) -> Option<(Purpose, Timestamp)> {
-        let idle = self.limits.idle_timeout?;
+    pub(in crate::dispatch) fn time_of(&self, accepted: &Accepted) -> Option<(Purpose, Timestamp)> {
+        let idle = accepted.idle_timeout.unwrap_or(self.limits.idle_timeout)?;
         Some((Purpose::Idle(idle), self.now().after(idle)))
     }
 
