@@ -15,6 +15,7 @@ mod operations {
     mod listener;
     mod listener_settings;
     mod observers_come_and_go;
+    mod open_connections;
     mod open_metrics;
     mod outfit;
     mod posts;

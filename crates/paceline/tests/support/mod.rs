@@ -13,6 +13,7 @@ pub mod example;
 pub mod gate;
 pub mod groups;
 pub mod levels;
+pub mod listeners;
 pub mod pinned;
 pub mod stage;
 pub mod unowned;
