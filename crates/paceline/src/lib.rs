@@ -140,6 +140,8 @@ pub mod bound;
 
 pub mod observe;
 
+mod errors;
+
 mod sync;
 
 #[doc = include_str!("guide.md")]

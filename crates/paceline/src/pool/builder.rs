@@ -14,6 +14,7 @@ use crate::{
     dispatch::{
         Arrangement, ClosedHandle, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry,
     },
+    errors::judged,
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
     sync::{cores, Looks, Mutex},
@@ -376,8 +377,8 @@ impl Builder {
     /// Builds the pool and spawns its threads.
     ///
     /// # Errors
-    /// `InvalidInput`, naming every setting that can't be; or what the operating system said to the
-    /// handle set or the threads.
+    /// `InvalidInput` if a setting can't be; the text names every one. `Unsupported` if the system does not have this handle
+    /// set. Otherwise the error of the system for the handle set or a thread.
     pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
         let threads = *self.threads.get_or_insert_with(default_threads);
@@ -409,8 +410,7 @@ impl Builder {
                 return Ok(self);
             }
         };
-        let text = format!("build a pool for roaming leaders: {wrong}");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        judged("build a pool for roaming leaders", &[wrong.to_owned()]).map(|()| self)
     }
 
     fn into_shared(self) -> io::Result<Shared> {
@@ -532,11 +532,7 @@ impl Builder {
         if self.limits.idle_timeout.is_some_and(|idle| idle.is_zero()) {
             wrong.push("idle_timeout(0): every connection would be closed at once".to_owned());
         }
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        let text = format!("build a pool: {}", wrong.join("; "));
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        judged("build a pool", &wrong)
     }
 }
 

@@ -62,7 +62,7 @@ impl Group<TcpStream> {
     /// What the system said if there is no socket to be had or the connection is refused at once; otherwise as
     /// [`register`](Self::register).
     pub fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Handle> {
-        let attempted = |error: io::Error| connect::attempted(address, &error);
+        let attempted = |error: io::Error| connect::attempted(address, error);
         let stream = connect::begin(address).map_err(attempted)?;
         let opens = Opens {
             within,

@@ -95,8 +95,10 @@ impl Pool {
     /// your own.)
     ///
     /// # Errors
-    /// Gives source and handler back if the descriptor is closed, can't be waited for (a regular file)
-    /// or is registered already, or if the pool is shutting down.
+    /// Returns source and handler. `AlreadyExists` if the descriptor is registered already, `PermissionDenied` if it
+    /// can't be waited for (a regular file), `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is
+    /// taken. Otherwise the error of the system (a closed descriptor has no kind of its own): the source of the error
+    /// ([`Error::source`](std::error::Error::source)) is that one, with its number.
     pub fn register<S, H>(
         &self,
         source: S,
@@ -180,7 +182,8 @@ impl Pool {
     /// wait for a [`shutdown`](Self::shutdown) that runs elsewhere to return.
     ///
     /// # Errors
-    /// What the wait itself said, or that this thread is inside one of the pool's own handlers.
+    /// `Deadlock` if this thread is inside a handler of the same pool, `QuotaExceeded` if too many threads are in the pool.
+    /// Otherwise the error of the wait itself.
     pub fn join(&self) -> io::Result<()> {
         self.shared().join(None).map(drop)
     }
@@ -198,7 +201,8 @@ impl Pool {
     /// Makes the calling thread a follower, to go through the roles by hand: see [`turn`].
     ///
     /// # Errors
-    /// If the pool is shut down, or if this thread is inside one of the pool's own handlers.
+    /// `BrokenPipe` if the pool is shut down, `Deadlock` if this thread is inside a handler of the same pool,
+    /// `QuotaExceeded` if too many threads are in the pool.
     pub fn enter(&self) -> io::Result<Follower<'_>> {
         self.shared().enter(None, 0)
     }

@@ -134,6 +134,8 @@ fn connections_beyond_the_bound_are_answered() {
                 refused.write_all(&[b'?'; 10_000]).unwrap();
                 serve_until(&pool, || pool.snapshot().refused == round);
                 assert_eq!(listener.connections(), 1);
+                let reset = refused.take_error().unwrap();
+                assert!(reset.is_none(), "{reset:?}");
                 assert_eq!(all_of(&refused), "busy\n");
             }
             drop(served);

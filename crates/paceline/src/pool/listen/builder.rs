@@ -20,7 +20,10 @@ use super::{
     refusal::{Refusal, Spare},
     Listener, ListenerSocket,
 };
-use crate::dispatch::{EventHandler, GroupHandler, Interest, OpenConnections, Rejected};
+use crate::{
+    dispatch::{EventHandler, GroupHandler, Interest, OpenConnections, Rejected},
+    errors::{attempted, judged},
+};
 
 /// How many connections may wait to be accepted, if nothing is said: a peer that finds this queue full tries again after a
 /// second.
@@ -241,7 +244,7 @@ impl<'p> ListenerBuilder<'p> {
     {
         let address = match listener.own_address() {
             Ok(address) => address,
-            Err(error) => return Err(Rejected::new((listener, make), attempted("", &error))),
+            Err(error) => return Err(Rejected::new((listener, make), attempted("listen", error))),
         };
         let Settings {
             max_connections,
@@ -295,11 +298,7 @@ impl Settings {
         }
         let backlog = self.backlog.filter(|backlog| as_int(*backlog).is_none());
         wrong.extend(backlog.map(|it| format!("backlog({it}): at least 1, at most {}", i32::MAX)));
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        let text = format!("listen: {}", wrong.join("; "));
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        judged("listen", &wrong)
     }
 }
 
@@ -310,22 +309,21 @@ fn as_int(backlog: u32) -> Option<i32> {
 
 fn bind(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
     let addresses = address.to_socket_addrs();
-    let addresses: Vec<_> = addresses.map_err(|error| attempted("", &error))?.collect();
-    TcpListener::bind(&*addresses).map_err(|error| attempted(&format!(" on {addresses:?}"), &error))
+    let addresses: Vec<_> = addresses
+        .map_err(|error| attempted("listen", error))?
+        .collect();
+    TcpListener::bind(&*addresses)
+        .map_err(|error| attempted(format!("listen on {addresses:?}"), error))
 }
 
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    UnixListener::bind(path).map_err(|error| attempted(&format!(" on {}", path.display()), &error))
+    UnixListener::bind(path)
+        .map_err(|error| attempted(format!("listen on {}", path.display()), error))
 }
 
 /// Lets so many connections wait: std's sockets begin with 128.
 fn set_backlog(listener: &impl AsFd, connections: u32) -> io::Result<()> {
     let backlog = as_int(connections).unwrap_or(i32::MAX);
     let set = SockRef::from(listener).listen(backlog);
-    set.map_err(|error| attempted(&format!(" with backlog({connections})"), &error))
-}
-
-/// The error, with what was attempted.
-fn attempted(how: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("listen{how}: {error}"))
+    set.map_err(|error| attempted(format!("listen with backlog({connections})"), error))
 }
