@@ -387,9 +387,9 @@ fn serve(options: &Options) -> io::Result<()> {
     }
     let pool = builder
         .on_panic(|handle, message| eprintln!("chat: handler of {handle} panicked: {message}"))
-        .on_closed(|handle, why| {
-            if let Closed::Failed(error) = why {
-                eprintln!("chat: connection {handle}: {error}");
+        .on_closed(|closed| {
+            if let (Closed::Failed(error), Some(peer)) = (closed.reason(), closed.peer()) {
+                eprintln!("chat: connection {} of {peer}: {error}", closed.id());
             }
         })
         .build()?;

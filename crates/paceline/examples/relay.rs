@@ -335,7 +335,7 @@ fn serve(options: &Options) -> io::Result<()> {
         .build()?;
     let totals = Arc::<Totals>::default();
     let (to, idle) = (options.to, options.idle);
-    let listener = pool.listen_groups(&*options.listen, {
+    let listener = pool.listener().bind_groups(&*options.listen, {
         let totals = Arc::clone(&totals);
         move |_stream, _peer| {
             totals.sessions.fetch_add(1, Ordering::Relaxed);

@@ -140,6 +140,8 @@ pub mod bound;
 
 pub mod observe;
 
+mod errors;
+
 mod sync;
 
 #[doc = include_str!("guide.md")]
@@ -149,16 +151,17 @@ pub mod guide {}
 pub mod glossary {}
 
 pub use dispatch::{
-    scratch, Adoption, Closed, ConcurrentContext, ConcurrentHandler, ConcurrentItemHandler,
-    Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId, HandlerKind, InHandler,
-    Interest, ItemHandler, Members, Move, Next, OutputLimit, Overdue, Pace, Panics, Piece,
-    QueueOrder, Recall, Rejected, Returned, Scratch, Serve, TaskContext, TickContext,
+    scratch, Adoption, Closed, ClosedHandle, ConcurrentContext, ConcurrentHandler,
+    ConcurrentItemHandler, Context, Errand, EventHandler, Group, GroupHandler, Handle, HandleId,
+    HandlerKind, InHandler, Interest, ItemHandler, ListenerAddress, Members, Move, Next,
+    OutputLimit, Overdue, Pace, Panics, Piece, QueueOrder, Recall, Rejected, Returned, Scratch,
+    Serve, TaskContext, TickContext,
 };
 pub use handle_set::{simulated, Descriptor, Source};
 pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};
 pub use pool::{
-    Builder, Listener, Observation, Pool, SetKind, ShutdownReport, Threads, Timer, TimerGuard,
-    Unfinished, WeakPool,
+    Builder, Listener, ListenerBuilder, ListenerSocket, Observation, Pool, SetKind, ShutdownReport,
+    Threads, Timer, TimerGuard, Unfinished, WeakPool,
 };
 pub use promotion::{Order, Wake};
 pub use sets::{Leaders, Sets, SetsBuilder, Spread};

@@ -15,7 +15,9 @@ mod operations {
     mod hooks;
     mod how_long;
     mod listener;
+    mod listener_settings;
     mod observers_come_and_go;
+    mod open_connections;
     mod open_metrics;
     mod outfit;
     mod posts;

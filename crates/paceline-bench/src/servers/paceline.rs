@@ -45,7 +45,7 @@ pub(super) fn poll(listener: TcpListener, setting: &Setting) -> io::Result<()> {
 pub(super) fn concurrent(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     let pool = Pool::builder().threads(setting.threads);
     let pool = pool.handle_set(SetKind::Concurrent).build()?;
-    pool.listen_on(listener, connection(setting))?;
+    pool.listener().on(listener, connection(setting))?;
     keep(pool)
 }
 
@@ -117,7 +117,7 @@ fn serve_in_sets(listener: TcpListener, setting: &Setting, leaders: Leaders) -> 
             longest: all.longest.max(it.longest),
         })
     });
-    sets.listen_on(listener, connection(setting))?;
+    sets.listener().on(listener, connection(setting))?;
     keep(sets)
 }
 
@@ -130,7 +130,7 @@ fn serve(
     let pool = choose(Pool::builder().threads(setting.threads)).build()?;
     let of_counts = pool.clone();
     counts::ask_leaderless(move || leaderless(&of_counts));
-    pool.listen_on(listener, connection(setting))?;
+    pool.listener().on(listener, connection(setting))?;
     keep(pool)
 }
 

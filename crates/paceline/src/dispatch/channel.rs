@@ -1,6 +1,12 @@
 //! One descriptor of a registration: its source, output that it did not take yet, and a call of the handler with both.
 
-use std::{any::TypeId, io, net::TcpStream, os::fd::RawFd, sync::Weak};
+use std::{
+    any::TypeId,
+    io,
+    net::TcpStream,
+    os::fd::RawFd,
+    sync::{Arc, Weak},
+};
 
 use super::{
     context::{Afterwards, Context, Origin},
@@ -11,14 +17,20 @@ use super::{
     linger::{Asker, Leaving},
     outbox::Outbox,
     overdue::Overdue,
+    provenance::Provenance,
     registry::Registry,
     unread::{Finding, Row},
     unwind::caught,
 };
-use crate::handle_set::{Descriptor, Ready, Source};
+use crate::{
+    handle_set::{Descriptor, Ready, Source},
+    observe::Counters,
+};
 
 pub(super) struct Channel<S> {
+    /// Before its provenance, so that a connection counts until its source is dropped.
     source: S,
+    provenance: Option<Box<Provenance>>,
     /// As it was told at registration; a source is not asked again.
     descriptor: RawFd,
     outbox: Outbox<S>,
@@ -28,8 +40,8 @@ pub(super) struct Channel<S> {
     pub(super) leaving: Leaving,
     /// Calls that left input unread.
     unread: Row,
-    /// How it is to end, when its end was asked for.
-    end: Option<Closed>,
+    /// How it is to end, when its end was asked for. In a box, because it is rare.
+    end: Option<Box<Closed>>,
 }
 
 /// What a handler is called for.
@@ -47,9 +59,15 @@ pub(super) enum Call {
 pub(super) type Destination = Weak<Registry>;
 
 impl<S: Source> Channel<S> {
-    pub(super) fn new(source: S, descriptor: RawFd, output_limit: usize) -> Self {
+    pub(super) fn new(
+        source: S,
+        provenance: Option<Box<Provenance>>,
+        descriptor: RawFd,
+        output_limit: usize,
+    ) -> Self {
         Self {
             source,
+            provenance,
             descriptor,
             outbox: Outbox::new(output_limit),
             descriptor_of: S::descriptor,
@@ -73,17 +91,26 @@ impl<S: 'static> Channel<S> {
         self.descriptor
     }
 
-    pub(super) fn into_source(self) -> S {
-        self.source
+    pub(super) fn into_source(self) -> (S, Option<Box<Provenance>>) {
+        (self.source, self.provenance)
+    }
+
+    /// Where its source comes from, if that is known.
+    pub(super) fn provenance(&self) -> Option<&Provenance> {
+        self.provenance.as_deref()
+    }
+
+    /// It goes on in a pool with this limit of output, and counts there.
+    pub(super) fn settle_in(&mut self, output_limit: usize, counters: &Arc<Counters>) {
+        self.outbox.limit = output_limit;
+        if let Some(provenance) = &mut self.provenance {
+            provenance.count_in(counters);
+        }
     }
 
     /// Where its handler wants to go on, if it has said so.
     pub(super) fn take_destination(&mut self) -> Option<Destination> {
         self.outbox.goes_to.take()
-    }
-
-    pub(super) fn set_output_limit(&mut self, limit: usize) {
-        self.outbox.limit = limit;
     }
 
     /// How much output is kept.
@@ -104,16 +131,16 @@ impl<S: 'static> Channel<S> {
 
     /// It can't go on for this reason: to be told at its end.
     pub(super) fn fail(&mut self, error: io::Error) {
-        self.end = Some(Closed::Failed(error));
+        self.end = Some(Box::new(Closed::Failed(error)));
     }
 
     /// It has done what it was there for: likewise.
     pub(super) fn end_as_finished(&mut self) {
-        self.end = Some(Closed::Finished);
+        self.end = Some(Box::new(Closed::Finished));
     }
 
     pub(super) fn take_end(&mut self) -> Option<Closed> {
-        self.end.take()
+        self.end.take().map(|end| *end)
     }
 
     /// It is to be closed when all is sent. The handler is not called any more.

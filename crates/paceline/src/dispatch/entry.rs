@@ -10,10 +10,12 @@ use super::{
     kind::{Kind, Part},
     lent::Lent,
     overdue::judge,
+    provenance::Provenance,
     registry::{End, Registry},
     unread::Finding,
     unwind::caught,
 };
+use crate::observe::Counters;
 
 /// What the registry knows of a registration, whatever its types. The methods that have a body are right for one without a
 /// descriptor (`task.rs`).
@@ -82,9 +84,9 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It goes on in another registry, with that one's limit of output, under this key.
-    fn moved(&mut self, output_limit: usize, handle: &Handle) {
-        let _ = (output_limit, handle);
+    /// It goes on in another registry, with that one's limit of output and counters, under this key.
+    fn moved(&mut self, output_limit: usize, counters: &Arc<Counters>, handle: &Handle) {
+        let _ = (output_limit, counters, handle);
     }
 
     /// It could not, and stays.
@@ -106,6 +108,11 @@ pub(super) trait Ending {
     /// Of a group: the pool has ended, and so do its members.
     fn dissolve(&mut self, registry: &Registry) {
         let _ = registry;
+    }
+
+    /// Where its source comes from, if that is known.
+    fn provenance(&self) -> Option<&Provenance> {
+        None
     }
 
     /// Tells the handler that this is the end.
@@ -318,8 +325,8 @@ where
         self.channel.take_destination()
     }
 
-    fn moved(&mut self, output_limit: usize, handle: &Handle) {
-        self.channel.set_output_limit(output_limit);
+    fn moved(&mut self, output_limit: usize, counters: &Arc<Counters>, handle: &Handle) {
+        self.channel.settle_in(output_limit, counters);
         self.handler.moved(handle);
     }
 
@@ -337,6 +344,10 @@ where
     S: Send + 'static,
     H: EventHandler<S>,
 {
+    fn provenance(&self) -> Option<&Provenance> {
+        self.channel.provenance()
+    }
+
     fn closed(&mut self, why: Closed) {
         self.handler.closed(why);
     }

@@ -26,10 +26,9 @@ mod roster;
 use std::{
     fmt, io,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
-pub(crate) use self::member::{too_late, Outcome};
+pub(crate) use self::member::{too_late, Opens, Outcome};
 pub use self::members::Members;
 pub(super) use self::{
     grouped::Grouped,
@@ -41,6 +40,7 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::{Closed, Interest, Next},
     overdue::Overdue,
+    provenance::Accepted,
     registry::Registry,
     Context, HandlerKind, Rejected,
 };
@@ -164,24 +164,23 @@ impl<S: Send + 'static> Group<S> {
     }
 
     /// The same for a connection that was accepted.
-    pub(crate) fn register_accepted(&self, source: S) -> Result<Handle, Rejected<S>>
-    where
-        S: Source,
-    {
-        self.register_as(source, Interest::READ, Begins::Accepted)
-    }
-
-    /// The same for a source that opens by itself, within this time; `outcome` is asked when it can be written to.
-    pub(crate) fn register_opening(
+    pub(crate) fn register_accepted(
         &self,
         source: S,
-        within: Duration,
-        outcome: Outcome<S>,
+        accepted: Accepted,
     ) -> Result<Handle, Rejected<S>>
     where
         S: Source,
     {
-        self.register_as(source, Interest::WRITE, Begins::Opening(within, outcome))
+        self.register_as(source, Interest::READ, Begins::Accepted(accepted))
+    }
+
+    /// The same for a source that opens by itself.
+    pub(crate) fn register_opening(&self, source: S, opens: Opens<S>) -> Result<Handle, Rejected<S>>
+    where
+        S: Source,
+    {
+        self.register_as(source, Interest::WRITE, Begins::Opening(opens))
     }
 
     fn register_as(

@@ -1,10 +1,11 @@
 //! What an application wants to be told about handles, whatever their handlers do.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use super::{
     handle::HandleId,
     handler::{Closed, Panics},
+    provenance::{ListenerAddress, Provenance},
 };
 use crate::observe::Observers;
 
@@ -12,7 +13,66 @@ use crate::observe::Observers;
 pub(crate) type PanicHook = Box<dyn Fn(HandleId, &str) + Send + Sync>;
 
 /// Is told the end of a registration.
-pub(crate) type ClosedHook = Box<dyn Fn(HandleId, &Closed) + Send + Sync>;
+pub(crate) type ClosedHook = Box<dyn Fn(&ClosedHandle<'_>) + Send + Sync>;
+
+/// A handle that has ended: what [`Builder::on_closed`](crate::Builder::on_closed) is called with.
+///
+/// Its text names the handle, the peer if that is known, and the reason, as one line of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedHandle<'a> {
+    id: HandleId,
+    reason: &'a Closed,
+    provenance: Option<&'a Provenance>,
+}
+
+impl<'a> ClosedHandle<'a> {
+    pub(super) fn new(
+        id: HandleId,
+        reason: &'a Closed,
+        provenance: Option<&'a Provenance>,
+    ) -> Self {
+        Self {
+            id,
+            reason,
+            provenance,
+        }
+    }
+
+    /// The name of the handle.
+    #[must_use]
+    pub fn id(&self) -> HandleId {
+        self.id
+    }
+
+    /// Why it has ended.
+    #[must_use]
+    pub fn reason(&self) -> &'a Closed {
+        self.reason
+    }
+
+    /// The address of the peer: of a TCP connection that a listener accepted, or that the pool connected. It is known
+    /// also after the peer has reset the connection.
+    #[must_use]
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.provenance?.peer()
+    }
+
+    /// The address of the listener that accepted the connection.
+    #[must_use]
+    pub fn listener(&self) -> Option<&'a ListenerAddress> {
+        self.provenance?.listener()
+    }
+}
+
+impl fmt::Display for ClosedHandle<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "handle {}", self.id)?;
+        if let Some(peer) = self.peer() {
+            write!(f, ", peer {peer}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
 
 /// The hooks of a pool, and what becomes of handles whose handlers panic.
 #[derive(Default)]

@@ -9,6 +9,7 @@ mod homes;
 mod moves;
 mod once;
 mod open;
+mod provenance;
 mod requests;
 mod stocked;
 mod time;

@@ -44,6 +44,7 @@ use super::{
     unwind::caught,
 };
 use crate::{
+    errors,
     handle_set::{Answer, Beside, Event, HandleSet, Ready, Reports},
     observe::Counters,
     sync::{
@@ -359,8 +360,10 @@ impl Registry {
                 owned.readiness().retire();
                 self.slots.vacate(owned);
                 let (attempted, reason) = (attempted(), why_not_added(&error));
-                let text = format!("{attempted}: {reason}: {error}");
-                Err(io::Error::new(error.kind(), text))
+                Err(errors::attempted(
+                    format_args!("{attempted}: {reason}"),
+                    error,
+                ))
             }
         }
     }

@@ -3,7 +3,10 @@
 use std::io;
 
 use super::{Level, Levels};
-use crate::pool::{Builder, Pool};
+use crate::{
+    errors::{attempted, judged},
+    pool::{Builder, Pool},
+};
 
 /// Names the levels, and says what each is made of.
 #[must_use]
@@ -24,8 +27,8 @@ impl LevelsBuilder {
     /// Builds all of them, and spawns their threads.
     ///
     /// # Errors
-    /// `InvalidInput` if there is no level, or two of one name; otherwise as [`Builder::build`], with the name of the
-    /// level. None is left then.
+    /// `InvalidInput` if there is no level, or two of one name; the text names all of these. Otherwise as
+    /// [`Builder::build`], with the name of the level. No pool is left then.
     pub fn build(self) -> io::Result<Levels> {
         self.judge()?;
         let levels: io::Result<Vec<_>> = self.levels.into_iter().map(build_one).collect();
@@ -33,24 +36,23 @@ impl LevelsBuilder {
     }
 
     fn judge(&self) -> io::Result<()> {
-        let names = || self.levels.iter().map(|(name, _)| name);
-        let twice = names().find(|name| names().filter(|other| other == name).count() > 1);
-        let wrong = match (self.levels.is_empty(), twice) {
-            (true, _) => "there is none".to_owned(),
-            (false, Some(name)) => format!("level({name:?}): two have this name"),
-            (false, None) => return Ok(()),
-        };
-        let text = format!("build levels: {wrong}");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        let mut wrong = Vec::new();
+        if self.levels.is_empty() {
+            wrong.push("there is none".to_owned());
+        }
+        for (place, (name, _)) in self.levels.iter().enumerate() {
+            let before = &self.levels[..place];
+            if before.iter().any(|(other, _)| other == name) {
+                wrong.push(format!("level({name:?}): two have this name"));
+            }
+        }
+        judged("build levels", &wrong)
     }
 }
 
 fn build_one((name, settings): (String, Builder)) -> io::Result<(Level, Pool)> {
     match settings.build() {
-        Ok(pool) => Ok((pool.as_level(&name), pool)),
-        Err(error) => {
-            let text = format!("level {name:?}: {error}");
-            Err(io::Error::new(error.kind(), text))
-        }
+        Ok(pool) => Ok((pool.as_level(name), pool)),
+        Err(error) => Err(attempted(format_args!("level {name:?}"), error)),
     }
 }

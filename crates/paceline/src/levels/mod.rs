@@ -149,9 +149,9 @@ impl Level {
 impl Pool {
     /// This pool as a level, to which handles of other pools can move. (Those of [`Levels`] have their names already.)
     #[must_use]
-    pub fn as_level(&self, name: &str) -> Level {
+    pub fn as_level(&self, name: impl Into<String>) -> Level {
         Level {
-            name: name.into(),
+            name: name.into().into(),
             registry: Arc::downgrade(self.registry()),
         }
     }

@@ -36,7 +36,7 @@ pub use self::{
 
 use std::{
     fmt, io,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -193,6 +193,9 @@ pub struct Snapshot {
     pub refused: u64,
     /// Connections that were gone before they could be accepted.
     pub aborted: u64,
+    /// Connections of listeners that are open now and belong to this pool: from the moment in which a listener accepts one
+    /// until its source is dropped. One that moves to another pool counts there.
+    pub connections: usize,
     /// Posts accepted.
     pub posted: u64,
     /// Times that a timer's time had come, periodic ones included.
@@ -243,6 +246,7 @@ pub(crate) struct Counters {
     pub(crate) accepted: Count,
     pub(crate) refused: Count,
     pub(crate) aborted: Count,
+    pub(crate) connections: Gauge,
     pub(crate) posted: Count,
     pub(crate) timers: Count,
     pub(crate) late_timers: Count,
@@ -283,6 +287,7 @@ impl Counters {
             accepted: self.accepted.get(),
             refused: self.refused.get(),
             aborted: self.aborted.get(),
+            connections: self.connections.get(),
             posted: self.posted.get(),
             timers: self.timers.get(),
             late_timers: self.late_timers.get(),
@@ -313,6 +318,24 @@ impl Count {
     }
 
     fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that goes up and down. It orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicUsize);
+
+impl Gauge {
+    pub(crate) fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lower(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }

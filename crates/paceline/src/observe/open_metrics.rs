@@ -53,7 +53,7 @@ enum Value {
 use Value::{Counter, Gauge, Longest, Seconds};
 
 /// All of them, in the order of the snapshot.
-const FAMILIES: [Family; 33] = [
+const FAMILIES: [Family; 34] = [
     family(
         "promotions",
         "Leads given away with an event",
@@ -142,6 +142,11 @@ const FAMILIES: [Family; 33] = [
         "aborted",
         "Connections gone before they were accepted",
         Counter(|it| it.aborted),
+    ),
+    family(
+        "connections",
+        "Accepted connections that are open",
+        Gauge(|it| it.connections as u64),
     ),
     family("posted", "Posts accepted", Counter(|it| it.posted)),
     family(

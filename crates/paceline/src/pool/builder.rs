@@ -1,5 +1,7 @@
 //! The settings of a pool, and how it is built from them.
 
+mod limits;
+
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use super::{
@@ -12,8 +14,10 @@ use super::{
 };
 use crate::{
     dispatch::{
-        Arrangement, Closed, Contained, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry,
+        Arrangement, ClosedHandle, Contained, HandleId, Hooks, Limits, Line, Panics, QueueOrder,
+        Registry,
     },
+    errors::judged,
     observe::{Board, Counters, Observer, Observers, Stuck},
     promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
     sync::{cores, Looks, Mutex},
@@ -229,98 +233,6 @@ impl Builder {
         self
     }
 
-    /// How much one call of a handler may read before the others have their turn. Default: 64 KiB.
-    #[must_use]
-    pub fn read_budget(mut self, bytes: usize) -> Self {
-        self.limits.read_budget = bytes;
-        self
-    }
-
-    /// How much output is kept for one handle; with zero only [`Context::write_now`](crate::Context::write_now) can
-    /// send. Default: 256 KiB.
-    #[must_use]
-    pub fn output_limit(mut self, bytes: usize) -> Self {
-        self.limits.output_limit = bytes;
-        self
-    }
-
-    /// After how many calls in a row a handler is reported that leaves its input unread. Such a
-    /// handler is called again at once, and keeps a thread busy. From this call on the pool counts
-    /// them ([`Snapshot::unread_calls`](crate::observe::Snapshot::unread_calls)), and reports each
-    /// handle once ([`Observer::unread`]). A call counts if input was there, the handler read
-    /// nothing through its context, and it asked for no other call
-    /// ([`Next::Again`](crate::Next::Again)). Default: 1,000.
-    #[must_use]
-    pub fn unread_limit(mut self, calls: u32) -> Self {
-        self.limits.unread_calls = calls;
-        self
-    }
-
-    /// How long a connection that a listener has accepted may be idle before it is closed
-    /// ([`Closed::TimedOut`]); from its first moment on, also if it never says anything.
-    /// [`Handle::set_timeout`](crate::Handle::set_timeout) tells what idle means, and gives a single one another time, or
-    /// none. Default: for ever.
-    #[must_use]
-    pub fn idle_timeout(mut self, idle: Duration) -> Self {
-        self.limits.idle_timeout = Some(idle);
-        self
-    }
-
-    /// How long a handle may take to close that is closed gently
-    /// ([`Next::CloseGently`](crate::Next::CloseGently)). While its last output is sent, this is
-    /// how long its peer may take nothing: then it closes with [`Closed::TimedOut`]. When all is
-    /// sent, this is how long the pool waits for the peer to end its side: then it closes with
-    /// [`Closed::Finished`]. With zero a gentle end is no different from
-    /// [`Next::Close`](crate::Next::Close). Default: five seconds.
-    #[must_use]
-    pub fn linger_time(mut self, time: Duration) -> Self {
-        self.limits.linger_time = time;
-        self
-    }
-
-    /// How many bytes of input the pool reads and drops for a handle that is closed gently. A peer
-    /// that sends more may lose the last answer. With zero a gentle end is no different from
-    /// [`Next::Close`](crate::Next::Close). Default: 1 MiB.
-    #[must_use]
-    pub fn linger_limit(mut self, bytes: usize) -> Self {
-        self.limits.linger_limit = bytes;
-        self
-    }
-
-    /// How many handlers may wait for replies on one thread, one inside the other (see
-    /// [`Serve`](crate::Serve)): each takes its part of the stack. Default: 16.
-    #[must_use]
-    pub fn nesting(mut self, depth: usize) -> Self {
-        self.limits.nesting = depth;
-        self
-    }
-
-    /// How many posts may wait to be done ([`Pool::post`]). Default: 1,024.
-    #[must_use]
-    pub fn post_limit(mut self, posts: usize) -> Self {
-        self.limits.post_limit = posts;
-        self
-    }
-
-    /// Which of the handles that are ready is served next. Default: the one that has waited longest. Another order costs
-    /// a look at those that are ready at every turn; a concurrent set has none.
-    #[must_use]
-    pub fn queue_order(mut self, order: QueueOrder) -> Self {
-        self.queue_order = order;
-        self
-    }
-
-    /// What was ready for longer than this before its turn came is not served: its handler is told
-    /// [`expired`](crate::EventHandler::expired) instead, and decides. The time counts from the moment in which a leader
-    /// has seen it; what only the system knows has no age. Members of groups, concurrent handles, posts and timers are
-    /// served however long they waited. It costs a clock reading at every turn; a concurrent set has none. Default: no
-    /// limit.
-    #[must_use]
-    pub fn age_limit(mut self, limit: Duration) -> Self {
-        self.age_limit = Some(limit);
-        self
-    }
-
     /// Who is told about changes of role, and about what goes wrong. There may be several. See [`Pool::observe`] for one
     /// that comes later, and goes.
     #[must_use]
@@ -394,20 +306,33 @@ impl Builder {
         self
     }
 
-    /// Is called at the end of every handle, listeners too, before its handler is told: where errors of handlers
-    /// can be logged in one place. (Posts and timers have no end that is told.)
+    /// Is called at the end of every handle, listeners too, before its handler is told: the one place to log errors of
+    /// handlers, with the address of the peer. (Posts and timers have no end that is told.)
+    ///
+    /// ```
+    /// use paceline::{Closed, Pool};
+    ///
+    /// let pool = Pool::builder()
+    ///     .on_closed(|closed| {
+    ///         if let Closed::Failed(error) = closed.reason() {
+    ///             eprintln!("{}: peer {:?}: {error}", closed.id(), closed.peer());
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # std::io::Result::Ok(())
+    /// ```
     #[must_use]
-    pub fn on_closed(mut self, hook: impl Fn(HandleId, &Closed) + Send + Sync + 'static) -> Self {
+    pub fn on_closed(mut self, hook: impl Fn(&ClosedHandle<'_>) + Send + Sync + 'static) -> Self {
         let hook = Contained::new(hook);
-        self.hooks.on_closed = Some(Box::new(move |handle, why| hook(handle, why)));
+        self.hooks.on_closed = Some(Box::new(move |closed| hook(closed)));
         self
     }
 
     /// Builds the pool and spawns its threads.
     ///
     /// # Errors
-    /// `InvalidInput`, naming every setting that can't be; or what the operating system said to the
-    /// handle set or the threads.
+    /// `InvalidInput` if a setting can't be; the text names every one. `Unsupported` if the system does not have this handle
+    /// set. Otherwise the error of the system for the handle set or a thread.
     pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
         let threads = *self.threads.get_or_insert_with(default_threads);
@@ -439,8 +364,7 @@ impl Builder {
                 return Ok(self);
             }
         };
-        let text = format!("build a pool for roaming leaders: {wrong}");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        judged("build a pool for roaming leaders", &[wrong.to_owned()]).map(|()| self)
     }
 
     fn into_shared(self) -> io::Result<Shared> {
@@ -565,11 +489,7 @@ impl Builder {
         if self.limits.idle_timeout.is_some_and(|idle| idle.is_zero()) {
             wrong.push("idle_timeout(0): every connection would be closed at once".to_owned());
         }
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        let text = format!("build a pool: {}", wrong.join("; "));
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        judged("build a pool", &wrong)
     }
 }
 

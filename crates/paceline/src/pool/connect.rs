@@ -11,8 +11,10 @@ use socket2::{Domain, Socket, Type};
 use super::{listen::beside_listeners, Pool};
 use crate::{
     dispatch::{
-        too_late, Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Overdue, Rejected,
+        too_late, Closed, Context, EventHandler, Handle, Interest, Next, Outcome, Overdue,
+        Provenance, Rejected,
     },
+    errors,
     sync::Timestamp,
 };
 
@@ -40,7 +42,7 @@ impl Pool {
     {
         let stream = match begin(address) {
             Ok(stream) => stream,
-            Err(error) => return Err(Rejected::new(handler, attempted(address, &error))),
+            Err(error) => return Err(Rejected::new(handler, attempted(address, error))),
         };
         let registry = &self.shared().registry;
         let deadline = registry.now().after(within);
@@ -51,10 +53,12 @@ impl Pool {
             notified: false,
             deadline,
         };
-        let registered = registry.register_until(stream, Interest::WRITE, connecting, deadline);
+        let provenance = Provenance::connected(address);
+        let registered =
+            registry.register_until(stream, Interest::WRITE, connecting, deadline, provenance);
         registered.map_err(|Rejected { value, error }| {
             let (_, connecting) = value;
-            Rejected::new(connecting.handler, attempted(address, &error))
+            Rejected::new(connecting.handler, attempted(address, error))
         })
     }
 }
@@ -71,8 +75,8 @@ pub(super) fn begin(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// The error, with what was attempted.
-pub(super) fn attempted(address: SocketAddr, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("connect to {address}: {error}"))
+pub(super) fn attempted(address: SocketAddr, error: io::Error) -> io::Error {
+    errors::attempted(format_args!("connect to {address}"), error)
 }
 
 /// The handler of an outgoing connection: finds out that it stands, then leaves everything to the user's.
@@ -136,7 +140,7 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
 /// Finds out whether a connection stands; "would block" if that is not known yet.
 pub(super) fn outcome_of(address: SocketAddr) -> Outcome<TcpStream> {
     Box::new(move |stream| match outcome(stream) {
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(attempted(address, &error)),
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(attempted(address, error)),
         told => told,
     })
 }

@@ -2,17 +2,13 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
-use super::{
-    connect,
-    listen::{self, Listener},
-    Pool,
-};
+use super::{connect, Pool};
 use crate::{
-    dispatch::{Group, GroupHandler, Handle, Rejected},
+    dispatch::{Group, GroupHandler, Handle, Opens, Provenance, Rejected},
     handle_set::Source,
 };
 
@@ -53,27 +49,6 @@ impl Pool {
     {
         self.shared().registry.group(handler)
     }
-
-    /// As [`listen`](Self::listen); each connection is the first member of a group of its own, with the handler that
-    /// `make` gives for it.
-    ///
-    /// # Errors
-    /// What binding to the address or registering the listener said.
-    pub fn listen_groups<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
-    where
-        A: ToSocketAddrs,
-        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-        H: GroupHandler<TcpStream>,
-    {
-        let shared = self.shared();
-        listen::listen(
-            address,
-            make,
-            listen::as_first_member,
-            listen::here(&shared.registry),
-            (&shared.registry, &shared.counters),
-        )
-    }
 }
 
 impl Group<TcpStream> {
@@ -87,10 +62,14 @@ impl Group<TcpStream> {
     /// What the system said if there is no socket to be had or the connection is refused at once; otherwise as
     /// [`register`](Self::register).
     pub fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Handle> {
-        let attempted = |error: io::Error| connect::attempted(address, &error);
+        let attempted = |error: io::Error| connect::attempted(address, error);
         let stream = connect::begin(address).map_err(attempted)?;
-        let outcome = connect::outcome_of(address);
-        let registered = self.register_opening(stream, within, outcome);
+        let opens = Opens {
+            within,
+            outcome: connect::outcome_of(address),
+            provenance: Provenance::connected(address),
+        };
+        let registered = self.register_opening(stream, opens);
         registered.map_err(|rejected| attempted(rejected.error))
     }
 }

@@ -26,16 +26,14 @@ mod watch;
 
 use std::{
     fmt, io,
-    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
-    os::unix::net::UnixStream,
-    path::Path,
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
     sync::{Arc, Weak},
     time::Duration,
 };
 
 pub use self::{
     builder::Builder,
-    listen::Listener,
+    listen::{Listener, ListenerBuilder, ListenerSocket},
     observation::Observation,
     set_kind::SetKind,
     shutdown::{ShutdownReport, Unfinished},
@@ -99,8 +97,10 @@ impl Pool {
     /// your own.)
     ///
     /// # Errors
-    /// Gives source and handler back if the descriptor is closed, can't be waited for (a regular file)
-    /// or is registered already, or if the pool is shutting down.
+    /// Returns source and handler. `AlreadyExists` if the descriptor is registered already, `PermissionDenied` if it
+    /// can't be waited for (a regular file), `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is
+    /// taken. Otherwise the error of the system (a closed descriptor has no kind of its own): the source of the error
+    /// ([`Error::source`](std::error::Error::source)) is that one, with its number.
     pub fn register<S, H>(
         &self,
         source: S,
@@ -136,96 +136,56 @@ impl Pool {
         registry.register_concurrent(source, interest, handler)
     }
 
-    /// Accepts connections at `address` and registers each with the handler that `make` gives for it;
-    /// `None` refuses the connection.
+    /// Accepts connections at `address` and registers each with the handler that `make` returns for it. `make` gets the
+    /// stream and the address of the peer; with `None` it refuses the connection.
     ///
-    /// Connections that are gone already, and a full descriptor table, do not stop it: what can't be
-    /// served is accepted and closed, and counted.
+    /// This is [`listener`](Self::listener) without settings: [`ListenerBuilder::bind`].
     ///
     /// # Errors
-    /// What binding to the address or registering the listener said.
+    /// As [`ListenerBuilder::bind`].
     pub fn listen<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
     where
         A: ToSocketAddrs,
         F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
         H: EventHandler<TcpStream>,
     {
-        let here = listen::here(self.registry());
-        self.listen_for(address, make, here)
+        self.listener().bind(address, make)
     }
 
-    /// The same; connections are given to this registry, or that.
-    pub(crate) fn listen_for<A, F, H>(
-        &self,
-        address: A,
-        make: F,
-        to: TakenOnBy,
-    ) -> io::Result<Listener>
-    where
-        A: ToSocketAddrs,
-        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-        H: EventHandler<TcpStream>,
-    {
-        let shared = self.shared();
-        let door = (&*shared.registry, &shared.counters);
-        listen::listen(address, make, listen::alone, to, door)
-    }
-
-    /// As [`listen`](Self::listen), with a socket that listens already: one with options of its own, or one
-    /// that was handed down.
+    /// To choose settings of a listener: how many connections it may have, what it says to those that it refuses, how
+    /// long they may be idle. It listens at a TCP port, at a Unix socket, or on a socket that listens already.
     ///
-    /// # Errors
-    /// Gives back what it was given if the socket has no address, or as [`register`](Self::register).
-    pub fn listen_on<F, H>(
-        &self,
-        listener: TcpListener,
-        make: F,
-    ) -> Result<Listener, Rejected<(TcpListener, F)>>
-    where
-        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-        H: EventHandler<TcpStream>,
-    {
-        let here = listen::here(self.registry());
-        self.listen_on_for(listener, make, here)
-    }
-
-    /// The same; connections are given to this registry, or that.
-    pub(crate) fn listen_on_for<F, H>(
-        &self,
-        listener: TcpListener,
-        make: F,
-        to: TakenOnBy,
-    ) -> Result<Listener, Rejected<(TcpListener, F)>>
-    where
-        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-        H: EventHandler<TcpStream>,
-    {
-        let shared = self.shared();
-        let door = (&*shared.registry, &shared.counters);
-        listen::listen_on(listener, make, listen::alone, to, door)
-    }
-
-    /// As [`listen`](Self::listen), at a path in the file system, which must not exist yet. It stays there
-    /// when the handle is closed.
+    /// ```
+    /// use std::{net::TcpStream, time::Duration};
+    /// use paceline::{Context, Next, Pool};
     ///
-    /// # Errors
-    /// What binding to the path or registering the listener said.
-    pub fn listen_unix<F, H>(&self, path: impl AsRef<Path>, make: F) -> io::Result<Handle>
-    where
-        F: FnMut(&UnixStream) -> Option<H> + Send + 'static,
-        H: EventHandler<UnixStream>,
-    {
-        let shared = self.shared();
-        let here = listen::here(self.registry());
-        let door = (&*shared.registry, &shared.counters);
-        listen::listen_unix(path.as_ref(), make, here, door)
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let listener = pool
+    ///     .listener()
+    ///     .max_connections(10_000)
+    ///     .refusal("too many connections\n")
+    ///     .idle_timeout(Duration::from_secs(60))
+    ///     .bind("127.0.0.1:0", |_, _| {
+    ///         Some(|cx: &mut Context<'_, TcpStream>| {
+    ///             let mut buffer = [0; 64];
+    ///             let count = cx.read(&mut buffer)?;
+    ///             cx.write_all(&buffer[..count])?;
+    ///             Ok(if count == 0 { Next::Close } else { Next::Continue })
+    ///         })
+    ///     })?;
+    /// assert_eq!(listener.connections(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn listener(&self) -> ListenerBuilder<'_> {
+        ListenerBuilder::new(self, listen::here(self.registry()))
     }
 
     /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It does not
     /// wait for a [`shutdown`](Self::shutdown) that runs elsewhere to return.
     ///
     /// # Errors
-    /// What the wait itself said, or that this thread is inside one of the pool's own handlers.
+    /// `Deadlock` if this thread is inside a handler of the same pool, `QuotaExceeded` if too many threads are in the pool.
+    /// Otherwise the error of the wait itself.
     pub fn join(&self) -> io::Result<()> {
         self.shared().join(None).map(drop)
     }
@@ -243,7 +203,8 @@ impl Pool {
     /// Makes the calling thread a follower, to go through the roles by hand: see [`turn`].
     ///
     /// # Errors
-    /// If the pool is shut down, or if this thread is inside one of the pool's own handlers.
+    /// `BrokenPipe` if the pool is shut down, `Deadlock` if this thread is inside a handler of the same pool,
+    /// `QuotaExceeded` if too many threads are in the pool.
     pub fn enter(&self) -> io::Result<Follower<'_>> {
         self.shared().enter(None, 0)
     }

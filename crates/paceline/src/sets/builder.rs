@@ -4,6 +4,7 @@ use std::{fmt, io, sync::Arc};
 
 use super::{roamers::Roamers, Leaders, Sets, Shared, Spread};
 use crate::{
+    errors::{attempted, judged},
     pool::{Builder, Pool},
     sync::cores,
 };
@@ -72,8 +73,9 @@ impl SetsBuilder {
     /// Builds the sets and spawns the threads.
     ///
     /// # Errors
-    /// `InvalidInput`, naming what can't be: fewer threads than sets, or for [`Leaders::Roaming`] not more, or more than 4096; a roaming set
-    /// that has another order than the newest first, or is a concurrent one. Otherwise as [`Builder::build`].
+    /// `InvalidInput`, which names the setting that can't be: fewer threads than sets, or for [`Leaders::Roaming`] not more
+    /// threads than sets, or more than 4,096; a roaming set with another order than the newest first, or a concurrent one.
+    /// Otherwise as [`Builder::build`], with the number of the set.
     pub fn build(mut self) -> io::Result<Sets> {
         let threads = self.threads.unwrap_or_else(|| default_threads(self.sets));
         self.judge(threads)?;
@@ -104,10 +106,7 @@ impl SetsBuilder {
             }
             Leaders::Roaming => settings.roaming().and_then(Builder::build),
         };
-        built.map_err(|error| {
-            let text = format!("set {set}: {error}");
-            io::Error::new(error.kind(), text)
-        })
+        built.map_err(|error| attempted(format_args!("set {set}"), error))
     }
 
     fn judge(&self, threads: usize) -> io::Result<()> {
@@ -125,8 +124,7 @@ impl SetsBuilder {
             }
             _ => return Ok(()),
         };
-        let text = format!("build sets: {wrong}");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        judged("build sets", &[wrong])
     }
 }
 

@@ -23,7 +23,7 @@ mod roamers;
 
 use std::{
     fmt, io,
-    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
     sync::{
         atomic::{AtomicUsize, Ordering},
         Arc,
@@ -37,7 +37,7 @@ use crate::{
     dispatch::{EventHandler, Handle, Interest, Rejected},
     handle_set::Source,
     observe::{Snapshot, ThreadReport},
-    pool::{Listener, Pool, ShutdownReport, TakenOnBy},
+    pool::{Listener, ListenerBuilder, Pool, ShutdownReport, TakenOnBy},
 };
 
 /// Who serves which set.
@@ -156,27 +156,13 @@ impl Sets {
         F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
         H: EventHandler<TcpStream>,
     {
-        self.shared
-            .choose()
-            .listen_for(address, make, self.chooser())
+        self.listener().bind(address, make)
     }
 
-    /// As [`Pool::listen_on`]; each connection goes to a set by the rule.
-    ///
-    /// # Errors
-    /// As [`Pool::listen_on`].
-    pub fn listen_on<F, H>(
-        &self,
-        listener: TcpListener,
-        make: F,
-    ) -> Result<Listener, Rejected<(TcpListener, F)>>
-    where
-        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-        H: EventHandler<TcpStream>,
-    {
-        self.shared
-            .choose()
-            .listen_on_for(listener, make, self.chooser())
+    /// As [`Pool::listener`]. The listener is in one of the sets; each connection is given to the one that the rule
+    /// chooses.
+    pub fn listener(&self) -> ListenerBuilder<'_> {
+        ListenerBuilder::new(self.shared.choose(), self.chooser())
     }
 
     /// The pool of one set, for what belongs to a certain one: timers, posts, groups, other sources. It ends with the

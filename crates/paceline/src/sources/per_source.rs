@@ -29,9 +29,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::shared::{judge, Attached, Counts, Shared, Source};
+use self::shared::{fault, Attached, Counts, Shared, Source};
 use crate::{
     dispatch::Rejected,
+    errors::judged,
     sync::{lock, thread},
     turn::Left,
 };
@@ -112,7 +113,7 @@ impl SourcePoolBuilder {
 
     /// A source, its name in reports, and what is done with each of its events. Several threads may do that at the same
     /// time: who has an event gives the source away first. A panic of the handler is counted, and takes nothing with it.
-    pub fn source<S, H>(mut self, name: &str, source: S, handler: H) -> Self
+    pub fn source<S, H>(mut self, name: impl Into<String>, source: S, handler: H) -> Self
     where
         S: BlockingSource,
         H: Fn(S::Event) + Send + Sync + 'static,
@@ -125,15 +126,11 @@ impl SourcePoolBuilder {
     /// Judges all this, and begins.
     ///
     /// # Errors
-    /// `InvalidInput` if there are not more threads than sources, or too many of them, or if leaders would never wait; what
-    /// the system said if it has no thread for us.
+    /// `InvalidInput` if there are not more threads than sources, or too many sources, or if leaders would never wait; the
+    /// text names all of these. The error of the system if it has no thread.
     pub fn build(self) -> io::Result<SourcePool> {
         let threads = self.threads.unwrap_or(self.sources.len() * 2 + 1);
-        judge("build", threads, self.sources.len())?;
-        if self.look_every.is_zero() {
-            let text = "build: look_every of zero: leaders would never wait";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        self.judge(threads)?;
         let shared = Arc::new(Shared::new(threads, self.look_every, self.counts));
         for source in self.sources {
             shared.attach(source);
@@ -141,6 +138,17 @@ impl SourcePoolBuilder {
         let pool = SourcePool(Arc::new(Strong(shared)));
         (0..threads).try_for_each(|index| pool.spawn(index))?;
         Ok(pool)
+    }
+}
+
+impl SourcePoolBuilder {
+    /// Names everything that is wrong, not only the first.
+    fn judge(&self, threads: usize) -> io::Result<()> {
+        let mut wrong: Vec<_> = fault(threads, self.sources.len()).into_iter().collect();
+        if self.look_every.is_zero() {
+            wrong.push("look_every(0): leaders would never wait".to_owned());
+        }
+        judged("build a pool of sources", &wrong)
     }
 }
 
@@ -214,7 +222,12 @@ impl SourcePool {
     /// # Errors
     /// Gives both back: `InvalidInput` if it would have as many sources as threads of its own (one that is over counts no
     /// more), `BrokenPipe` if the pool has ended.
-    pub fn add<S, H>(&self, name: &str, source: S, handler: H) -> Result<(), Rejected<(S, H)>>
+    pub fn add<S, H>(
+        &self,
+        name: impl Into<String>,
+        source: S,
+        handler: H,
+    ) -> Result<(), Rejected<(S, H)>>
     where
         S: BlockingSource,
         H: Fn(S::Event) + Send + Sync + 'static,

@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::turns::take_turn;
-use crate::support::{bound, bounded, tcp_pair, wait_until, LONG};
+use crate::support::{bound, bounded, by_hand, tcp_pair, wait_until, LONG};
 use paceline::{
     observe::{Observer, Role},
     Context, EventHandler, Handle, Interest, Next, Pool, TaskContext, Wake,
@@ -336,6 +336,39 @@ fn an_idle_connection_is_small() {
         let each = (BYTES.get() - before) / all.len() as isize;
         eprintln!("{each} bytes for each time-out");
         assert!(each <= 96, "{each} bytes");
+    });
+}
+
+/// All that an accepted connection takes, idle, in a full table: its slot, its source, where it comes from, and its place
+/// at the listener. At most 256 bytes, beside its handler.
+#[test]
+fn an_accepted_connection_is_small() {
+    const FIRST_CHUNK: usize = 64;
+    const SECOND_CHUNK: usize = 128;
+    bounded(|| {
+        let pool = Pool::builder().threads(0).build().unwrap();
+        let handler = |_: &mut Context<'_, TcpStream>| Ok(Next::Continue);
+        let listener = pool.listener().max_connections(1000);
+        let listener = listener.bind("127.0.0.1:0", move |_, _| Some(handler));
+        let listener = listener.unwrap();
+        let mut clients = Vec::with_capacity(FIRST_CHUNK + SECOND_CHUNK);
+        // Bytes that the calling thread, which plays all the roles, asks for until `count` are connected.
+        let mut accept_until = |count: usize| {
+            while clients.len() < count {
+                clients.push(TcpStream::connect(listener.local_addr()).unwrap());
+            }
+            let before = BYTES.get();
+            wait_until(|| {
+                by_hand::serve_all(&pool);
+                listener.connections() == count
+            });
+            BYTES.get() - before
+        };
+        // The listener has the first slot.
+        accept_until(FIRST_CHUNK - 1);
+        let each = accept_until(FIRST_CHUNK - 1 + SECOND_CHUNK) / SECOND_CHUNK as isize;
+        eprintln!("{each} bytes for each accepted connection");
+        assert!(each <= 256, "{each} bytes");
     });
 }
 

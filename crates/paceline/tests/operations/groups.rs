@@ -295,7 +295,7 @@ fn listeners_make_groups() {
     bounded(|| {
         let pool = pool(3);
         let (tell, told) = mpsc::channel();
-        let listener = pool.listen_groups("127.0.0.1:0", move |_, _| {
+        let listener = pool.listener().bind_groups("127.0.0.1:0", move |_, _| {
             let tell = tell.clone();
             Some(Script { ready: echo, tell })
         });

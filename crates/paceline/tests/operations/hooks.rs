@@ -148,7 +148,7 @@ impl Bench {
         let pool = Pool::builder()
             .threads(0)
             .handle_set(SetKind::Simulated(world.clone()))
-            .on_closed(move |_, why| of_hook.note(format!("hook: {why}")));
+            .on_closed(move |closed| of_hook.note(format!("hook: {}", closed.reason())));
         Self {
             pool: pool.build().unwrap(),
             world,
@@ -225,8 +225,8 @@ fn errors_of_closures_reach_the_hook() {
         let pool = Pool::builder()
             .threads(0)
             .handle_set(SetKind::Simulated(world.clone()))
-            .on_closed(move |id, why| match why {
-                Closed::Failed(error) => tell.send((id, error.kind())).unwrap(),
+            .on_closed(move |closed| match closed.reason() {
+                Closed::Failed(error) => tell.send((closed.id(), error.kind())).unwrap(),
                 other => panic!("{other}"),
             });
         let pool = pool.build().unwrap();
@@ -267,7 +267,7 @@ fn hook_is_told_once_whoever_closes() {
         let pool = Pool::builder()
             .threads(3)
             .handle_set(SetKind::Simulated(world.clone()))
-            .on_closed(move |id, _| *of_hook.lock().unwrap().entry(id).or_insert(0) += 1);
+            .on_closed(move |closed| *of_hook.lock().unwrap().entry(closed.id()).or_insert(0) += 1);
         let pool = pool.build().unwrap();
         let (handles, peers): (Vec<_>, Vec<_>) = (0..HANDLES)
             .map(|_| {
@@ -527,7 +527,7 @@ fn close_and_wait_inside_hooks_is_refused() {
             .threads(0)
             .handle_set(SetKind::Simulated(world.clone()))
             .on_panic(move |_, _| of_panic("on_panic"))
-            .on_closed(move |_, _| of_end("on_closed"));
+            .on_closed(move |_| of_end("on_closed"));
         let pool = pool.build().unwrap();
         let (stream, peer) = world.stream();
         let handler = |_: &mut Context<'_, SimStream>| panic!("ouch");
@@ -562,7 +562,7 @@ fn shutdown_inside_hooks_does_not_wait_for_itself() {
                 .threads(2)
                 .handle_set(SetKind::Simulated(world.clone()))
                 .on_panic(move |_, _| of_panic(in_hook_of_panics))
-                .on_closed(move |_, _| of_end(!in_hook_of_panics));
+                .on_closed(move |_| of_end(!in_hook_of_panics));
             let pool = pool.build().unwrap();
             *weak.lock().unwrap() = Some(pool.downgrade());
             let (stream, peer) = world.stream();

@@ -334,7 +334,7 @@ fn a_socket_that_listens_already() {
         let socket = || TcpListener::bind("127.0.0.1:0").unwrap();
         let given = socket();
         let address = given.local_addr().unwrap();
-        let listener = pool.listen_on(given, |_, _| Some(echo)).unwrap();
+        let listener = pool.listener().on(given, |_, _| Some(echo)).unwrap();
         assert_eq!(listener.local_addr(), address);
         let mut client = connect(address);
         client.write_all(b"x").unwrap();
@@ -343,7 +343,7 @@ fn a_socket_that_listens_already() {
         let _ = pool.shutdown(LONG);
         let given = socket();
         let address = given.local_addr().unwrap();
-        let rejected = pool.listen_on(given, |_, _| Some(echo)).unwrap_err();
+        let rejected = pool.listener().on(given, |_, _| Some(echo)).unwrap_err();
         assert_eq!(rejected.value.0.local_addr().unwrap(), address);
     });
 }

@@ -43,7 +43,7 @@ impl Bench {
         let pool = Pool::builder()
             .threads(threads)
             .panics(panics)
-            .on_closed(move |_, why| of_end.add(format!("hook: {why}")))
+            .on_closed(move |closed| of_end.add(format!("hook: {}", closed.reason())))
             .on_panic(move |id, text| of_panic.add(format!("panic of {id}: {text}")))
             .handle_set(SetKind::Simulated(world.clone()));
         Self {

@@ -301,7 +301,9 @@ fn what_is_accepted_may_not_be_idle() {
         let alone = pool.listen("127.0.0.1:0", move |_, _| {
             guest(std::mem::take(&mut may_stay))
         });
-        let grouped = pool.listen_groups("127.0.0.1:0", move |_, _| of_group(false));
+        let grouped = pool
+            .listener()
+            .bind_groups("127.0.0.1:0", move |_, _| of_group(false));
         let [alone, grouped] = [alone, grouped].map(|listener| listener.unwrap().local_addr());
         let mut stays = TcpStream::connect(alone).unwrap();
         greeted.recv_timeout(LONG).expect("the first is greeted");

@@ -372,7 +372,7 @@ fn panics_by_policy() {
             .handle_set(SetKind::Simulated(world.clone()))
             .panics(panics)
             .on_panic(move |_, text| hook.lock().unwrap().push(text.to_owned()))
-            .on_closed(|_, _| panic!("timers are no handles"))
+            .on_closed(|_| panic!("timers are no handles"))
             .build()
             .unwrap();
         let calls = Calls::default();

@@ -375,7 +375,7 @@ fn panicking_hooks_harm_nobody() {
             let stage = Stage::new(2, |pool| {
                 let pool = pool.panics(policy);
                 pool.on_panic(|_, _| panic!("in the hook of panics"))
-                    .on_closed(|_, _| panic!("in the hook of ends"))
+                    .on_closed(|_| panic!("in the hook of ends"))
             });
             let bystander = stage.echo();
             for round in 0..20 {

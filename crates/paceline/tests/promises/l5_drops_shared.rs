@@ -79,7 +79,7 @@ fn with_hooks(field: &Field) -> Pool {
     let builder = Pool::builder().threads(1).order(Order::Priority);
     builder
         .on_panic(move |_, _| of_panic.touch())
-        .on_closed(move |_, _| of_end.touch())
+        .on_closed(move |_| of_end.touch())
         .on_error(move |_| of_error.touch())
         .stuck_after(Duration::from_secs(3600), move |_| of_stuck.touch())
         .thread_priority(move |_| {
@@ -279,7 +279,7 @@ const TABLE: &[Row] = &[
         let pool = Pool::builder()
             .threads(1)
             .on_panic(|_, _| panic!("on_panic fails"))
-            .on_closed(|_, _| panic!("on_closed fails"))
+            .on_closed(|_| panic!("on_closed fails"))
             .observer(Fails)
             .observer(Fails)
             .build()

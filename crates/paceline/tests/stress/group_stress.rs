@@ -118,11 +118,13 @@ pub fn run(set: SetKind, wake: Wake, messages: u64) {
     let halls = (0..HALLS as u64).map(|seed| pool.group(hall(&house, seed, true)).unwrap());
     *house.halls.lock().unwrap() = halls.collect();
     let (mut seed, made) = (100, Arc::clone(&house));
-    let listener = pool.listen_groups("127.0.0.1:0", move |stream, _| {
-        stream.set_nodelay(true).unwrap();
-        seed += 1;
-        Some(hall(&made, seed, false))
-    });
+    let listener = pool
+        .listener()
+        .bind_groups("127.0.0.1:0", move |stream, _| {
+            stream.set_nodelay(true).unwrap();
+            seed += 1;
+            Some(hall(&made, seed, false))
+        });
     let address = listener.unwrap().local_addr();
     let meddler = {
         let house = Arc::clone(&house);

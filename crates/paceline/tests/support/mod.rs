@@ -14,6 +14,7 @@ pub mod gate;
 pub mod grenades;
 pub mod groups;
 pub mod levels;
+pub mod listeners;
 pub mod pinned;
 pub mod stage;
 pub mod unowned;

@@ -231,8 +231,8 @@ fn a_handler_ends_it() {
             let (tell, told) = mpsc::channel();
             let tell = Mutex::new(tell);
             let pool = Pool::builder().threads(2).panics(panics);
-            let pool = pool.on_closed(move |_, why| {
-                let _ = tell.lock().unwrap().send(why.to_string());
+            let pool = pool.on_closed(move |closed| {
+                let _ = tell.lock().unwrap().send(closed.reason().to_string());
             });
             let pool = pool.build().unwrap();
             let (near, far) = sockets();
@@ -421,8 +421,8 @@ fn an_error_that_panics_when_dropped() {
     bounded(|| {
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
-        let pool = Pool::builder().threads(3).on_closed(move |_, why| {
-            let _ = tell.lock().unwrap().send(why.to_string());
+        let pool = Pool::builder().threads(3).on_closed(move |closed| {
+            let _ = tell.lock().unwrap().send(closed.reason().to_string());
         });
         let pool = pool.build().unwrap();
         let (near, far) = sockets();

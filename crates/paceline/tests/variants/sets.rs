@@ -354,7 +354,7 @@ fn listeners_and_guests() {
     bounded(|| {
         let sets = sets(2, 3, Leaders::Roaming, Wake::Adaptive);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let listener = sets.listen_on(listener, |_, _| Some(echo)).unwrap();
+        let listener = sets.listener().on(listener, |_, _| Some(echo)).unwrap();
         let pool = sets.pool(0).clone();
         let guest = thread::spawn(move || pool.join());
         for number in 0..20 {

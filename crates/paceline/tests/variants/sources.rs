@@ -190,13 +190,13 @@ fn a_unix_listener(pool: &Pool) {
     let path = SocketPath::new();
     let (ends, ended) = mpsc::channel();
     let mut accepted = 0;
-    let make = move |_: &UnixStream| {
+    let make = move |_: &UnixStream, _| {
         accepted += 1;
         let (handler, seen) = echo();
         ends.send(seen).unwrap();
         (accepted <= 20).then_some(handler)
     };
-    let handle = pool.listen_unix(&path.0, make).unwrap();
+    let listener = pool.listener().bind_unix(&path.0, make).unwrap();
     let mut peers: Vec<_> = (0..20)
         .map(|_| UnixStream::connect(&path.0).unwrap())
         .collect();
@@ -213,7 +213,7 @@ fn a_unix_listener(pool: &Pool) {
     }
     assert_eq!(pool.snapshot().accepted, 21);
     assert_eq!(pool.snapshot().refused, 1);
-    handle.close_and_wait().unwrap();
+    listener.handle().close_and_wait().unwrap();
     // A leader that sleeps in `poll` holds the socket until it has woken up.
     let told = || UnixStream::connect(&path.0).map_err(|error| error.kind());
     wait_until(|| matches!(told(), Err(ErrorKind::ConnectionRefused)));
@@ -223,18 +223,23 @@ fn a_unix_listener(pool: &Pool) {
 /// which path. Who listens there is not disturbed.
 fn a_path_in_use(pool: &Pool) {
     let path = SocketPath::new();
-    let make = |_: &UnixStream| Some(echo().0);
-    let handle = pool.listen_unix(&path.0, make).unwrap();
-    let refusal = || pool.listen_unix(&path.0, make).map(drop).unwrap_err();
+    let make = |_: &UnixStream, _| Some(echo().0);
+    let listener = pool.listener().bind_unix(&path.0, make).unwrap();
+    let refusal = || {
+        pool.listener()
+            .bind_unix(&path.0, make)
+            .map(drop)
+            .unwrap_err()
+    };
     let error = refusal();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
     let text = error.to_string();
     assert!(text.contains(path.0.to_str().unwrap()), "{text}");
     assert!(UnixStream::connect(&path.0).is_ok());
-    handle.close_and_wait().unwrap();
+    listener.handle().close_and_wait().unwrap();
     assert_eq!(refusal().kind(), ErrorKind::AddrInUse);
     fs::remove_file(&path.0).unwrap();
-    pool.listen_unix(&path.0, make).unwrap();
+    pool.listener().bind_unix(&path.0, make).unwrap();
 }
 
 /// Bytes arrive through a pipe, and its end is told.

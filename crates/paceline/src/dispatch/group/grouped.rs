@@ -14,6 +14,7 @@ use super::{
         handler::{Closed, Next},
         kind::{Kind, Part},
         lent::Lent,
+        provenance::Provenance,
         readiness::State,
         registry::{End, LostHandle, Registry},
         slot::Owned,
@@ -189,6 +190,7 @@ where
         let ending = MemberEnding {
             handle: Handle::new(Weak::clone(visit.origin.registry), leaver.key),
             source: leaver.source,
+            provenance: leaver.provenance,
             handler: &mut self.handler,
             members: Members::new(&mut self.roster, registry, visit.origin),
             afterwards: visit.afterwards,
@@ -364,16 +366,20 @@ struct Leaver<S> {
     key: Key,
     descriptor: std::os::fd::RawFd,
     source: S,
+    provenance: Option<Box<Provenance>>,
     /// What was lost with it, if it was ended by force.
     lost: Option<LostHandle>,
 }
 
 impl<S: 'static> Leaver<S> {
     fn new(member: Member<S>) -> Self {
+        let (key, descriptor) = (member.key, member.channel.descriptor());
+        let (source, provenance) = member.channel.into_source();
         Self {
-            key: member.key,
-            descriptor: member.channel.descriptor(),
-            source: member.channel.into_source(),
+            key,
+            descriptor,
+            source,
+            provenance,
             lost: None,
         }
     }
@@ -393,6 +399,7 @@ impl<S: 'static> Leaver<S> {
 struct MemberEnding<'g, S, H> {
     handle: Handle,
     source: S,
+    provenance: Option<Box<Provenance>>,
     handler: &'g mut H,
     members: Members<'g, S>,
     afterwards: &'g mut Afterwards,
@@ -403,6 +410,10 @@ where
     S: Send + 'static,
     H: GroupHandler<S>,
 {
+    fn provenance(&self) -> Option<&Provenance> {
+        self.provenance.as_deref()
+    }
+
     fn closed(&mut self, why: Closed) {
         self.handler.closed(&self.handle, why, &mut self.members);
         self.members.leave_work(self.afterwards);
@@ -410,9 +421,15 @@ where
 
     fn dismantle(self: Box<Self>) -> [Result<(), String>; 2] {
         let Self {
-            source, members, ..
+            source,
+            members,
+            provenance,
+            ..
         } = *self;
         // If the handler panicked there is work that nobody will do.
-        [drop_each(members.into_work()), caught(|| drop(source))]
+        let dropped = [drop_each(members.into_work()), caught(|| drop(source))];
+        // A connection counts until its source is dropped.
+        drop(provenance);
+        dropped
     }
 }

@@ -11,6 +11,7 @@ use super::{
         handler::Interest,
         lent::Lent,
         overdue::judge,
+        provenance::{Accepted, Provenance},
     },
     GroupHandler, Members,
 };
@@ -28,9 +29,17 @@ pub(in crate::dispatch) struct Member<S> {
 pub(in crate::dispatch) enum Begins<S> {
     Open,
     /// It was accepted by a listener.
-    Accepted,
-    /// It is not open yet, and has so much time for that.
-    Opening(Duration, Outcome<S>),
+    Accepted(Accepted),
+    /// It is not open yet.
+    Opening(Opens<S>),
+}
+
+/// How a member opens.
+pub(crate) struct Opens<S> {
+    pub(crate) within: Duration,
+    /// Asked when it can be written to.
+    pub(crate) outcome: Outcome<S>,
+    pub(crate) provenance: Box<Provenance>,
 }
 
 /// A member that is not open yet.

@@ -9,6 +9,7 @@ use super::{
         entry::Registered,
         handle::Handle,
         handler::{EventHandler, Interest},
+        provenance::{Accepted, Provenance},
         trays::Home,
         Rejected,
     },
@@ -33,7 +34,7 @@ impl Registry {
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, interest, handler, TimeLimits::default())
+        self.register_timed(source, interest, handler, TimeLimits::default(), None)
     }
 
     /// The same for a connection that was accepted.
@@ -41,36 +42,42 @@ impl Registry {
         &self,
         source: S,
         handler: H,
+        accepted: Accepted,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, Interest::READ, handler, self.limits_if_accepted())
+        let limits = self.limits_of(&accepted);
+        let mut provenance = accepted.provenance;
+        provenance.count_in(&self.counters);
+        self.register_timed(source, Interest::READ, handler, limits, Some(provenance))
     }
 
-    /// The same with a deadline.
+    /// The same for a connection that is being made, with a deadline.
     pub(crate) fn register_until<S, H>(
         &self,
         source: S,
         interest: Interest,
         handler: H,
         deadline: Timestamp,
+        provenance: Box<Provenance>,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
         H: EventHandler<S>,
     {
-        self.register_timed(source, interest, handler, until(deadline))
+        self.register_timed(source, interest, handler, until(deadline), Some(provenance))
     }
 
-    /// The same with these limits.
+    /// The same, with these limits, and with a provenance or without.
     fn register_timed<S, H>(
         &self,
         source: S,
         interest: Interest,
         handler: H,
         limits: TimeLimits,
+        provenance: Option<Box<Provenance>>,
     ) -> Result<Handle, Rejected<(S, H)>>
     where
         S: Source,
@@ -82,7 +89,8 @@ impl Registry {
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
-                let channel = Channel::new(source, descriptor, self.limits.output_limit);
+                let limit = self.limits.output_limit;
+                let channel = Channel::new(source, provenance, descriptor, limit);
                 if greets {
                     owned.readiness().greet();
                 }

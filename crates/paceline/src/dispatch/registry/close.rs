@@ -298,7 +298,7 @@ impl Registry {
     ) {
         // Tasks have no hook.
         if descriptor.is_some() {
-            self.tell_closed(key, &why);
+            self.tell_closed(key, &why, ending.provenance());
         }
         let called = self.in_frame(Some(key), || {
             ending.dissolve(self);

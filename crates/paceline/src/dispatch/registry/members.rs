@@ -17,6 +17,7 @@ use super::{
         },
         handle::{Handle, Key},
         handler::{Closed, Interest},
+        provenance::Provenance,
         readiness::Stale,
         slot::{Owned, Slot},
         Rejected,
@@ -26,6 +27,9 @@ use super::{
     Registry, ACCEPTING,
 };
 use crate::{handle_set::Source, sync::atomic::Ordering, timer::TimeLimits};
+
+/// What [`Begins`] comes to.
+type Beginning<S> = (TimeLimits, Option<Box<Provenance>>, Option<Box<Opening<S>>>);
 
 impl Registry {
     /// Begins a group, without members.
@@ -64,8 +68,10 @@ impl Registry {
             Err(error) => return Err(Rejected::new(source, error)),
         };
         let key = owned.key();
-        let channel = Channel::new(source, descriptor, self.limits.output_limit);
-        let member = self.new_member(&owned, channel, begins);
+        let limit = self.limits.output_limit;
+        let (limits, provenance, opening) = self.beginning(begins);
+        let channel = Channel::new(source, provenance, descriptor, limit);
+        let member = self.new_member(&owned, channel, limits, opening);
         let join = |_: &Member<S>| owned.slot().set_group(group.key());
         match group.inbox().put(member, join) {
             Ok(()) => {
@@ -81,8 +87,31 @@ impl Registry {
                 self.empty(owned);
                 self.live.fetch_sub(1, Ordering::AcqRel);
                 self.set.wake();
-                let source = member.channel.into_source();
+                let (source, _) = member.channel.into_source();
                 Err(Rejected::new(source, group.ended("register")))
+            }
+        }
+    }
+
+    /// The limits that a member begins with, where it comes from, and how it opens.
+    fn beginning<S>(&self, begins: Begins<S>) -> Beginning<S> {
+        match begins {
+            Begins::Open => (TimeLimits::default(), None, None),
+            Begins::Accepted(accepted) => {
+                let limits = self.limits_of(&accepted);
+                let mut provenance = accepted.provenance;
+                provenance.count_in(&self.counters);
+                (limits, Some(provenance), None)
+            }
+            Begins::Opening(opens) => {
+                let deadline = self.now().after(opens.within);
+                let opening = Opening {
+                    outcome: opens.outcome,
+                    notified: false,
+                    deadline,
+                };
+                let opening = Some(Box::new(opening));
+                (until(deadline), Some(opens.provenance), opening)
             }
         }
     }
@@ -92,22 +121,10 @@ impl Registry {
         &self,
         owned: &Owned<'_>,
         channel: Channel<S>,
-        begins: Begins<S>,
+        limits: TimeLimits,
+        opening: Option<Box<Opening<S>>>,
     ) -> Member<S> {
         let key = owned.key();
-        let (limits, opening) = match begins {
-            Begins::Open => (TimeLimits::default(), None),
-            Begins::Accepted => (self.limits_if_accepted(), None),
-            Begins::Opening(within, outcome) => {
-                let deadline = self.now().after(within);
-                let opening = Opening {
-                    outcome,
-                    notified: false,
-                    deadline,
-                };
-                (until(deadline), Some(Box::new(opening)))
-            }
-        };
         if opening.is_none() {
             owned.readiness().greet();
         }

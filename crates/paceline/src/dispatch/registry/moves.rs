@@ -178,7 +178,7 @@ impl Registry {
         let deadline = deadline.map(|left| now.after(left));
         self.limit_times(&newcomer, TimeLimits { deadline, idle });
         let (handle, limit) = (self.handle(key), self.limits.output_limit);
-        let told = self.in_frame(Some(key), || entry.moved(limit, &handle));
+        let told = self.in_frame(Some(key), || entry.moved(limit, &self.counters, &handle));
         told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         self.put_in_place(newcomer, entry)
     }

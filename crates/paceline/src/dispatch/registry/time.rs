@@ -8,6 +8,7 @@ use super::{
         handle::{Handle, Key},
         handler::Interest,
         owner::Signal,
+        provenance::Accepted,
         readiness::{Stale, State},
         return_list::Pushed,
         slot::{Owned, Slot},
@@ -162,10 +163,10 @@ impl Registry {
     }
 
     /// The limits of a connection that is accepted now.
-    pub(in crate::dispatch) fn limits_if_accepted(&self) -> TimeLimits {
+    pub(in crate::dispatch) fn limits_of(&self, accepted: &Accepted) -> TimeLimits {
         TimeLimits {
             deadline: None,
-            idle: self.limits.idle_timeout,
+            idle: accepted.idle_timeout.unwrap_or(self.limits.idle_timeout),
         }
     }
 

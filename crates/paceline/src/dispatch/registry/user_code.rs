@@ -7,7 +7,9 @@ use super::{
         context::Afterwards,
         handle::{HandleId, Key},
         handler::{Closed, Next, Panics},
+        hooks::ClosedHandle,
         kind::HandlerKind,
+        provenance::Provenance,
         task::TaskContext,
         unread::Finding,
     },
@@ -72,7 +74,7 @@ impl Registry {
     }
 
     /// Tells the hook of an end.
-    pub(super) fn tell_closed(&self, key: Key, why: &Closed) {
+    pub(super) fn tell_closed(&self, key: Key, why: &Closed, provenance: Option<&Provenance>) {
         if let Closed::TimedOut = why {
             self.counters.timed_out.one_more();
         }
@@ -86,7 +88,8 @@ impl Registry {
             let _ = self.in_frame(Some(key), tell);
         }
         if let Some(hook) = &self.hooks.on_closed {
-            let told = self.in_frame(Some(key), || hook(HandleId::new(key), why));
+            let closed = ClosedHandle::new(HandleId::new(key), why, provenance);
+            let told = self.in_frame(Some(key), || hook(&closed));
             told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
         }
     }

@@ -16,19 +16,22 @@ use super::{
 };
 use crate::{
     dispatch::{abort_on_unwind, caught, Contained},
+    errors::judged,
     sync::{is_finished, lock, thread, Clock, Mutex, Parker, Timestamp},
     turn::Left,
 };
 
-/// Each source has a leader: so many threads are taken, and one more at least must be left.
-pub(super) fn judge(attempted: &str, threads: usize, sources: usize) -> io::Result<()> {
-    if threads > sources && sources <= MOST_SOURCES {
-        return Ok(());
+/// What is wrong with so many threads. Each source has a leader, and at least one thread more must be left.
+pub(super) fn fault(threads: usize, sources: usize) -> Option<String> {
+    if sources > MOST_SOURCES {
+        return Some(format!("{sources} sources: at most {MOST_SOURCES}"));
     }
-    let text = format!(
-        "{attempted}: {sources} sources with {threads} threads: each source has a leader, so there must be more threads"
-    );
-    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    let has_enough = threads > sources;
+    (!has_enough).then(|| {
+        format!(
+            "{sources} sources with {threads} threads: each source has a leader, so there must be more threads"
+        )
+    })
 }
 
 /// What the threads of a pool share.
@@ -98,7 +101,8 @@ impl Shared {
             let text = "add a source: the pool has ended";
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
         }
-        judge("add a source", self.own_threads, table.live + 1)?;
+        let wrong = fault(self.own_threads, table.live + 1);
+        judged("add a source", wrong.as_slice())?;
         Ok(table.place())
     }
 
@@ -255,11 +259,11 @@ pub(super) struct Source<S, H> {
 }
 
 impl<S: BlockingSource, H> Source<S, H> {
-    pub(super) fn new(name: &str, source: S, handler: H, counts: &Counts) -> Self {
+    pub(super) fn new(name: impl Into<String>, source: S, handler: H, counts: &Counts) -> Self {
         let panics = &counts.panics;
         let interrupter = source.interrupter();
         Self {
-            name: name.to_owned(),
+            name: name.into(),
             interrupter: interrupter.map(|it| Contained::counted(it, panics)),
             waiter: Mutex::new(Contained::counted(source, panics)),
             handler: Contained::counted(handler, panics),
