@@ -158,6 +158,10 @@ impl paceline::EventHandler<RingConsumer> for Records {
         }
     }
 
+    fn moved(&mut self, handle: &paceline::Handle) {
+        self.world.ledger.set_handle(self.life.id, handle.clone());
+    }
+
     fn closed(&mut self, _: paceline::Closed) {
         self.life.closed();
     }

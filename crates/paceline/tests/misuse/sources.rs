@@ -263,7 +263,9 @@ impl World {
         let item = item(&self.ledger, bombs, number);
         if let Some(sender) = self.senders.get(channel) {
             if let Some(sender) = &*sender.lock().unwrap() {
-                if let Err(back) = sender.send(item) {
+                // A channel whose receiver goes just then drops the item on this thread.
+                let sends = std::panic::AssertUnwindSafe(|| sender.send(item));
+                if let Ok(Err(back)) = std::panic::catch_unwind(sends) {
                     discard(back);
                 }
             }
