@@ -19,14 +19,14 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask ci [--full]
 
 Runs, in this order: setup (installs what the other steps lack), fmt, clippy, doc, test (clippy, doc and test
-with the feature `tracing`, the others without), loom (2 preemptions), shuttle, stress (10^6 messages), tsan,
-tidy, faults (every sixteenth one; which sixteenth changes from commit to commit), inject (every fault with
-`echo`, a few with `relay` and `chat`). All steps run, also after one that failed; a table of them comes last.
-About a quarter of an hour on two cores.
+with the feature `tracing`, the others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a
+minute of misuse), tsan, tidy, faults (every sixteenth one; which sixteenth changes from commit to commit),
+inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also after one that failed; a
+table of them comes last. About a quarter of an hour on two cores.
 
-  --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7, a longer
-          tsan, all planted faults, 100_000 injected ones with each service), and after them asan with leaks,
-          instructions, msrv, deny, mutants and coverage; hours.
+  --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
+          hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
+          and after them asan with leaks, instructions, msrv, deny, mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -284,13 +284,13 @@ fn run_shuttle(depth: Depth) -> Verdict {
     shuttle::suite(iterations, String::new()).check(&Workspace::this(), limit)
 }
 
-/// Many messages.
+/// Many messages, and misuse.
 fn run_stress(depth: Depth) -> Verdict {
-    let (messages, limit) = match depth {
-        Depth::Quick => (stress::DEFAULT_MESSAGES, stress::DEFAULT_LIMIT),
-        Depth::Full => (10 * stress::DEFAULT_MESSAGES, FULL_LIMIT),
-    };
-    stress::suite(messages).check(&Workspace::this(), limit)
+    let (messages, misuse) = (stress::DEFAULT_MESSAGES, stress::DEFAULT_MISUSE);
+    match depth {
+        Depth::Quick => stress::check(messages, misuse, stress::DEFAULT_LIMIT),
+        Depth::Full => stress::check(10 * messages, 100 * misuse, FULL_LIMIT),
+    }
 }
 
 /// Fewer messages, watched.

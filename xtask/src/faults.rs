@@ -2,7 +2,6 @@
 //! that finds nothing in broken code is itself broken.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -10,7 +9,7 @@ use crate::args::Usage;
 use crate::table;
 use crate::tree::Tree;
 use crate::verb::{Verb, Verdict};
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 
 use checker::{Checked, Checker, Lane, Run};
 use fault::Fault;
@@ -79,7 +78,7 @@ const TURNS: usize = 16;
 pub(crate) fn check_some() -> Verdict {
     match load() {
         Ok((tree, faults)) => {
-            let (all, turn) = (faults.len(), commits() % TURNS);
+            let (all, turn) = (faults.len(), workspace::commits() % TURNS);
             let mut places = 0..;
             let mut some = faults;
             some.retain(|_| places.next().is_some_and(|at| at % TURNS == turn));
@@ -91,14 +90,6 @@ pub(crate) fn check_some() -> Verdict {
         }
         Err(why) => Verdict::failed(why),
     }
-}
-
-/// How many commits there are; none if nobody can tell.
-fn commits() -> usize {
-    let mut git = Command::new("git");
-    let count = git.args(["rev-list", "--count", "HEAD"]).output().ok();
-    let count = count.and_then(|told| String::from_utf8(told.stdout).ok());
-    count.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Reads the tree and its faults; an entry that is not understood, or no fault at all, is an error.

@@ -176,6 +176,14 @@ pub(crate) fn without_inherited(command: &mut Command) {
     }
 }
 
+/// How many commits there are; zero if git does not say.
+pub(crate) fn commits() -> usize {
+    let mut git = Command::new("git");
+    let count = git.args(["rev-list", "--count", "HEAD"]).output().ok();
+    let count = count.and_then(|output| String::from_utf8(output.stdout).ok());
+    count.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

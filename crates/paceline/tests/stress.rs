@@ -1,5 +1,6 @@
-//! Everything at once, many times: `cargo xtask stress` runs this optimized and for long.
+//! Everything at once, many times, and misuse by chance: `cargo xtask stress` runs this optimized and for long.
 
+mod misuse;
 mod support;
 
 mod stress {
