@@ -55,7 +55,7 @@ in order.
 `echo` and `relay`: a message is answered when it comes back. It is lost if it does not though its
 connection lives or a later one comes back, or if it comes back changed; doubled if it comes back again;
 misrouted if it comes back on another connection; hung after 10 s with neither answer nor end.
-`relay` stands before an `echo` that no fault strikes, and that must end in order too. What ends either
+`relay` stands before an `echo` that no fault strikes, and that must end gracefully too. What ends either
 socket of a session, or keeps the second one from being opened, ends the client's connection: that is
 where it counts as refused.
 

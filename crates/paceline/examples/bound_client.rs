@@ -293,7 +293,7 @@ fn call_many(mux: &Mux<Framed>, thread: usize, calls: usize) -> io::Result<()> {
 
 /// Reads a large reply piece by piece, as it comes.
 fn fetch(mux: &Mux<Framed>, count: u32) -> io::Result<()> {
-    let call = mux.expect()?.send(&Request::Fetch(count))?;
+    let call = mux.prepare()?.send(&Request::Fetch(count))?;
     let mut body = call.join_to_read(DEADLINE)?;
     let (direct, all) = (body.is_direct(), body.remaining());
     let mut piece = [0; PIECE];

@@ -4,7 +4,7 @@
 //! cargo run --release --example chat -- --listen 127.0.0.1:7002
 //! ```
 //!
-//! Then, from several terminals: `nc 127.0.0.1 7002`. Ctrl-C stops it in order.
+//! Then, from several terminals: `nc 127.0.0.1 7002`. Ctrl-C stops it gracefully.
 //!
 //! ```text
 //!   Ann's handler     puts a letter into every other mailbox, and notifies its handle   [Room::say]
@@ -377,7 +377,7 @@ impl Mailbox {
     }
 }
 
-/// Serves until a signal comes, then ends in order.
+/// Serves until a signal comes, then ends gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

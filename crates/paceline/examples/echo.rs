@@ -4,7 +4,7 @@
 //! cargo run --release --example echo -- --listen 127.0.0.1:7000 --threads 4
 //! ```
 //!
-//! Then, from another terminal: `nc 127.0.0.1 7000`. Ctrl-C stops it in order.
+//! Then, from another terminal: `nc 127.0.0.1 7000`. Ctrl-C stops it gracefully.
 
 use std::{
     env, io,
@@ -81,7 +81,7 @@ impl EventHandler<TcpStream> for Echo {
     }
 }
 
-/// Serves until a signal comes, then ends in order.
+/// Serves until a signal comes, then ends gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

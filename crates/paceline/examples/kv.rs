@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Then, from another terminal: `nc 127.0.0.1 7001`, and type `SET colour blue`, `GET colour`. Ctrl-C stops
-//! it in order.
+//! it gracefully.
 //!
 //! ```text
 //!   ready:   rest of last time, then what is there      [Connection::gather]
@@ -211,7 +211,7 @@ impl Store {
     }
 }
 
-/// Serves until a signal comes, then ends in order.
+/// Serves until a signal comes, then ends gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

@@ -96,7 +96,7 @@ impl EventHandler<TcpStream> for Session {
             cx.handle(),
         );
         // The next question comes on this very connection: so it is given back before this one is answered.
-        cx.release_and(move |cx| {
+        cx.after_release(move |cx| {
             let count = count_down(cx, &other, from);
             locked(&output).extend(frame(id, count));
             // The connection may be over meanwhile.

@@ -36,7 +36,7 @@ type Served = Arc<Mutex<BTreeMap<(String, usize), u64>>>;
 
 fn main() -> io::Result<()> {
     let pool = Pool::builder().threads(CLERKS).name("clerk").build()?;
-    let clerks = pool.thread_ids();
+    let clerks = pool.inspect().thread_ids();
     let served = Served::default();
     let mut customers = Vec::new();
     for account in 0..2 * CLERKS {
@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
         let (handle, customer) = ask(&pool, what, &served)?;
         match what {
             "letters" => handle.pin_to(clerks)?,
-            "advice" => handle.sticky(Duration::from_secs(1))?,
+            "advice" => handle.prefer_last_thread(Duration::from_secs(1))?,
             _ => {}
         }
         customers.push((handle, customer));
@@ -113,7 +113,7 @@ fn serve(
     mut answer: impl FnMut() -> u64 + Send + 'static,
 ) -> io::Result<(Handle, UnixStream)> {
     let (desk, customer) = UnixStream::pair()?;
-    let (served, clerks) = (Arc::clone(served), pool.thread_ids());
+    let (served, clerks) = (Arc::clone(served), pool.inspect().thread_ids());
     let handler = move |cx: &mut Context<'_, UnixStream>| {
         if cx.read(&mut [0])? == 0 {
             return Ok(Next::Close);

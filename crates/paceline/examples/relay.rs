@@ -5,7 +5,7 @@
 //! cargo run --release --example relay -- --listen 127.0.0.1:7003 --to 127.0.0.1:7000
 //! ```
 //!
-//! Then, from another terminal: `nc 127.0.0.1 7003`. Ctrl-C stops it in order.
+//! Then, from another terminal: `nc 127.0.0.1 7003`. Ctrl-C stops it gracefully.
 //!
 //! ```text
 //!               .----------- a group: one handler, one owner ------------.
@@ -318,7 +318,7 @@ fn shut(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Serves until a signal comes, then ends in order.
+/// Serves until a signal comes, then ends gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

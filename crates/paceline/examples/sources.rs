@@ -31,7 +31,7 @@ usage: sources [--orders N] [--threads N] [--stay]
   --stay       wait for a signal when all is delivered, instead of ending
   --help       this text
 
-SIGUSR1 prints the counts; SIGINT and SIGTERM (Ctrl-C) end it in order.";
+SIGUSR1 prints the counts; SIGINT and SIGTERM (Ctrl-C) end it gracefully.";
 
 #[derive(Default)]
 struct Counts {
@@ -68,24 +68,28 @@ fn work(options: &Options) -> io::Result<()> {
     // Each parcel is one unit: several threads deliver at once.
     let (counted, all, told) = (Arc::clone(&counts), options.orders, end.clone());
     let stay = options.stay;
-    let parcels = pool.semaphore_concurrent(0, move |(), _: &mut TaskContext<'_>| {
-        let delivered = counted.parcels.fetch_add(1, Ordering::Relaxed) + 1;
-        if delivered == all && !stay {
-            let _ = told.send("all is delivered");
-        }
-    })?;
+    let parcels = pool
+        .sources()
+        .semaphore_concurrent(0, move |(), _: &mut TaskContext<'_>| {
+            let delivered = counted.parcels.fetch_add(1, Ordering::Relaxed) + 1;
+            if delivered == all && !stay {
+                let _ = told.send("all is delivered");
+            }
+        })?;
 
     // Orders are handled one after the other.
     let counted = Arc::clone(&counts);
-    let orders = pool.queue(1024, move |_order: u64, _: &mut TaskContext<'_>| {
-        counted.orders.fetch_add(1, Ordering::Relaxed);
-        // Fails only if the pool ends, and then it is in the report.
-        let _ = parcels.release();
-    })?;
+    let orders = pool
+        .sources()
+        .queue(1024, move |_order: u64, _: &mut TaskContext<'_>| {
+            counted.orders.fetch_add(1, Ordering::Relaxed);
+            // Fails only if the pool ends, and then it is in the report.
+            let _ = parcels.release();
+        })?;
 
     let counted = Arc::clone(&counts);
     let signals = [Signal::USR1, Signal::INT, Signal::TERM];
-    pool.signals(
+    pool.sources().signals(
         signals,
         move |signal: Signal, _: &mut TaskContext<'_>| match signal {
             Signal::USR1 => print(&counted),

@@ -4,7 +4,7 @@
 //! cargo run --release --example udp_echo -- --listen 127.0.0.1:7000 --threads 4
 //! ```
 //!
-//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it in order, and it says how many datagrams each
+//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it gracefully, and it says how many datagrams each
 //! thread has answered.
 
 use std::{

@@ -3,6 +3,7 @@
 mod support;
 
 mod operations {
+    mod after_release;
     mod age_limits;
     mod bad_input;
     mod connect;
@@ -21,7 +22,6 @@ mod operations {
     mod open_metrics;
     mod outfit;
     mod posts;
-    mod release_then;
     mod scratch;
     mod shutdown_report;
     mod streams;

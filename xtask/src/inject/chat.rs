@@ -130,7 +130,7 @@ impl Guest {
     }
 
     /// Has it heard what it must, before it leaves? Whether it was there all the time shows when the server answers it
-    /// once more: that its connection ends, in order or not, may also be a fault's doing. Twice: when it was asked for the
+    /// once more: that its connection ends, gracefully or not, may also be a fault's doing. Twice: when it was asked for the
     /// first time the server may have been past its mail already.
     fn take_stock(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End> {
         let duty = self.ear.duty();

@@ -10,7 +10,7 @@ pub(super) trait Conversation: Send {
     /// Reads until everything that was asked is answered; tells what it finds on the way.
     fn collect(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End>;
 
-    /// Closes in order: nothing more is sent, what is on its way comes, and the server closes too.
+    /// Closes gracefully: nothing more is sent, what is on its way comes, and the server closes too.
     fn close(&mut self, found: &mut dyn FnMut(&Findings)) -> Result<(), End>;
 
     /// Asks once more, and drops what comes unread, which resets the connection.

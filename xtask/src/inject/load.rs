@@ -465,7 +465,7 @@ impl Client {
         }
     }
 
-    /// Closes all connections, each of which must end in order.
+    /// Closes all connections, each of which must end gracefully.
     fn close_everything(&mut self) {
         for mut connection in std::mem::take(&mut self.slots).into_iter().flatten() {
             let closed = connection.close(&mut |findings| self.shared.found(findings));

@@ -19,13 +19,13 @@ use crate::workspace::{without_inherited, Form, Workspace};
 /// How long it may take to listen, and to end.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What it says when it has ended in order.
+/// What it says when it has ended gracefully.
 const FINISHED: &str = "everything was finished";
 
 /// What it says when a handler of its own has failed in the worst way.
 const PANICKED: &str = "panicked";
 
-/// What it has to tell when it ends in order.
+/// What it has to tell when it ends gracefully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Everything was finished, and nothing failed.

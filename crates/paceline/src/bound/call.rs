@@ -37,9 +37,9 @@ impl<P: Protocol> Drop for Claim<'_, P> {
 ///
 /// Dropping it forgets the call.
 #[must_use = "dropping it forgets the call"]
-pub struct Expected<'m, P: Protocol>(Claim<'m, P>);
+pub struct Prepared<'m, P: Protocol>(Claim<'m, P>);
 
-impl<'m, P: Protocol> Expected<'m, P> {
+impl<'m, P: Protocol> Prepared<'m, P> {
     pub(super) fn new(link: &'m Arc<Link<P>>, key: Key) -> Self {
         Self(Claim { link, key })
     }
@@ -253,9 +253,9 @@ impl<P: Protocol> Drop for Body<'_, P> {
     }
 }
 
-impl<P: Protocol> fmt::Debug for Expected<'_, P> {
+impl<P: Protocol> fmt::Debug for Prepared<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Expected").field(&self.id()).finish()
+        f.debug_tuple("Prepared").field(&self.id()).finish()
     }
 }
 

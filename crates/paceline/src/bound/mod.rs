@@ -45,7 +45,7 @@ mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use call::{Body, Expected, Reply, Sent};
+pub use call::{Body, Prepared, Reply, Sent};
 pub use counters::{Callers, Snapshot};
 pub use deadline::Deadline;
 pub use line::Stream;

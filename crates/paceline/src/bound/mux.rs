@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    call::{Expected, Reply},
+    call::{Prepared, Reply},
     connect::Connector,
     counters::{Callers, Snapshot},
     deadline::{Deadline, Patience},
@@ -58,8 +58,8 @@ use crate::{
 ///     server.write_all(&[two[2], two[3] * 2, two[0], two[1] * 2]) // The second one first.
 /// });
 ///
-/// let one = mux.expect()?.send(&10)?;               // Registered before anything is sent,
-/// let other = mux.expect()?.send(&20)?;             // so its reply is found, whenever it comes.
+/// let one = mux.prepare()?.send(&10)?;              // Registered before anything is sent,
+/// let other = mux.prepare()?.send(&20)?;            // so its reply is found, whenever it comes.
 /// assert_eq!(one.join(Duration::from_secs(5))?[..], [20]);
 /// assert_eq!(other.join(Duration::from_secs(5))?[..], [40]);
 /// # server.join().unwrap()
@@ -99,15 +99,15 @@ impl<P: Protocol> Mux<P> {
     /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see [`Builder::calls`]). A call that
     /// was dropped counts until its reply is read, where replies come in order; with ids it gives way as long as there are
     /// other ids (see [`Protocol::ID_BITS`]). Before it refuses, this reads what has come, unless another thread does.
-    pub fn expect(&self) -> io::Result<Expected<'_, P>> {
+    pub fn prepare(&self) -> io::Result<Prepared<'_, P>> {
         self.link.ensure_connected(Patience::until(None))?;
         self.register()
     }
 
     /// Registers a call on the connection that there is.
-    fn register(&self) -> io::Result<Expected<'_, P>> {
+    fn register(&self) -> io::Result<Prepared<'_, P>> {
         match self.link.register() {
-            Some(key) => Ok(Expected::new(&self.link, key)),
+            Some(key) => Ok(Prepared::new(&self.link, key)),
             None => Err(self.link.no_place()),
         }
     }

@@ -27,6 +27,19 @@ use crate::handle_set::Ready;
 /// The source is lent in a way that knows whether it **ran dry**. Only then does the pool wait for the
 /// next edge; a handler that stops earlier is called again after the others had their turn. So
 /// edge-triggered readiness is never lost, whatever a handler does.
+///
+/// ```
+/// use std::{io, net::TcpStream};
+/// use paceline::{Context, Next};
+///
+/// /// A handler that sends everything back.
+/// fn echo(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+///     let mut buffer = [0; 4096];
+///     let count = cx.read(&mut buffer)?; // what is there, never waiting
+///     cx.write_all(&buffer[..count])?; // the pool keeps what the peer does not take now
+///     Ok(if count == 0 { Next::Close } else { Next::Continue })
+/// }
+/// ```
 pub struct Context<'c, S> {
     pub(super) source: &'c S,
     pub(super) outbox: &'c mut Outbox<S>,
@@ -176,20 +189,13 @@ impl<S> Context<'_, S> {
         }
     }
 
-    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the handle
-    /// was given back: from then on its next event may be handled, by another thread. Several are run in
-    /// order. If the handler panics they are dropped.
+    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the pool has released the
+    /// handle. From then on another thread may handle the next event of this handle. The pool runs several pieces of work
+    /// in the order in which they were given, and drops them if the handler panics.
     ///
-    /// The call of [`blocking`](Self::blocking) is not to be had there: if `work` takes long, call
-    /// [`wake_follower`](Self::wake_follower) now, or see [`release_and`](Self::release_and).
-    pub fn release_then(&mut self, work: impl FnOnce() + 'static) {
-        self.release_and(|_| work());
-    }
-
-    /// As [`release_then`](Self::release_then), and `work` may block, or wait for something and serve the pool meanwhile
-    /// ([`InHandler`](super::InHandler)): more requests of the same connection are handled then, on this thread or
-    /// another.
-    pub fn release_and(&mut self, work: impl FnOnce(&mut TaskContext<'_>) + 'static) {
+    /// The work may [block](TaskContext::blocking), or wait for a reply and serve the pool meanwhile
+    /// ([`InHandler`](super::InHandler)).
+    pub fn after_release(&mut self, work: impl FnOnce(&mut TaskContext<'_>) + 'static) {
         self.afterwards.work.push(Box::new(work));
     }
 

@@ -112,7 +112,7 @@ impl Handle {
     ///     Ok(Next::Continue)
     /// };
     /// let handle = pool.register(source, Interest::NONE, handler)?;
-    /// let third = pool.thread_ids()[2];
+    /// let third = pool.inspect().thread_ids()[2];
     /// handle.pin_to(&[third])?;
     /// handle.set_interest(Interest::READ)?;
     /// peer.write_all(b"hello")?;
@@ -126,7 +126,7 @@ impl Handle {
     ///
     /// # Errors
     /// `NotFound` if the registration is over. `InvalidInput` if no thread is named, or one that is not in this pool
-    /// ([`Pool::thread_ids`](crate::Pool::thread_ids)). `Unsupported` for a member of a group, for a handle that several
+    /// ([`Inspect::thread_ids`](crate::Inspect::thread_ids)). `Unsupported` for a member of a group, for a handle that several
     /// threads use at once, and in a pool that can't name a thread: with a concurrent set, in the system's order, or with
     /// leaders that roam. Nothing is changed then.
     pub fn pin_to(&self, threads: &[ThreadId]) -> io::Result<()> {
@@ -140,7 +140,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`pin_to`](Self::pin_to).
-    pub fn sticky(&self, span: Duration) -> io::Result<()> {
+    pub fn prefer_last_thread(&self, span: Duration) -> io::Result<()> {
         self.settle("sticky", |registry| registry.stick(self.key, span))
     }
 

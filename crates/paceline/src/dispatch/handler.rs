@@ -10,6 +10,36 @@ use super::{Context, Handle, HandlerKind, Overdue};
 ///
 /// The pool calls it from one thread at a time ([H1](crate::glossary#h1)), after that thread has given the lead away ([L3](crate::glossary#l3)).
 /// It may block: another thread leads meanwhile.
+///
+/// ```
+/// use std::{io, net::TcpStream};
+/// use paceline::{Closed, Context, EventHandler, Next, Pool};
+///
+/// /// Answers each piece of input with the number of bytes so far.
+/// #[derive(Default)]
+/// struct Count(usize);
+///
+/// impl EventHandler<TcpStream> for Count {
+///     fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+///         let mut buffer = [0; 1024];
+///         let count = cx.read(&mut buffer)?; // "would block" goes to the pool, which waits
+///         if count == 0 {
+///             return Ok(Next::Close);
+///         }
+///         self.0 += count;
+///         write!(cx, "{}\n", self.0)?;
+///         Ok(Next::Continue)
+///     }
+///
+///     fn closed(&mut self, why: Closed) {
+///         println!("{} bytes, {why}", self.0);
+///     }
+/// }
+///
+/// let pool = Pool::new()?;
+/// pool.listen("127.0.0.1:0", |_, _| Some(Count::default()))?;
+/// # io::Result::Ok(())
+/// ```
 pub trait EventHandler<S>: Send + 'static {
     /// Something that the handle is interested in may be done now.
     ///

@@ -8,7 +8,7 @@ use super::simulated::SimStream;
 ///
 /// Everything that is [`AsFd`] is a source. Implement `AsFd` for a type of your own that wraps a
 /// socket. Implement `Source` by hand only for a type that wraps another source, such as a
-/// [`SimStream`](crate::simulated::SimStream) in tests, by passing on what that one returns.
+/// [`SimStream`] in tests, by passing on what that one returns.
 ///
 /// A bare number is no source: the pool can't know whether it still names the same file.
 ///

@@ -368,7 +368,7 @@ fn call_of(seen: &Seen, now: Timestamp) -> Call {
     }
 }
 
-/// What one thread of a pool does: see [`Pool::threads`](crate::Pool::threads).
+/// What one thread of a pool does: see [`Inspect::threads`](crate::Inspect::threads).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadReport {
@@ -397,7 +397,7 @@ pub struct Call {
 }
 
 /// A call that takes too long: see [`Builder::stuck_after`](crate::Builder::stuck_after) and
-/// [`Pool::stuck`](crate::Pool::stuck).
+/// [`Inspect::stuck`](crate::Inspect::stuck).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stuck {

@@ -76,7 +76,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// How often something took how long: see [`Pool::histograms`](crate::Pool::histograms).
+/// How often something took how long: see [`Inspect::histograms`](crate::Inspect::histograms).
 ///
 /// Lengths are counted in buckets, of which each is at most a quarter as wide as what it holds is long. So
 /// [`quantile`](Self::quantile) may tell up to a quarter too much, and never too little; count, sum and the longest are
@@ -212,7 +212,7 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// How long turns, handlers and blind times took: see [`Pool::histograms`](crate::Pool::histograms).
+/// How long turns, handlers and blind times took: see [`Inspect::histograms`](crate::Inspect::histograms).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Histograms {

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | counters | [`Pool::snapshot`](crate::Pool::snapshot), as text by [`open_metrics()`] | always on: plain additions that order nothing, so they use std's atomics in all forms |
 //! | changes of role, and what goes wrong | an [`Observer`]: [`Builder::observer`](crate::Builder::observer), or for a while by [`Pool::observe`](crate::Pool::observe) | its own, and a few instructions |
-//! | who does what, since when | [`Builder::board`](crate::Builder::board), then [`Pool::threads`](crate::Pool::threads) and [`Pool::stuck`](crate::Pool::stuck) | some stores per change of role |
-//! | how long turns, handlers and blind times are | likewise, [`Pool::histograms`](crate::Pool::histograms) | an addition per turn |
+//! | who does what, since when | [`Builder::board`](crate::Builder::board), then [`Inspect::threads`](crate::Inspect::threads) and [`Inspect::stuck`](crate::Inspect::stuck) | some stores per change of role |
+//! | how long turns, handlers and blind times are | likewise, [`Inspect::histograms`](crate::Inspect::histograms) | an addition per turn |
 //! | stuck handlers | [`Builder::stuck_after`](crate::Builder::stuck_after) | the board's, and a thread that sleeps |
 //!
 //! One seam: whether anybody looks is a bit of the lead word (`promotion/word.rs`), tested together with others that a turn
@@ -56,7 +56,7 @@ pub enum Role {
     /// another one, or in none.)
     Gone,
     /// It is the follower that watches over surprises, under [`Wake::Adaptive`](crate::Wake::Adaptive). Only
-    /// [`Pool::threads`](crate::Pool::threads) knows it: observers are told `Follower`.
+    /// [`Inspect::threads`](crate::Inspect::threads) knows it: observers are told `Follower`.
     Standby,
     /// It handles an event and has told that it blocks: it is inside [`Context::blocking`](crate::Context::blocking). Only
     /// the board knows it: observers were told `Processing`.

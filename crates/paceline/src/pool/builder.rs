@@ -219,7 +219,7 @@ impl Builder {
     }
 
     /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default: all
-    /// zero. Threads that join choose their own: see [`Pool::enter_with`].
+    /// zero. Threads that join choose their own: see [`Pool::enter_with_priority`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
         self.outfit.priority = Some(by_index(of));
@@ -241,7 +241,7 @@ impl Builder {
         self
     }
 
-    /// Whether each thread shows what it does: for [`Pool::threads`], [`Pool::stuck`] and [`Pool::histograms`]. It costs
+    /// Whether each thread shows what it does: for [`Inspect`](crate::Inspect), but for its `thread_ids`. It costs
     /// some stores per event, and five kilobytes per thread. Default: no.
     #[must_use]
     pub fn board(mut self, on: bool) -> Self {

@@ -34,9 +34,10 @@ use std::{
 pub use self::{
     builder::Builder,
     listen::{Listener, ListenerBuilder, ListenerSocket},
-    observation::Observation,
+    observation::{Inspect, Observation},
     set_kind::SetKind,
     shutdown::{ShutdownReport, Unfinished},
+    sources::Sources,
     tasks::{Timer, TimerGuard},
     threads::Threads,
 };
@@ -62,7 +63,7 @@ use watch::Watch;
 /// A pool of threads that take turns at the front of one handle set.
 ///
 /// Cloning it gives another handle to the same pool. When the last one is dropped the pool is shut
-/// down at once, without waiting; see [`shutdown`](Self::shutdown) for the orderly way. Handlers that
+/// down at once, without waiting; see [`shutdown`](Self::shutdown) for the graceful way. Handlers that
 /// need their pool hold a [`WeakPool`].
 #[derive(Clone)]
 pub struct Pool {
@@ -83,6 +84,73 @@ impl Pool {
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// Accepts connections at `address` and registers each with the handler that `make` returns for it. `make` gets the
+    /// stream and the address of the peer; with `None` it refuses the connection.
+    ///
+    /// This is [`listener`](Self::listener) without settings: [`ListenerBuilder::bind`].
+    ///
+    /// ```
+    /// use std::{io::{Read, Write}, net::{Shutdown, TcpStream}};
+    /// use paceline::{Context, Next, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let listener = pool.listen("127.0.0.1:0", |_stream, _peer| {
+    ///     Some(|cx: &mut Context<'_, TcpStream>| {
+    ///         let mut buffer = [0; 64];
+    ///         let count = cx.read(&mut buffer)?;
+    ///         cx.write_all(&buffer[..count])?; // sent, or kept and sent later
+    ///         Ok(if count == 0 { Next::Close } else { Next::Continue })
+    ///     })
+    /// })?;
+    ///
+    /// let mut client = TcpStream::connect(listener.local_addr())?;
+    /// client.write_all(b"hello")?;
+    /// client.shutdown(Shutdown::Write)?;
+    /// let mut answer = String::new();
+    /// client.read_to_string(&mut answer)?;
+    /// assert_eq!(answer, "hello");
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ListenerBuilder::bind`].
+    pub fn listen<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
+    where
+        A: ToSocketAddrs,
+        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
+        H: EventHandler<TcpStream>,
+    {
+        self.listener().bind(address, make)
+    }
+
+    /// To choose settings of a listener: how many connections it may have, what it says to those that it refuses, how
+    /// long they may be idle. It listens at a TCP port, at a Unix socket, or on a socket that listens already.
+    ///
+    /// ```
+    /// use std::{net::TcpStream, time::Duration};
+    /// use paceline::{Context, Next, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let listener = pool
+    ///     .listener()
+    ///     .max_connections(10_000)
+    ///     .refusal("too many connections\n")
+    ///     .idle_timeout(Duration::from_secs(60))
+    ///     .bind("127.0.0.1:0", |_, _| {
+    ///         Some(|cx: &mut Context<'_, TcpStream>| {
+    ///             let mut buffer = [0; 64];
+    ///             let count = cx.read(&mut buffer)?;
+    ///             cx.write_all(&buffer[..count])?;
+    ///             Ok(if count == 0 { Next::Close } else { Next::Continue })
+    ///         })
+    ///     })?;
+    /// assert_eq!(listener.connections(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn listener(&self) -> ListenerBuilder<'_> {
+        ListenerBuilder::new(self, listen::here(self.registry()))
     }
 
     /// Gives `source` to the pool, which makes it non-blocking and calls `handler` for what happens
@@ -136,50 +204,6 @@ impl Pool {
         registry.register_concurrent(source, interest, handler)
     }
 
-    /// Accepts connections at `address` and registers each with the handler that `make` returns for it. `make` gets the
-    /// stream and the address of the peer; with `None` it refuses the connection.
-    ///
-    /// This is [`listener`](Self::listener) without settings: [`ListenerBuilder::bind`].
-    ///
-    /// # Errors
-    /// As [`ListenerBuilder::bind`].
-    pub fn listen<A, F, H>(&self, address: A, make: F) -> io::Result<Listener>
-    where
-        A: ToSocketAddrs,
-        F: FnMut(&TcpStream, SocketAddr) -> Option<H> + Send + 'static,
-        H: EventHandler<TcpStream>,
-    {
-        self.listener().bind(address, make)
-    }
-
-    /// To choose settings of a listener: how many connections it may have, what it says to those that it refuses, how
-    /// long they may be idle. It listens at a TCP port, at a Unix socket, or on a socket that listens already.
-    ///
-    /// ```
-    /// use std::{net::TcpStream, time::Duration};
-    /// use paceline::{Context, Next, Pool};
-    ///
-    /// let pool = Pool::builder().threads(2).build()?;
-    /// let listener = pool
-    ///     .listener()
-    ///     .max_connections(10_000)
-    ///     .refusal("too many connections\n")
-    ///     .idle_timeout(Duration::from_secs(60))
-    ///     .bind("127.0.0.1:0", |_, _| {
-    ///         Some(|cx: &mut Context<'_, TcpStream>| {
-    ///             let mut buffer = [0; 64];
-    ///             let count = cx.read(&mut buffer)?;
-    ///             cx.write_all(&buffer[..count])?;
-    ///             Ok(if count == 0 { Next::Close } else { Next::Continue })
-    ///         })
-    ///     })?;
-    /// assert_eq!(listener.connections(), 0);
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn listener(&self) -> ListenerBuilder<'_> {
-        ListenerBuilder::new(self, listen::here(self.registry()))
-    }
-
     /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It does not
     /// wait for a [`shutdown`](Self::shutdown) that runs elsewhere to return.
     ///
@@ -213,7 +237,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
-    pub fn enter_with(&self, priority: u8) -> io::Result<Follower<'_>> {
+    pub fn enter_with_priority(&self, priority: u8) -> io::Result<Follower<'_>> {
         self.shared().enter(None, priority)
     }
 
@@ -224,13 +248,6 @@ impl Pool {
     pub fn enter_timeout(&self, time: Duration) -> io::Result<Follower<'_>> {
         let shared = self.shared();
         shared.enter(Some(shared.clock.now().after(time)), 0)
-    }
-
-    /// The threads that are in the pool now, its own and those that joined, in the order of entering: for
-    /// [`Handle::pin_to`], which has an example.
-    #[must_use]
-    pub fn thread_ids(&self) -> Vec<thread::ThreadId> {
-        self.shared().crew.thread_ids()
     }
 
     /// The kind of calls with this name, such as that of a route: for

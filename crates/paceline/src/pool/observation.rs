@@ -11,7 +11,7 @@ use crate::{
     dispatch::{Claim, Contained},
     observe::{Histograms, Metrics, Observer, Role, Snapshot, Stuck, ThreadReport},
     promotion::Seat,
-    sync::Timestamp,
+    sync::{thread::ThreadId, Timestamp},
 };
 
 impl Pool {
@@ -25,68 +25,10 @@ impl Pool {
         }
     }
 
-    /// Who does what, and since when: every thread of the pool, its own and those that joined, in the order of entering.
-    /// Of those that handle an event, also which, and with what type of handler. Each thread's report is whole; they are
-    /// taken one after the other, while the pool works on.
-    ///
-    /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
-    ///
-    /// ```
-    /// use paceline::{observe::Role, Pool};
-    ///
-    /// let pool = Pool::builder().threads(2).board(true).build()?;
-    /// while !pool.threads().iter().any(|thread| thread.role == Role::Leader) {
-    ///     std::thread::yield_now();
-    /// }
-    /// for thread in pool.threads() {
-    ///     println!("{thread}"); // paceline-0: leader for 21.4us
-    /// }
-    /// # std::io::Result::Ok(())
-    /// ```
+    /// What the pool's threads do now, and how long things took: see [`Inspect`].
     #[must_use]
-    pub fn threads(&self) -> Vec<ThreadReport> {
-        let shared = self.shared();
-        let board = shared.crew.board();
-        board.map_or_else(Vec::new, |board| board.threads(shared.lead.standby_index()))
-    }
-
-    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads. To be told without
-    /// asking: [`stuck_after`](crate::Builder::stuck_after).
-    ///
-    /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
-    #[must_use]
-    pub fn stuck(&self, limit: Duration) -> Vec<Stuck> {
-        let Some(board) = self.shared().crew.board() else {
-            return Vec::new();
-        };
-        let (stuck, _) = board.stuck(limit);
-        stuck.into_iter().map(|(_, stuck)| stuck).collect()
-    }
-
-    /// How long turns, handlers and blind times took so far.
-    ///
-    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on. Times are those that the
-    /// pool has read anyway, on its own clock.
-    ///
-    /// `None`, unless the pool was built with a [`board`](crate::Builder::board).
-    ///
-    /// ```
-    /// # use std::sync::mpsc;
-    /// # use paceline::Pool;
-    /// let pool = Pool::builder().threads(2).board(true).build()?;
-    /// # let (tell, told) = mpsc::channel();
-    /// # pool.post(move |_| tell.send(()).unwrap())?;
-    /// # told.recv().unwrap();
-    /// let times = pool.histograms().expect("it has a board");
-    /// println!("{:?} {:?} {:?}", times.handler.p50(), times.handler.p99(), times.handler.max());
-    /// for bucket in times.handler.buckets() {
-    ///     println!("{:?} to {:?}: {}", bucket.from, bucket.to, bucket.count);
-    /// }
-    /// # std::io::Result::Ok(())
-    /// ```
-    #[must_use]
-    pub fn histograms(&self) -> Option<Histograms> {
-        Some(self.shared().crew.board()?.times())
+    pub fn inspect(&self) -> Inspect<'_> {
+        Inspect { pool: self }
     }
 
     /// Lets `observer` be told from now on, until what this returns is dropped (a call that is being made then may still
@@ -121,6 +63,85 @@ impl Pool {
     }
 }
 
+/// Looks into a running pool: see [`Pool::inspect`]. Counters are in [`Pool::snapshot`].
+#[derive(Clone, Copy, Debug)]
+pub struct Inspect<'p> {
+    pool: &'p Pool,
+}
+
+impl Inspect<'_> {
+    /// Who does what, and since when: every thread of the pool, its own and those that joined, in the order of entering.
+    /// Of those that handle an event, also which, and with what type of handler. Each thread's report is whole; they are
+    /// taken one after the other, while the pool works on.
+    ///
+    /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
+    ///
+    /// ```
+    /// use paceline::{observe::Role, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).board(true).build()?;
+    /// while !pool.inspect().threads().iter().any(|thread| thread.role == Role::Leader) {
+    ///     std::thread::yield_now();
+    /// }
+    /// for thread in pool.inspect().threads() {
+    ///     println!("{thread}"); // paceline-0: leader for 21.4us
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn threads(&self) -> Vec<ThreadReport> {
+        let shared = self.pool.shared();
+        let board = shared.crew.board();
+        board.map_or_else(Vec::new, |board| board.threads(shared.lead.standby_index()))
+    }
+
+    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads. To be told without
+    /// asking: [`stuck_after`](crate::Builder::stuck_after).
+    ///
+    /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
+    #[must_use]
+    pub fn stuck(&self, limit: Duration) -> Vec<Stuck> {
+        let Some(board) = self.pool.shared().crew.board() else {
+            return Vec::new();
+        };
+        let (stuck, _) = board.stuck(limit);
+        stuck.into_iter().map(|(_, stuck)| stuck).collect()
+    }
+
+    /// How long turns, handlers and blind times took so far.
+    ///
+    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on. Times are those that the
+    /// pool has read anyway, on its own clock.
+    ///
+    /// `None`, unless the pool was built with a [`board`](crate::Builder::board).
+    ///
+    /// ```
+    /// # use std::sync::mpsc;
+    /// # use paceline::Pool;
+    /// let pool = Pool::builder().threads(2).board(true).build()?;
+    /// # let (tell, told) = mpsc::channel();
+    /// # pool.post(move |_| tell.send(()).unwrap())?;
+    /// # told.recv().unwrap();
+    /// let times = pool.inspect().histograms().expect("it has a board");
+    /// println!("{:?} {:?} {:?}", times.handler.p50(), times.handler.p99(), times.handler.max());
+    /// for bucket in times.handler.buckets() {
+    ///     println!("{:?} to {:?}: {}", bucket.from, bucket.to, bucket.count);
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn histograms(&self) -> Option<Histograms> {
+        Some(self.pool.shared().crew.board()?.times())
+    }
+
+    /// The threads that are in the pool now, its own and those that joined, in the order of entering: for
+    /// [`Handle::pin_to`](crate::Handle::pin_to), which has an example.
+    #[must_use]
+    pub fn thread_ids(&self) -> Vec<ThreadId> {
+        self.pool.shared().crew.thread_ids()
+    }
+}
+
 /// Everything that a pool knows: its counters, and if it has a board, its histograms.
 impl Metrics for Pool {
     fn snapshot(&self) -> Snapshot {
@@ -128,7 +149,7 @@ impl Metrics for Pool {
     }
 
     fn histograms(&self) -> Option<Histograms> {
-        Self::histograms(self)
+        self.inspect().histograms()
     }
 }
 

@@ -9,6 +9,20 @@ use crate::{
 };
 
 impl Pool {
+    /// Event sources without a descriptor of their own: queues, semaphores, signals.
+    #[must_use]
+    pub fn sources(&self) -> Sources<'_> {
+        Sources { pool: self }
+    }
+}
+
+/// Begins event sources that have no descriptor of their own: see [`Pool::sources`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'p> {
+    pool: &'p Pool,
+}
+
+impl Sources<'_> {
     /// Begins a queue of at most `capacity` items, each of which is an event of this pool: `handler` is called for one
     /// after the other, in the order in which they were sent, by whichever thread leads then.
     ///
@@ -22,13 +36,13 @@ impl Pool {
     ///
     /// # Errors
     /// Gives `handler` back: `InvalidInput` if `capacity` is zero, `OutOfMemory` if there is not so much; otherwise as
-    /// [`after`](Self::after).
+    /// [`Pool::after`].
     ///
     /// ```
     /// # use paceline::{Pool, TaskContext};
     /// let pool = Pool::builder().threads(2).build()?;
     /// let (tell, told) = std::sync::mpsc::channel();
-    /// let orders = pool.queue(64, move |order: u32, _cx: &mut TaskContext<'_>| {
+    /// let orders = pool.sources().queue(64, move |order: u32, _cx: &mut TaskContext<'_>| {
     ///     tell.send(order * 2).unwrap();
     /// })?;
     /// if let Err(rejected) = orders.send(21) {
@@ -46,7 +60,7 @@ impl Pool {
             Ok(queue) => queue,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registry = &self.shared().registry;
+        let registry = &self.pool.shared().registry;
         let handle = registry.register_store("queue", queue.store(), handler)?;
         Ok(queue.sender(handle))
     }
@@ -68,7 +82,7 @@ impl Pool {
             Ok(queue) => queue,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registry = &self.shared().registry;
+        let registry = &self.pool.shared().registry;
         let handle = registry.register_concurrent_store("queue", queue.store(), handler)?;
         Ok(queue.sender(handle))
     }
@@ -78,13 +92,13 @@ impl Pool {
     /// [queue](Self::queue) does.
     ///
     /// # Errors
-    /// Gives `handler` back, as [`after`](Self::after).
+    /// Gives `handler` back, as [`Pool::after`].
     ///
     /// ```
     /// # use paceline::{Pool, TaskContext};
     /// let pool = Pool::builder().threads(2).build()?;
     /// let (tell, told) = std::sync::mpsc::channel();
-    /// let permits = pool.semaphore(2, move |(), _cx: &mut TaskContext<'_>| tell.send(()).unwrap())?;
+    /// let permits = pool.sources().semaphore(2, move |(), _cx: &mut TaskContext<'_>| tell.send(()).unwrap())?;
     /// permits.release()?;
     /// drop(permits); // all three are handled, and then it ends
     /// assert_eq!(told.iter().count(), 3);
@@ -95,7 +109,7 @@ impl Pool {
         H: ItemHandler<()>,
     {
         let count = Arc::new(Count::new(initial));
-        let registry = &self.shared().registry;
+        let registry = &self.pool.shared().registry;
         let handle = registry.register_store("semaphore", &count, handler)?;
         Ok(Semaphore::new(count, handle))
     }
@@ -113,7 +127,7 @@ impl Pool {
         H: ConcurrentItemHandler<()>,
     {
         let count = Arc::new(Count::new(initial));
-        let registry = &self.shared().registry;
+        let registry = &self.pool.shared().registry;
         let handle = registry.register_concurrent_store("semaphore", &count, handler)?;
         Ok(Semaphore::new(count, handle))
     }
@@ -131,13 +145,13 @@ impl Pool {
     /// Gives `handler` back: `InvalidInput` if no signal is named, if nobody can catch it (SIGKILL), or if it tells of a
     /// fault of the program (SIGSEGV); `Other` if we had it already and another handler has taken our place since; what the
     /// system said if it does not have it; `QuotaExceeded` if 64 registrations
-    /// of this process have some already; otherwise as [`register`](Self::register).
+    /// of this process have some already; otherwise as [`Pool::register`].
     ///
     /// ```
     /// # use paceline::{Pool, Signal, TaskContext};
     /// let pool = Pool::builder().threads(2).build()?;
     /// let (tell, told) = std::sync::mpsc::channel();
-    /// pool.signals([Signal::TERM, Signal::USR1], move |signal: Signal, _cx: &mut TaskContext<'_>| {
+    /// pool.sources().signals([Signal::TERM, Signal::USR1], move |signal: Signal, _cx: &mut TaskContext<'_>| {
     ///     tell.send(signal).unwrap();
     /// })?;
     /// signal_hook::low_level::raise(Signal::USR1.number())?;
@@ -156,7 +170,7 @@ impl Pool {
             Ok(source) => source,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registered = self.register(source, Interest::READ, Herald(handler));
+        let registered = self.pool.register(source, Interest::READ, Herald(handler));
         registered.map_err(|rejected| {
             let Herald(handler) = rejected.value.1;
             Rejected::new(handler, rejected.error)

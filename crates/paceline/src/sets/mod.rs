@@ -191,7 +191,11 @@ impl Sets {
     /// [`board`](crate::Builder::board).
     #[must_use]
     pub fn threads(&self) -> Vec<Vec<ThreadReport>> {
-        self.shared.pools.iter().map(Pool::threads).collect()
+        self.shared
+            .pools
+            .iter()
+            .map(|pool| pool.inspect().threads())
+            .collect()
     }
 
     /// Threads that are in no set now: of roaming leaders, those that are free.

@@ -16,7 +16,7 @@
 //! and when a source is added; threads that join and leave are on top of it.
 //!
 //! What the sources have in common with a [`Pool`](crate::Pool): nothing. Use that one for everything that has a
-//! descriptor, and its [queues](crate::Pool::queue) for what your own threads send: there one leader waits for all.
+//! descriptor, and its [queues](crate::Sources::queue) for what your own threads send: there one leader waits for all.
 
 mod shared;
 

@@ -5,7 +5,7 @@ use std::{fmt, io, sync::Arc};
 use super::cells::{Cells, Refusal};
 use crate::dispatch::{Handle, HandleId, Rejected, Store};
 
-/// The way into a queue of a pool: see [`Pool::queue`](crate::Pool::queue). Cheap to clone. When the last clone is
+/// The way into a queue of a pool: see [`Sources::queue`](crate::Sources::queue). Cheap to clone. When the last clone is
 /// dropped the queue ends, as soon as everything that was sent is handled.
 pub struct Sender<T: Send + 'static>(Arc<Door<T>>);
 

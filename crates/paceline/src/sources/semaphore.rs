@@ -13,7 +13,7 @@ const SHUT: u64 = 1 << 63;
 /// More units than this can't wait.
 const MOST: u64 = u32::MAX as u64;
 
-/// A semaphore of a pool: see [`Pool::semaphore`](crate::Pool::semaphore). Cheap to clone. When the last clone is dropped
+/// A semaphore of a pool: see [`Sources::semaphore`](crate::Sources::semaphore). Cheap to clone. When the last clone is dropped
 /// it ends, as soon as every unit is handled.
 #[derive(Clone)]
 pub struct Semaphore(Arc<Door>);

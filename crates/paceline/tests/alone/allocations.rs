@@ -228,7 +228,7 @@ fn none_when_handed() {
             wake,
             || frugal,
             |pool, handle, number| {
-                let threads = pool.thread_ids();
+                let threads = pool.inspect().thread_ids();
                 let home = &threads[number % 4..][..1 + usize::from(number % 4 < 2)];
                 handle.pin_to(home).unwrap();
             },
@@ -395,15 +395,21 @@ fn none_for_items() {
             move |items: usize| done.fetch_add(items, Ordering::SeqCst)
         };
         let (a, b, c) = (count(&done), count(&done), count(&done));
-        let queue = pool.queue(ITEMS, move |it: [usize; 4], _: &mut TaskContext<'_>| {
-            a(it[3]);
-        });
-        let at_once = pool.queue_concurrent(ITEMS, move |it: usize, _: &mut TaskContext<'_>| {
-            b(it);
-        });
-        let units = pool.semaphore(0, move |(), _: &mut TaskContext<'_>| {
-            c(1);
-        });
+        let queue = pool
+            .sources()
+            .queue(ITEMS, move |it: [usize; 4], _: &mut TaskContext<'_>| {
+                a(it[3]);
+            });
+        let at_once =
+            pool.sources()
+                .queue_concurrent(ITEMS, move |it: usize, _: &mut TaskContext<'_>| {
+                    b(it);
+                });
+        let units = pool
+            .sources()
+            .semaphore(0, move |(), _: &mut TaskContext<'_>| {
+                c(1);
+            });
         let (queue, at_once, units) = (queue.unwrap(), at_once.unwrap(), units.unwrap());
         let mut sent = 0;
         let mut send_all = || {

@@ -54,7 +54,9 @@ fn told_on_every_set() {
         for set in kernel_sets() {
             let pool = Pool::builder().threads(2).handle_set(set).build().unwrap();
             let (handler, signals, end) = told();
-            pool.signals([Signal::USR1, Signal::USR2], handler).unwrap();
+            pool.sources()
+                .signals([Signal::USR1, Signal::USR2], handler)
+                .unwrap();
             for signal in [Signal::USR1, Signal::USR2, Signal::USR1] {
                 raise(signal.number()).unwrap();
                 assert_eq!(signals.recv_timeout(LONG).unwrap(), signal);
@@ -72,7 +74,7 @@ fn several_of_a_kind_are_one() {
         let pool = Pool::builder().threads(0).build().unwrap();
         let (handler, signals, _end) = told();
         let both = [signal(SIGTTIN), signal(SIGTTOU)];
-        pool.signals(both, handler).unwrap();
+        pool.sources().signals(both, handler).unwrap();
         for _ in 0..100 {
             raise(SIGTTOU).unwrap();
             raise(SIGTTIN).unwrap();
@@ -95,8 +97,8 @@ fn several_pools_are_told() {
     in_turn(|| {
         let pools = [(); 2].map(|()| Pool::builder().threads(1).build().unwrap());
         let [(one, first, _), (other, second, _)] = [told(), told()];
-        let handle = pools[0].signals([signal(SIGURG)], one).unwrap();
-        pools[1].signals([signal(SIGURG)], other).unwrap();
+        let handle = pools[0].sources().signals([signal(SIGURG)], one).unwrap();
+        pools[1].sources().signals([signal(SIGURG)], other).unwrap();
         raise(SIGURG).unwrap();
         assert_eq!(first.recv_timeout(LONG).unwrap(), signal(SIGURG));
         assert_eq!(second.recv_timeout(LONG).unwrap(), signal(SIGURG));
@@ -116,7 +118,7 @@ fn the_disposition_before_is_restored() {
         let pool = Pool::builder().threads(1).build().unwrap();
         for _ in 0..3 {
             let (handler, signals, _end) = told();
-            let handle = pool.signals([signal(SIGPROF)], handler).unwrap();
+            let handle = pool.sources().signals([signal(SIGPROF)], handler).unwrap();
             raise(SIGPROF).unwrap();
             signals.recv_timeout(LONG).unwrap();
             assert!(!flag.swap(false, Ordering::SeqCst));
@@ -133,7 +135,7 @@ fn a_later_disposition_is_left_alone() {
     in_turn(|| {
         let pool = Pool::builder().threads(1).build().unwrap();
         let (handler, _signals, _end) = told();
-        let handle = pool.signals([signal(SIGXFSZ)], handler).unwrap();
+        let handle = pool.sources().signals([signal(SIGXFSZ)], handler).unwrap();
         let flag = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGXFSZ, Arc::clone(&flag)).unwrap();
         handle.close_and_wait().unwrap();
@@ -154,7 +156,7 @@ fn a_panic_takes_one_signal() {
             tell.send(signal).unwrap();
             assert_ne!(signal, both[0], "this one");
         };
-        pool.signals(both, handler).unwrap();
+        pool.sources().signals(both, handler).unwrap();
         both.iter().for_each(|it| raise(it.number()).unwrap());
         let mut all = Vec::new();
         wait_until(|| {
@@ -184,14 +186,19 @@ fn some_are_refused() {
         ),
     ] {
         let (handler, ..) = told();
-        let rejected = pool.signals([Signal::USR1, signal(number)], handler);
+        let rejected = pool
+            .sources()
+            .signals([Signal::USR1, signal(number)], handler);
         let rejected = rejected.unwrap_err();
         assert_eq!(rejected.error.kind(), io::ErrorKind::InvalidInput);
         assert!(rejected.to_string().contains(words), "{rejected}");
-        let none = pool.signals([], rejected.value).unwrap_err();
+        let none = pool.sources().signals([], rejected.value).unwrap_err();
         assert!(none.to_string().contains("none is named"), "{none}");
         // The system's library keeps this one for itself; what was had already is given back.
-        let reserved = pool.signals([signal(32)], none.value).unwrap_err();
+        let reserved = pool
+            .sources()
+            .signals([signal(32)], none.value)
+            .unwrap_err();
         assert!(reserved.to_string().contains("signal 32"), "{reserved}");
     }
     assert_eq!(
@@ -209,7 +216,7 @@ fn some_are_refused() {
 fn places_are_bounded_and_used_again() {
     in_turn(|| {
         let pool = Pool::builder().threads(1).build().unwrap();
-        let take = |handler| pool.signals([Signal::CONT], handler);
+        let take = |handler| pool.sources().signals([Signal::CONT], handler);
         let handles: Vec<_> = (0..64).map(|_| take(told().0).unwrap()).collect();
         let rejected = take(told().0).unwrap_err();
         assert_eq!(rejected.error.kind(), io::ErrorKind::QuotaExceeded);

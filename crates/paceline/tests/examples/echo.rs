@@ -123,7 +123,7 @@ fn a_refusal_of_io_uring_is_explained() {
     }
 }
 
-/// A signal ends it in order, with open connections, and it says what it did.
+/// A signal ends it gracefully, with open connections, and it says what it did.
 #[test]
 fn ends_in_order_on_sigterm_and_sigint() {
     bounded(|| {

@@ -240,7 +240,7 @@ fn refuses_too_long_a_line() {
     });
 }
 
-/// A client that goes in the middle of a line, in order or not, has done nothing and disturbs nobody.
+/// A client that goes in the middle of a line, gracefully or not, has done nothing and disturbs nobody.
 #[test]
 fn survives_a_client_that_leaves_in_the_middle_of_a_line() {
     kv();

@@ -59,7 +59,7 @@ fn per_source_serves_everyone() {
         let (text, output) = told(&program, &[]);
         assert!(output.status.success(), "{output:?}");
         assert!(
-            text.contains("is refused: build: 1 sources with 1 threads"),
+            text.contains("is refused: build a pool of sources: 1 sources with 1 threads"),
             "{text}"
         );
         assert!(text.contains("30 customers"), "{text}");
@@ -91,7 +91,7 @@ fn counts_of<'t>(text: &'t str, what: &str) -> Vec<&'t str> {
     line.unwrap().split_whitespace().collect()
 }
 
-/// Two pools of one thread call each other, deeper than is usual, and end in order.
+/// Two pools of one thread call each other, deeper than is usual, and end gracefully.
 #[test]
 fn mutual_calls_come_back() {
     let program = build("mutual");

@@ -185,7 +185,7 @@ struct Call {
 
 /// The server in a process of its own, and its clients.
 struct Running {
-    /// `None` once it has ended in order.
+    /// `None` once it has ended gracefully.
     server: Option<Server>,
     clients: Vec<TcpStream>,
     tasks: Vec<Task>,
@@ -310,7 +310,7 @@ impl Running {
         assert!(self.clients.iter().all(has_no_answer));
     }
 
-    /// Everything that was asked is answered, and it ends in order.
+    /// Everything that was asked is answered, and it ends gracefully.
     fn end(mut self) {
         let server = self.server.take().unwrap();
         signal("TERM", server.id());

@@ -215,10 +215,10 @@ impl<const BITS: u32> World<BITS> {
                 let reply = self.mux.call(&request, within)?;
                 self.judge(request, &reply);
             }
-            Op::Expect => drop(self.mux.expect()?),
-            Op::Send => drop(self.mux.expect()?.send(&request)?),
+            Op::Expect => drop(self.mux.prepare()?),
+            Op::Send => drop(self.mux.prepare()?.send(&request)?),
             Op::JoinTwice(first, second) => {
-                let call = self.mux.expect()?.send(&request)?;
+                let call = self.mux.prepare()?.send(&request)?;
                 let reply = match call.join(first) {
                     Ok(reply) => reply,
                     Err(rejected) => rejected.value.join(second)?,
@@ -226,7 +226,7 @@ impl<const BITS: u32> World<BITS> {
                 self.judge(request, &reply);
             }
             Op::Read(within, bytes) => {
-                let call = self.mux.expect()?.send(&request)?;
+                let call = self.mux.prepare()?.send(&request)?;
                 let mut body = call.join_to_read(within)?;
                 let mut reply = vec![0; bytes.min(8)];
                 io::Read::read_exact(&mut body, &mut reply)?;
@@ -253,7 +253,7 @@ impl<const BITS: u32> World<BITS> {
         let (mux, ledger) = (self.mux.clone(), Arc::clone(&self.ledger));
         let work = move |cx: &mut TaskContext<'_>| {
             life.called();
-            let call = || mux.expect()?.send(&request).map_err(io::Error::from);
+            let call = || mux.prepare()?.send(&request).map_err(io::Error::from);
             if let Ok(call) = call() {
                 if let Ok(reply) = call.join_in(cx, within, serve) {
                     judge(&ledger, request, &reply);

@@ -197,10 +197,13 @@ pub(crate) fn look(world: &World, at: usize) -> io::Result<()> {
     let _ = format!(
         "{:?}{:?}{:?}",
         pool.snapshot(),
-        pool.threads(),
-        pool.histograms()
+        pool.inspect().threads(),
+        pool.inspect().histograms()
     );
-    let _ = (pool.stuck(Duration::ZERO), pool.thread_ids());
+    let _ = (
+        pool.inspect().stuck(Duration::ZERO),
+        pool.inspect().thread_ids(),
+    );
     Ok(())
 }
 

@@ -91,7 +91,7 @@ impl Log {
         }
         for pool in self.pools.lock().unwrap().iter() {
             if let Some(pool) = pool.upgrade() {
-                let _ = writeln!(text, "{:?}\n{:?}", pool, pool.threads());
+                let _ = writeln!(text, "{:?}\n{:?}", pool, pool.inspect().threads());
             }
         }
         text

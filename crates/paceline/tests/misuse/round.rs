@@ -163,11 +163,16 @@ fn open(plan: &Plan, world: &Arc<World>, owner: &Owner) {
     let Some(pool) = world.pool(0) else { return };
     if let Some(capacity) = plan.queue {
         *world.queue.lock().unwrap() = open_queue(plan, world, &pool, capacity);
-        *world.semaphore.lock().unwrap() = pool.semaphore(1, |(), _: &mut TaskContext<'_>| ()).ok();
+        *world.semaphore.lock().unwrap() = pool
+            .sources()
+            .semaphore(1, |(), _: &mut TaskContext<'_>| ())
+            .ok();
     }
     if plan.hears_signals && world.simulation.is_none() {
         let signals = [Signal::WINCH, Signal::CONT, Signal::CHLD];
-        let heard = pool.signals(signals, |_: Signal, _: &mut TaskContext<'_>| ());
+        let heard = pool
+            .sources()
+            .signals(signals, |_: Signal, _: &mut TaskContext<'_>| ());
         heard.expect("signals can be heard");
     }
 }
@@ -185,9 +190,9 @@ fn open_queue(
     );
     stock.0.accept();
     if plan.queue_is_concurrent {
-        pool.queue_concurrent(capacity, stock).ok()
+        pool.sources().queue_concurrent(capacity, stock).ok()
     } else {
-        pool.queue(capacity, stock).ok()
+        pool.sources().queue(capacity, stock).ok()
     }
 }
 

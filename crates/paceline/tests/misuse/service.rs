@@ -133,7 +133,7 @@ impl Service {
                 }
             }
             Act::CloseOther(slot) => drop(world.ask(slot, crate::misuse::ops::Ask::Close)),
-            Act::ReleaseThen { ask, panics } => release_then(cx, &world, ask, panics),
+            Act::ReleaseThen { ask, panics } => after_release(cx, &world, ask, panics),
             Act::Block(span) => cx.blocking(|| thread::sleep(span)),
             Act::Compute(span) => compute(span),
             Act::WakeFollower => cx.wake_follower(),
@@ -174,7 +174,7 @@ impl Service {
     }
 }
 
-fn release_then<S>(
+fn after_release<S>(
     cx: &mut Context<'_, S>,
     world: &Arc<World>,
     ask: Option<(usize, crate::misuse::ops::Ask)>,
@@ -183,7 +183,7 @@ fn release_then<S>(
     let life = world.ledger.begin(Kind::Once, "work for afterwards");
     life.accept();
     let world = Arc::clone(world);
-    cx.release_then(move || {
+    cx.after_release(move |_| {
         life.called();
         let Some(_acting) = world.act() else { return };
         if let Some((slot, ask)) = ask {

@@ -169,7 +169,9 @@ pub(crate) fn child() {
 /// to no round.
 fn hear_once() {
     let pool = Pool::builder().threads(1).build().unwrap();
-    let heard = pool.signals([Signal::WINCH], |_: Signal, _: &mut TaskContext<'_>| ());
+    let heard = pool
+        .sources()
+        .signals([Signal::WINCH], |_: Signal, _: &mut TaskContext<'_>| ());
     heard.unwrap();
     let _ = pool.shutdown(ROUND);
 }

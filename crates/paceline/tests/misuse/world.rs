@@ -155,7 +155,7 @@ impl World {
             Ask::TimeOut(idle) => handle.set_timeout(idle),
             Ask::Priority(priority) => handle.set_priority(priority),
             Ask::Pin(thread) => self.pin(handle, thread),
-            Ask::Sticky(span) => handle.sticky(span),
+            Ask::Sticky(span) => handle.prefer_last_thread(span),
             Ask::Unpin => handle.unpin(),
             Ask::MoveTo(level) => match self.levels.get(level) {
                 Some(level) => handle.move_to(level).map(drop),
@@ -169,7 +169,7 @@ impl World {
     }
 
     fn pin(&self, handle: &Handle, thread: usize) -> io::Result<()> {
-        let threads = self.pool(thread).map(|pool| pool.thread_ids());
+        let threads = self.pool(thread).map(|pool| pool.inspect().thread_ids());
         let threads = threads.unwrap_or_default();
         let Some(first) = threads.get(thread % threads.len().max(1)) else {
             return Ok(());

@@ -371,7 +371,7 @@ fn work_afterwards_is_done() {
             let tell = self.0.clone();
             members.each(|_, cx| {
                 let tell = tell.clone();
-                cx.release_then(move || tell.send("after a call").unwrap());
+                cx.after_release(move |_| tell.send("after a call").unwrap());
             });
             byte(cx).map(|byte| byte.map_or(Next::Close, |_| Next::Continue))
         }
@@ -379,7 +379,7 @@ fn work_afterwards_is_done() {
             let tell = self.0.clone();
             members.each(|_, cx| {
                 let tell = tell.clone();
-                cx.release_then(move || tell.send("after an end").unwrap());
+                cx.after_release(move |_| tell.send("after an end").unwrap());
             });
         }
     }

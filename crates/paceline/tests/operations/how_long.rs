@@ -61,7 +61,7 @@ impl Scene {
     }
 
     fn times(&self) -> Histograms {
-        self.pool.histograms().expect("there is a board")
+        self.pool.inspect().histograms().expect("there is a board")
     }
 }
 
@@ -74,7 +74,7 @@ fn handlers_are_counted_by_their_length() {
         let (short, long) = (scene.takes(MILLI), scene.takes(50 * MILLI));
         scene.turns(9, &[&short]);
         scene.turns(1, &[&long]);
-        assert_eq!(scene.pool.threads(), []);
+        assert_eq!(scene.pool.inspect().threads(), []);
         let times = scene.times();
         for histogram in [&times.handler, &times.turn] {
             assert_eq!((histogram.count(), histogram.sum()), (10, 59 * MILLI));
@@ -106,7 +106,7 @@ fn afterwards_is_not_the_handlers_time() {
         let peer = scene.serve(move |cx: &mut Context<'_, SimStream>| {
             world.clock().advance(2 * MILLI);
             let world = world.clone();
-            cx.release_then(move || world.clock().advance(3 * MILLI));
+            cx.after_release(move |_| world.clock().advance(3 * MILLI));
             echo(cx)
         });
         let plain = scene.takes(MILLI);
@@ -173,7 +173,7 @@ fn concurrent_handlers_are_counted_too() {
             told.recv_timeout(LONG).unwrap();
         }
         wait_until(|| {
-            let times = pool.histograms().unwrap();
+            let times = pool.inspect().histograms().unwrap();
             times.handler.count() >= 10 && times.turn.count() == times.handler.count()
         });
     });

@@ -41,7 +41,7 @@ fn everything_left_is_said() {
     scene.pool.after(HOUR, |_| ()).unwrap();
     scene.pool.post(|_| ()).unwrap();
     let items = |(), _: &mut TaskContext<'_>| ();
-    let queue = scene.pool.queue(4, items).unwrap();
+    let queue = scene.pool.sources().queue(4, items).unwrap();
     for _ in 0..3 {
         assert!(queue.send(()).is_ok());
     }

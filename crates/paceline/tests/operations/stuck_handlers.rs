@@ -167,11 +167,11 @@ fn stuck_calls_can_be_asked_for() {
         let _observation = scene.pool.observe(Listening(tell));
         let (handle, _peer) = scene.stick(false);
         scene.rest(1);
-        assert_eq!(scene.pool.stuck(SECOND), []);
+        assert_eq!(scene.pool.inspect().stuck(SECOND), []);
         scene.world.clock().advance(LIMIT);
-        let stuck = scene.pool.stuck(LIMIT);
+        let stuck = scene.pool.inspect().stuck(LIMIT);
         assert_eq!((stuck.len(), stuck[0].call.handle), (1, handle.id()));
-        assert_eq!(scene.pool.stuck(LIMIT + SECOND), []);
+        assert_eq!(scene.pool.inspect().stuck(LIMIT + SECOND), []);
         assert_eq!(heard.recv_timeout(LONG).unwrap(), scene.next());
         let text = stuck[0].to_string();
         assert!(

@@ -45,7 +45,7 @@ fn serve(
 
 /// The one thread there is.
 fn only(pool: &Pool) -> ThreadReport {
-    let [thread] = <[_; 1]>::try_from(pool.threads()).expect("one thread");
+    let [thread] = <[_; 1]>::try_from(pool.inspect().threads()).expect("one thread");
     thread
 }
 
@@ -81,7 +81,7 @@ impl EventHandler<SimStream> for Curious {
 fn each_role_is_shown_with_its_time() {
     bounded(|| {
         let (world, pool) = shown(0);
-        assert_eq!(pool.threads(), []);
+        assert_eq!(pool.inspect().threads(), []);
         let curious = Curious {
             pool: pool.downgrade(),
             world: world.clone(),
@@ -113,7 +113,7 @@ fn each_role_is_shown_with_its_time() {
             "the handler found what it should"
         );
         drop(by_hand::find_nothing(take_lead(follower)));
-        assert_eq!(pool.threads(), []);
+        assert_eq!(pool.inspect().threads(), []);
     });
 }
 
@@ -139,7 +139,13 @@ fn the_standby_is_told_from_the_others() {
     bounded(|| {
         let (world, pool) = shown(4);
         wait_until(|| world.clock().asleep() == 4);
-        let roles = |wanted: Role| pool.threads().iter().filter(|it| it.role == wanted).count();
+        let roles = |wanted: Role| {
+            pool.inspect()
+                .threads()
+                .iter()
+                .filter(|it| it.role == wanted)
+                .count()
+        };
         assert_eq!(
             (
                 roles(Role::Leader),
@@ -149,6 +155,7 @@ fn the_standby_is_told_from_the_others() {
             (1, 1, 2)
         );
         let names: Vec<_> = pool
+            .inspect()
             .threads()
             .into_iter()
             .map(|thread| thread.name)
@@ -167,7 +174,7 @@ fn the_standby_is_told_by_its_place() {
         let joined = pool.clone();
         let joined = thread::spawn(move || joined.join());
         wait_until(|| world.clock().asleep() == 1);
-        let threads = pool.threads();
+        let threads = pool.inspect().threads();
         let standby = threads.iter().position(|it| it.role == Role::Standby);
         assert_eq!((threads.len(), standby), (3, Some(2)));
         drop(leader);
@@ -183,9 +190,9 @@ fn without_a_board_nothing_is_shown() {
     let set = SetKind::Simulated(world);
     let pool = Pool::builder().threads(0).handle_set(set).build().unwrap();
     let _follower = pool.enter().unwrap();
-    assert_eq!(pool.threads(), []);
-    assert_eq!(pool.stuck(Duration::ZERO), []);
-    assert_eq!(pool.histograms(), None);
+    assert_eq!(pool.inspect().threads(), []);
+    assert_eq!(pool.inspect().stuck(Duration::ZERO), []);
+    assert_eq!(pool.inspect().histograms(), None);
 }
 
 struct One;
@@ -217,7 +224,12 @@ fn no_report_is_torn() {
             thread::spawn(move || {
                 let mut looks = 0;
                 while !over.load(Ordering::Relaxed) {
-                    for call in pool.threads().into_iter().filter_map(|it| it.handles) {
+                    for call in pool
+                        .inspect()
+                        .threads()
+                        .into_iter()
+                        .filter_map(|it| it.handles)
+                    {
                         let expected = if call.handle == one { "One" } else { "Other" };
                         assert!(call.handler.ends_with(&format!("::{expected}")), "{call}");
                     }

@@ -190,6 +190,7 @@ fn tasks_groups_and_concurrent_handles_are_of_a_kind() {
             let work = taking_long(&stage.world, &calls);
             let items = stage
                 .pool
+                .sources()
                 .queue(1, move |(), _: &mut TaskContext<'_>| work());
             let items = items.unwrap();
             Box::new(move || items.send(()).unwrap())

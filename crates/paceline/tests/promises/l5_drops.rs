@@ -97,7 +97,7 @@ impl GroupHandler<Source> for Sore {
         let others: Vec<_> = members.handles().collect();
         for (other, grenade) in others.iter().zip(std::iter::from_fn(|| self.1.pop())) {
             let leave_work = |cx: &mut Context<'_, Source>| {
-                cx.release_then(move || grenade.touch());
+                cx.after_release(move |_| grenade.touch());
                 Ok(())
             };
             members.with(other, leave_work).unwrap();
@@ -249,7 +249,7 @@ const TABLE: &[Row] = &[
         let mut grenade = Some(field.grenade());
         served(field, move |cx| {
             let grenade = grenade.take();
-            cx.release_then(move || grenade.iter().for_each(Grenade::touch));
+            cx.after_release(move |_| grenade.iter().for_each(Grenade::touch));
             Ok(Next::Close)
         });
     }),
@@ -257,7 +257,7 @@ const TABLE: &[Row] = &[
         let mut grenades = vec![field.grenade(), field.grenade()];
         served(field, move |cx| {
             for grenade in grenades.drain(..) {
-                cx.release_then(move || grenade.touch());
+                cx.after_release(move |_| grenade.touch());
             }
             panic!("on purpose")
         });
@@ -270,7 +270,7 @@ const TABLE: &[Row] = &[
             of_handler.touch();
             drop(item);
         };
-        let queue = pool.queue(8, handler).unwrap();
+        let queue = pool.sources().queue(8, handler).unwrap();
         (0..3).for_each(|_| queue.send(field.grenade()).unwrap());
         drop(queue);
         field.wait();
@@ -280,7 +280,7 @@ const TABLE: &[Row] = &[
         let pool = Pool::builder().threads(0).build().unwrap();
         let of_handler = field.grenade();
         let handler = move |_: Grenade, _: &mut TaskContext<'_>| of_handler.touch();
-        let queue = pool.queue(8, handler).unwrap();
+        let queue = pool.sources().queue(8, handler).unwrap();
         (0..3).for_each(|_| queue.send(field.grenade()).unwrap());
         drop(pool);
         field.wait();
@@ -289,7 +289,7 @@ const TABLE: &[Row] = &[
         let pool = Pool::builder().threads(0).build().unwrap();
         let of_handler = Mutex::new(field.grenade());
         let handler = move |_: Grenade, _: &mut TaskContext<'_>| of_handler.lock().unwrap().touch();
-        let queue = pool.queue_concurrent(8, handler).unwrap();
+        let queue = pool.sources().queue_concurrent(8, handler).unwrap();
         (0..3).for_each(|_| queue.send(field.grenade()).unwrap());
         drop(pool);
         field.wait();
@@ -298,13 +298,13 @@ const TABLE: &[Row] = &[
         let (pool, one, all) = (pool(), field.grenade(), Mutex::new(field.grenade()));
         let (by_force, of_signals) = (field.grenade(), field.grenade());
         let handler = move |(): (), _: &mut TaskContext<'_>| one.touch();
-        drop(pool.semaphore(1, handler).unwrap());
+        drop(pool.sources().semaphore(1, handler).unwrap());
         let handler = move |(): (), _: &mut TaskContext<'_>| all.lock().unwrap().touch();
-        drop(pool.semaphore_concurrent(1, handler).unwrap());
+        drop(pool.sources().semaphore_concurrent(1, handler).unwrap());
         let handler = move |(): (), _: &mut TaskContext<'_>| by_force.touch();
-        let _kept = pool.semaphore(0, handler).unwrap();
+        let _kept = pool.sources().semaphore(0, handler).unwrap();
         let handler = move |_: Signal, _: &mut TaskContext<'_>| of_signals.touch();
-        pool.signals([Signal::USR1], handler).unwrap();
+        pool.sources().signals([Signal::USR1], handler).unwrap();
         check_alive(&pool);
         drop(pool);
         field.wait();

@@ -31,7 +31,7 @@ fn every_byte_at_home(wake: Wake, order: Order) {
         world.set_faults(Faults::ALL);
         let pool = builder_on(&world, 3).wake(wake).order(order).build();
         let pool = pool.unwrap();
-        let ids = pool.thread_ids();
+        let ids = pool.inspect().thread_ids();
         let peers: Vec<_> = (0..3_usize)
             .map(|id| {
                 let (stream, peer) = world.stream();
@@ -43,7 +43,7 @@ fn every_byte_at_home(wake: Wake, order: Order) {
                 let handle = pool.register(stream, Interest::NONE, handler).unwrap();
                 let home = &ids[..(id + 1) % 3];
                 match home {
-                    [] => handle.sticky(Duration::from_secs(1)).unwrap(),
+                    [] => handle.prefer_last_thread(Duration::from_secs(1)).unwrap(),
                     home => handle.pin_to(home).unwrap(),
                 }
                 handle.set_interest(Interest::READ).unwrap();

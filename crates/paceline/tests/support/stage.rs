@@ -223,7 +223,7 @@ impl Drop for Stage {
 
 /// Joins with a priority, until the pool is shut down.
 fn work(pool: &Pool, priority: u8) {
-    let mut follower = pool.enter_with(priority).unwrap();
+    let mut follower = pool.enter_with_priority(priority).unwrap();
     while let Led::Leader(leader) = follower.lead() {
         follower = match leader.wait(None).unwrap() {
             Waited::Claimed(claimed) => claimed.promote().run(),

@@ -49,21 +49,21 @@ fn b1_a_reply_reaches_exactly_its_caller() {
 fn b2_a_waiter_always_ends() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let replied = mux.expect().unwrap().send(b"replied").unwrap();
+        let replied = mux.prepare().unwrap().send(b"replied").unwrap();
         let (id, _) = peer.request();
         peer.reply(id, b"yes");
         assert_eq!(*replied.join(LONG).unwrap(), *b"yes");
 
-        let late = mux.expect().unwrap().send(b"late").unwrap();
+        let late = mux.prepare().unwrap().send(b"late").unwrap();
         let told = late.join(SHORT).unwrap_err();
         assert_eq!(told.error.kind(), io::ErrorKind::TimedOut);
         drop(told);
-        drop(mux.expect().unwrap());
-        drop(mux.expect().unwrap().send(b"forgotten").unwrap());
+        drop(mux.prepare().unwrap());
+        drop(mux.prepare().unwrap().send(b"forgotten").unwrap());
         let callers = mux.callers();
         assert_eq!((callers.under_way, callers.forgotten), (0, 2));
 
-        let lost = mux.expect().unwrap().send(b"lost").unwrap();
+        let lost = mux.prepare().unwrap().send(b"lost").unwrap();
         drop(peer);
         let told = lost.join(LONG).unwrap_err();
         assert_ne!(told.error.kind(), io::ErrorKind::TimedOut);
@@ -110,16 +110,16 @@ fn b3_while_anyone_sleeps_somebody_leads() {
 fn b4_e12_unasked_replies_harm_nobody() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let late = mux.expect().unwrap().send(b"late").unwrap();
+        let late = mux.prepare().unwrap().send(b"late").unwrap();
         let (late_id, _) = peer.request();
         drop(late);
-        let call = mux.expect().unwrap().send(b"asked").unwrap();
+        let call = mux.prepare().unwrap().send(b"asked").unwrap();
         let (id, _) = peer.request();
         peer.reply(late_id, b"late");
         peer.reply(77_777, b"never asked");
         peer.reply(id, b"once");
         assert_eq!(*call.join(LONG).unwrap(), *b"once");
-        let again = mux.expect().unwrap().send(b"asked again").unwrap();
+        let again = mux.prepare().unwrap().send(b"asked again").unwrap();
         peer.reply(id, b"twice");
         let (next, _) = peer.request();
         peer.reply(next, b"right");
@@ -201,8 +201,8 @@ fn e10_the_last_one_gives_the_lead_back() {
 fn e11_only_a_sleeper_is_elected() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let registered = mux.expect().unwrap();
-        let sent = mux.expect().unwrap().send(b"sent").unwrap();
+        let registered = mux.prepare().unwrap();
+        let sent = mux.prepare().unwrap().send(b"sent").unwrap();
         let (sent_id, _) = peer.request();
         let leader = spawn_call(&mux, b"leader");
         let (leader_id, _) = peer.request();
@@ -231,12 +231,12 @@ fn e11_only_a_sleeper_is_elected() {
 fn e13_half_a_body_holds_up_nobody() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let slow = mux.expect().unwrap().send(b"slow").unwrap();
+        let slow = mux.prepare().unwrap().send(b"slow").unwrap();
         let (slow_id, _) = peer.request();
         let body = [7; 1000];
         let whole = frame(slow_id, &body);
         peer.send(&whole[..500]);
-        let leader = mux.expect().unwrap().send(b"leader").unwrap();
+        let leader = mux.prepare().unwrap().send(b"leader").unwrap();
         let told = leader.join(SHORT).unwrap_err();
         assert_eq!(told.error.kind(), io::ErrorKind::TimedOut);
         let (leader_id, _) = peer.request();
@@ -254,7 +254,7 @@ fn e14_a_loss_is_told_to_everyone() {
     bounded(|| {
         for end in ["closed", "nonsense", "too long", "a panic"] {
             let (mux, mut peer) = mux();
-            let not_joined = mux.expect().unwrap().send(b"not joined").unwrap();
+            let not_joined = mux.prepare().unwrap().send(b"not joined").unwrap();
             peer.request();
             let callers: Vec<_> = (0..4)
                 .map(|_| {
@@ -279,7 +279,7 @@ fn e14_a_loss_is_told_to_everyone() {
             }
             assert_eq!(panics, usize::from(end == "a panic"), "{end}");
             assert!(not_joined.join(LONG).is_err(), "{end}");
-            assert!(mux.is_lost() && mux.expect().is_err(), "{end}");
+            assert!(mux.is_lost() && mux.prepare().is_err(), "{end}");
             assert_eq!(mux.callers(), paceline::bound::Callers::default(), "{end}");
         }
     });
@@ -295,7 +295,7 @@ fn frame_of_length(id: u32, length: u32) -> Vec<u8> {
 fn e20_reply_before_the_join_touches_nothing() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let early = mux.expect().unwrap().send(b"early").unwrap();
+        let early = mux.prepare().unwrap().send(b"early").unwrap();
         let (early_id, _) = peer.request();
         let leader = spawn_call(&mux, b"leader");
         let (leader_id, _) = peer.request();
@@ -324,8 +324,8 @@ fn e21_the_table_changes_while_it_is_read() {
                     for round in 0..200_u8 {
                         let request = [thread, round, thread ^ round];
                         match round % 4 {
-                            0 => drop(mux.expect().unwrap()),
-                            1 => drop(mux.expect().unwrap().send(&request).unwrap()),
+                            0 => drop(mux.prepare().unwrap()),
+                            1 => drop(mux.prepare().unwrap().send(&request).unwrap()),
                             _ => assert_eq!(call(&mux, &request).unwrap(), request),
                         }
                     }
@@ -392,7 +392,7 @@ fn who_reads_by_itself_does_not_look() {
         wait_asleep(&mux, 0);
         thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let call = mux.expect().unwrap().send(b"x").unwrap();
+                let call = mux.prepare().unwrap().send(b"x").unwrap();
                 let body = call.join_to_read(LONG).unwrap();
                 body.is_direct()
             });
@@ -444,9 +444,9 @@ fn replies_in_order_without_ids() {
         let builder = Builder::new().elect(Elect::NextReply);
         let (mux, mut peer) = mux_of(builder, Plain);
         let calls: Vec<_> = (0..3_u8)
-            .map(|number| mux.expect().unwrap().send(&[number]).unwrap())
+            .map(|number| mux.prepare().unwrap().send(&[number]).unwrap())
             .collect();
-        let forgotten = mux.expect().unwrap().send(b"forgotten").unwrap();
+        let forgotten = mux.prepare().unwrap().send(b"forgotten").unwrap();
         drop(forgotten);
         for number in 0..3_u8 {
             assert_eq!(peer.plain_request(), [number]);
@@ -474,7 +474,7 @@ fn replies_in_order_without_ids() {
         });
         let seen = mux.snapshot();
         assert_eq!((seen.elections, seen.data_handed_over), (2, 0));
-        let last = mux.expect().unwrap().send(b"last").unwrap();
+        let last = mux.prepare().unwrap().send(b"last").unwrap();
         assert_eq!(peer.plain_request(), b"forgotten");
         assert_eq!(peer.plain_request(), b"last");
         peer.send(b"\x01d\x01e");
@@ -489,7 +489,7 @@ fn replies_in_order_without_ids() {
 fn messages_of_the_peers_own() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let call = mux.expect().unwrap().send(b"x").unwrap();
+        let call = mux.prepare().unwrap().send(b"x").unwrap();
         let (id, _) = peer.request();
         peer.reply(bound::PEERS_OWN, b"by the way");
         peer.reply(id, b"y");
@@ -507,11 +507,11 @@ fn the_number_of_calls_is_bounded() {
         let (mux, peer) = mux_of(Builder::new().calls(2), Framed::default());
         echo(peer);
         let reply = mux.call(b"x", LONG).unwrap();
-        let registered = mux.expect().unwrap();
-        let told = mux.expect().unwrap_err();
+        let registered = mux.prepare().unwrap();
+        let told = mux.prepare().unwrap_err();
         assert_eq!(told.kind(), io::ErrorKind::QuotaExceeded);
         drop(reply);
-        drop(mux.expect().unwrap());
+        drop(mux.prepare().unwrap());
         drop(registered);
         // More calls than ids of so few bits can tell apart are refused at once.
         let (near, _far) = support::tcp_pair();

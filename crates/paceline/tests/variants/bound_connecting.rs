@@ -38,7 +38,7 @@ fn lost_and_made_anew() -> (Mux<Framed>, Arc<Gate>, thread::JoinHandle<io::Resul
     assert!(mux.is_lost());
     let connecting = {
         let mux = mux.clone();
-        thread::spawn(move || mux.expect().map(drop))
+        thread::spawn(move || mux.prepare().map(drop))
     };
     gate.wait_for(1);
     (mux, gate, connecting)

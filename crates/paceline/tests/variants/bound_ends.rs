@@ -37,7 +37,7 @@ fn what_the_socket_does_not_take_is_kept() {
         let request = vec![7; MEGABYTE];
         let mut sent = Vec::new();
         let refused = loop {
-            match mux.expect().unwrap().send(&request) {
+            match mux.prepare().unwrap().send(&request) {
                 Ok(call) => sent.push(call),
                 Err(refused) => break refused,
             }
@@ -78,7 +78,7 @@ fn kept_output_of_those_who_went_is_sent() {
     bounded(|| {
         let (mux, mut peer) = mux_of(Builder::new().calls(8), Framed::default());
         let request = vec![7; 100_000];
-        while let Ok(expected) = mux.expect() {
+        while let Ok(expected) = mux.prepare() {
             drop(expected.send(&request));
             if mux.snapshot().refused_sends > 0 {
                 break;
@@ -96,7 +96,7 @@ fn kept_output_of_those_who_went_is_sent() {
         });
         let mut room = None;
         wait_until(|| {
-            room = mux.expect().ok().and_then(|it| it.send(b"at last").ok());
+            room = mux.prepare().ok().and_then(|it| it.send(b"at last").ok());
             room.is_some()
         });
         room.unwrap().join(LONG).unwrap();
@@ -154,14 +154,14 @@ fn a_leader_is_called_once_for_kept_output() {
         let mut sent = Vec::new();
         let request = vec![7; 100_000];
         while mux.snapshot().output_kept == 0 {
-            sent.push(mux.expect().unwrap().send(&request).unwrap());
+            sent.push(mux.prepare().unwrap().send(&request).unwrap());
             assert!(sent.len() < 1000, "the socket takes everything");
         }
         wait_until(|| mux.callers().waits);
         let kicks = mux.snapshot().kicks;
         assert!(kicks <= 1, "{kicks}");
         for _ in 0..5 {
-            sent.push(mux.expect().unwrap().send(b"behind it").unwrap());
+            sent.push(mux.prepare().unwrap().send(b"behind it").unwrap());
         }
         assert_eq!(mux.snapshot().kicks, kicks, "it knows already");
         for _ in 0..sent.len() {
@@ -236,7 +236,7 @@ fn close_tells_everyone() {
         let refused = mux.reconnect(near).unwrap_err();
         assert_eq!(refused.error.kind(), io::ErrorKind::NotConnected);
         assert_eq!(
-            mux.expect().unwrap_err().kind(),
+            mux.prepare().unwrap_err().kind(),
             io::ErrorKind::NotConnected
         );
         mux.close();
@@ -250,8 +250,8 @@ fn close_tells_everyone() {
 fn waiter_on_replaced_connection_is_told() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let unsent = mux.expect().unwrap();
-        let not_joined = mux.expect().unwrap().send(b"not joined").unwrap();
+        let unsent = mux.prepare().unwrap();
+        let not_joined = mux.prepare().unwrap().send(b"not joined").unwrap();
         let waiting = {
             let mux = mux.clone();
             thread::spawn(move || call(&mux, b"waiting"))
@@ -312,7 +312,7 @@ fn concurrent_connects_coalesce() {
                     let (mux, begin) = (mux.clone(), Arc::clone(&begin));
                     thread::spawn(move || {
                         begin.wait();
-                        mux.expect().map(drop)
+                        mux.prepare().map(drop)
                     })
                 })
                 .collect();
@@ -359,11 +359,11 @@ fn a_lost_connection_is_made_anew() {
             answering.join().unwrap();
             assert!(call(&mux, b"y").is_err());
             if round < 2 {
-                drop(mux.expect().unwrap());
+                drop(mux.prepare().unwrap());
             }
         }
         drop(listener);
-        assert!(mux.expect().is_err(), "nobody listens any more");
+        assert!(mux.prepare().is_err(), "nobody listens any more");
         let seen = mux.snapshot();
         assert_eq!((seen.losses, seen.reconnects), (3, 2));
     });
@@ -378,9 +378,9 @@ fn kept_output_is_lost_with_its_connection() {
         let request = vec![7; 100_000];
         let mut sent = Vec::new();
         while mux.snapshot().output_kept == 0 {
-            sent.push(mux.expect().unwrap().send(&request).unwrap());
+            sent.push(mux.prepare().unwrap().send(&request).unwrap());
         }
-        sent.push(mux.expect().unwrap().send(b"in the queue").unwrap());
+        sent.push(mux.prepare().unwrap().send(b"in the queue").unwrap());
         drop(peer);
         for call in sent {
             assert!(call.join(LONG).is_err());

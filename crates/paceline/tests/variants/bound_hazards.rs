@@ -27,7 +27,7 @@ fn caller(mux: &Mux<Framed>) -> thread::JoinHandle<io::Result<Vec<u8>>> {
 fn reply_before_waiter_joins() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let [read, unread] = [(); 2].map(|()| mux.expect().unwrap().send(b"x").unwrap());
+        let [read, unread] = [(); 2].map(|()| mux.prepare().unwrap().send(b"x").unwrap());
         let [(read_id, _), (unread_id, _)] = [peer.request(), peer.request()];
         let other = caller(&mux);
         let (other_id, _) = peer.request();
@@ -124,7 +124,7 @@ fn timeout_races_reply_dispatch() {
 fn zero_timeout_wait_is_final() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let mut call = mux.expect().unwrap().send(b"x").unwrap();
+        let mut call = mux.prepare().unwrap().send(b"x").unwrap();
         let (id, _) = peer.request();
         for _ in 0..3 {
             let told = call.join(Duration::ZERO).unwrap_err();
@@ -143,7 +143,7 @@ fn zero_timeout_wait_is_final() {
         leader.join().unwrap().unwrap();
         assert_eq!(*told.value.join(Duration::ZERO).unwrap(), *b"y");
         // And alone it finds what is in the socket.
-        let call = mux.expect().unwrap().send(b"x").unwrap();
+        let call = mux.prepare().unwrap().send(b"x").unwrap();
         let (id, _) = peer.request();
         peer.reply(id, b"z");
         let mut call = Some(call);
@@ -252,7 +252,7 @@ fn a_caller_reads_its_reply_by_itself() {
         let reader = {
             let mux = mux.clone();
             thread::spawn(move || -> io::Result<Vec<u8>> {
-                let call = mux.expect()?.send(b"large")?;
+                let call = mux.prepare()?.send(b"large")?;
                 let mut body = call.join_to_read(LONG)?;
                 assert!(body.is_direct());
                 assert_eq!(body.remaining(), 300_000);
@@ -290,7 +290,7 @@ fn a_caller_reads_its_reply_by_itself() {
 fn a_reader_may_stop_in_the_middle() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let [leads, early] = [(); 2].map(|()| mux.expect().unwrap().send(b"x").unwrap());
+        let [leads, early] = [(); 2].map(|()| mux.prepare().unwrap().send(b"x").unwrap());
         let [(leads_id, _), (early_id, _)] = [peer.request(), peer.request()];
         peer.reply(early_id, b"from a buffer");
         peer.reply(leads_id, &[7; 5000]);
@@ -308,7 +308,7 @@ fn a_reader_may_stop_in_the_middle() {
         body.read_to_string(&mut text).unwrap();
         assert_eq!(text, "from a buffer");
         drop(body);
-        let next = mux.expect().unwrap().send(b"x").unwrap();
+        let next = mux.prepare().unwrap().send(b"x").unwrap();
         let (next_id, _) = peer.request();
         peer.reply(next_id, b"behind the rest");
         assert_eq!(*next.join(LONG).unwrap(), *b"behind the rest");
@@ -321,7 +321,7 @@ fn a_reader_may_stop_in_the_middle() {
 fn a_reader_is_not_held_for_ever() {
     bounded(|| {
         let (mux, mut peer) = mux();
-        let slow = mux.expect().unwrap().send(b"x").unwrap();
+        let slow = mux.prepare().unwrap().send(b"x").unwrap();
         let (id, _) = peer.request();
         let whole = frame(id, &[1; 100]);
         peer.send(&whole[..50]);
@@ -330,7 +330,7 @@ fn a_reader_is_not_held_for_ever() {
         assert_eq!(told.kind(), io::ErrorKind::TimedOut);
         drop(body);
         peer.send(&whole[50..]);
-        let cut = mux.expect().unwrap().send(b"x").unwrap();
+        let cut = mux.prepare().unwrap().send(b"x").unwrap();
         let (id, _) = peer.request();
         peer.send(&frame(id, &[1; 100])[..50]);
         let mut body = cut.join_to_read(LONG).unwrap();

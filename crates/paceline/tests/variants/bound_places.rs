@@ -53,7 +53,7 @@ fn number(reply: &[u8]) -> u32 {
 /// Sends so many calls that nobody joins, and answers them.
 fn forget_and_answer(mux: &Mux<Plain>, peer: &mut UnixStream, count: usize) {
     for _ in 0..count {
-        drop(mux.expect().unwrap().send(b"x").unwrap());
+        drop(mux.prepare().unwrap().send(b"x").unwrap());
     }
     let mut requests = vec![0; 2 * count];
     peer.read_exact(&mut requests).unwrap();
@@ -68,9 +68,9 @@ fn replies_that_nobody_reads_make_room() {
         let (mux, mut peer) = connected(Builder::new().calls(3), Plain);
         for _ in 0..3 {
             forget_and_answer(&mux, &mut peer, 3);
-            let calls = [(); 3].map(|()| mux.expect().unwrap().send(b"y").unwrap());
+            let calls = [(); 3].map(|()| mux.prepare().unwrap().send(b"y").unwrap());
             assert_eq!(
-                mux.expect().unwrap_err().kind(),
+                mux.prepare().unwrap_err().kind(),
                 io::ErrorKind::QuotaExceeded
             );
             let mut requests = [0; 6];
@@ -88,13 +88,13 @@ fn replies_that_nobody_reads_make_room() {
 fn what_comes_before_a_reply_is_read_too() {
     bounded(|| {
         let (mux, mut peer) = connected(Builder::new().calls(1), Wide);
-        drop(mux.expect().unwrap().send(&()).unwrap());
+        drop(mux.prepare().unwrap().send(&()).unwrap());
         peer.read_exact(&mut [0]).unwrap();
         let length = 70_000_u32;
         peer.write_all(&(length | PEERS_OWN).to_be_bytes()).unwrap();
         peer.write_all(&vec![0; length as usize]).unwrap();
         peer.write_all(&[0, 0, 0, 1, 7]).unwrap();
-        let call = mux.expect().unwrap().send(&()).unwrap();
+        let call = mux.prepare().unwrap().send(&()).unwrap();
         peer.write_all(&[0, 0, 0, 1, 8]).unwrap();
         assert_eq!(call.join(LONG).unwrap()[..], [8]);
     });
@@ -142,7 +142,7 @@ fn replies_make_room_while_the_pool_is_busy() {
         pool.post(move |_| inside.pass()).unwrap();
         gate.wait_for(1);
         forget_and_answer(&mux, &mut peer, 2);
-        let call = mux.expect().unwrap().send(b"y").unwrap();
+        let call = mux.prepare().unwrap().send(b"y").unwrap();
         peer.read_exact(&mut [0; 2]).unwrap();
         peer.write_all(b"\x01z").unwrap();
         assert_eq!(call.join(LONG).unwrap()[..], *b"z");
@@ -164,7 +164,7 @@ fn all_who_find_no_place_get_one() {
                 for _ in 0..CALLERS {
                     scope.spawn(|| {
                         together.wait();
-                        let call = mux.expect();
+                        let call = mux.prepare();
                         done.wait();
                         drop(call.unwrap());
                     });
@@ -187,7 +187,7 @@ fn output_that_nobody_sends_makes_room() {
         // The peer reads as much as the system had taken.
         let mut requests = vec![0; mux.snapshot().bytes_written as usize];
         peer.read_exact(&mut requests).unwrap();
-        let call = mux.expect().unwrap().send(&request).unwrap();
+        let call = mux.prepare().unwrap().send(&request).unwrap();
         let mut others = vec![0; 201 * (sent + 1) - requests.len()];
         peer.read_exact(&mut others).unwrap();
         for _ in 0..sent {
@@ -201,7 +201,7 @@ fn output_that_nobody_sends_makes_room() {
 /// Sends calls that nobody joins until one is refused.
 fn fill(mux: &Mux<Plain>, request: &[u8]) -> io::Error {
     loop {
-        if let Err(refused) = mux.expect().unwrap().send(request) {
+        if let Err(refused) = mux.prepare().unwrap().send(request) {
             return refused.error;
         }
     }
@@ -225,7 +225,7 @@ fn a_peer_that_waits_for_its_reader_goes_on() {
         // Both directions are full sooner or later, if nobody reads.
         let mut accepted = 0;
         while accepted < 5_000 {
-            match mux.expect().unwrap().send(&request) {
+            match mux.prepare().unwrap().send(&request) {
                 Ok(_) => accepted += 1,
                 Err(_) => thread::yield_now(),
             }
@@ -246,7 +246,7 @@ fn ids_of_few_bits_do_not_run_out() {
         for _ in 0..3 {
             // Until no id is left that could be used.
             let mut requests = 0;
-            while let Ok(expected) = mux.expect() {
+            while let Ok(expected) = mux.prepare() {
                 drop(expected.send(&next).unwrap());
                 next += 1;
                 requests += 1;
@@ -257,7 +257,7 @@ fn ids_of_few_bits_do_not_run_out() {
             peer.read_exact(&mut bytes).unwrap();
             peer.write_all(&bytes).unwrap();
             for _ in 0..1 << BITS {
-                let call = mux.expect().unwrap().send(&next).unwrap();
+                let call = mux.prepare().unwrap().send(&next).unwrap();
                 let mut bytes = [0; 5];
                 peer.read_exact(&mut bytes).unwrap();
                 peer.write_all(&bytes).unwrap();
@@ -294,7 +294,7 @@ fn late_replies_reach_no_newer_call() {
         for _ in 0..3_000 {
             match dice(6) {
                 0 | 1 => {
-                    if let Ok(expected) = mux.expect() {
+                    if let Ok(expected) = mux.prepare() {
                         waiting.push_back((expected.send(&next).unwrap(), next));
                         next += 1;
                     }
@@ -331,7 +331,7 @@ fn late_replies_reach_no_newer_call() {
             unanswered.push(bytes);
         }
         peer.write_all(&unanswered.concat()).unwrap();
-        let all: Vec<_> = (0..calls).map(|_| mux.expect().unwrap()).collect();
+        let all: Vec<_> = (0..calls).map(|_| mux.prepare().unwrap()).collect();
         assert_eq!(mux.callers().forgotten, 0);
         drop(all);
     }

@@ -116,7 +116,7 @@ fn attempt(
     random: &mut Random,
     tally: &Tally,
 ) -> io::Result<()> {
-    let expected = mux.expect()?;
+    let expected = mux.prepare()?;
     if random.once_in(20) {
         return Ok(());
     }

@@ -68,7 +68,7 @@ impl EventHandler<TcpStream> for Session {
             Arc::clone(&self.output),
             cx.handle(),
         );
-        cx.release_and(move |cx| {
+        cx.after_release(move |cx| {
             let reply = work(cx, &body);
             output.lock().unwrap().extend(frame(id, &reply));
             // The connection may be over.
@@ -214,7 +214,7 @@ fn every_way_to_wait_ends() {
             let (tell, told) = std::sync::mpsc::channel();
             let caller = mux.clone();
             pool.post(move |cx| {
-                let call = caller.expect().unwrap().send(b"ask").unwrap();
+                let call = caller.prepare().unwrap().send(b"ask").unwrap();
                 let reply = call.join_in(cx, LONG, serve).unwrap();
                 tell.send(reply.to_vec()).unwrap();
             })
@@ -425,7 +425,7 @@ fn a_reply_behind_one_that_its_caller_reads() {
         for round in 0..20_u8 {
             thread::scope(|scope| {
                 let reader = scope.spawn(|| {
-                    let call = mux.expect().unwrap().send(b"read").unwrap();
+                    let call = mux.prepare().unwrap().send(b"read").unwrap();
                     let mut body = call.join_to_read(LONG).unwrap();
                     let mut bytes = Vec::new();
                     body.read_to_end(&mut bytes).unwrap();

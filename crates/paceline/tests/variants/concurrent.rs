@@ -281,7 +281,7 @@ fn ended_from_inside() {
     });
 }
 
-/// The example answers, says on which threads it did, and ends in order.
+/// The example answers, says on which threads it did, and ends gracefully.
 #[test]
 fn the_example_answers() {
     support::example("udp_echo");

@@ -476,7 +476,7 @@ fn afterwards_is_after_the_move() {
         let (handler, told) = script(move |cx: &mut Context<'_, UnixStream>| {
             cx.read(&mut [0])?;
             let (tell, old) = (tell.clone(), cx.handle());
-            cx.release_then(move || tell.send(old.notify().is_err()).unwrap());
+            cx.after_release(move |_| tell.send(old.notify().is_err()).unwrap());
             cx.move_to(&level)
         });
         let (near, far) = UnixStream::pair().unwrap();

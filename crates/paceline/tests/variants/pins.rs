@@ -62,7 +62,7 @@ fn all_at_home(builder: Builder) {
     const THREADS: usize = 4;
     const ROUNDS: usize = 300;
     let pool = builder.threads(THREADS).build().unwrap();
-    let ids = pool.thread_ids();
+    let ids = pool.inspect().thread_ids();
     assert_eq!(ids.len(), THREADS, "they are known before they run");
     let mut asked = Vec::new();
     let mut homes = Vec::new();
@@ -123,7 +123,7 @@ fn busy_thread_is_waited_for() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 3);
-        let (first, gate) = (pool.thread_ids()[0], Gate::shut());
+        let (first, gate) = (pool.inspect().thread_ids()[0], Gate::shut());
         let _busy = keep_busy(&pool, &world, first, &gate);
         let pinned = Guest::new(&pool, &world, &[first]);
         let free = Guest::new(&pool, &world, &[]);
@@ -141,7 +141,7 @@ fn who_is_free_of_a_subset() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 3);
-        let (ids, gate) = (pool.thread_ids(), Gate::shut());
+        let (ids, gate) = (pool.inspect().thread_ids(), Gate::shut());
         for (busy, free) in [(ids[0], ids[1]), (ids[1], ids[2]), (ids[2], ids[0])] {
             let _busy = keep_busy(&pool, &world, busy, &gate);
             let either = Guest::new(&pool, &world, &[busy, free]);
@@ -161,8 +161,11 @@ fn sticky_goes_where_it_was() {
         let world = Simulation::new(1);
         let pool = asleep(&world, 3);
         let (guest, gate) = (Guest::new(&pool, &world, &[]), Gate::shut());
-        guest.handle.sticky(Duration::from_secs(1)).unwrap();
-        let others = pool.thread_ids();
+        guest
+            .handle
+            .prefer_last_thread(Duration::from_secs(1))
+            .unwrap();
+        let others = pool.inspect().thread_ids();
         let others = others.iter().map(|it| Guest::new(&pool, &world, &[*it]));
         let others: Vec<_> = others.collect();
         let first = guest.send().called();
@@ -207,7 +210,7 @@ fn sticky_is_handed_while_its_span_lasts() {
     bounded(|| {
         let (scene, span) = (Scene::unobserved(), Duration::from_secs(2));
         let [guest, event] = [0, 1].map(|_| Guest::new(&scene.pool, &scene.world, &[]));
-        guest.handle.sticky(span).unwrap();
+        guest.handle.prefer_last_thread(span).unwrap();
         let first = scene.joined().thread().id();
         assert_eq!(guest.send().called(), first);
         for handed in 1..=3 {
@@ -236,7 +239,7 @@ fn whoever_left_is_not_waited_for() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 2);
-        let (own, other) = (pool.thread_ids(), pool.clone());
+        let (own, other) = (pool.inspect().thread_ids(), pool.clone());
         let (come, comes) = mpsc::channel();
         let visitor = thread::spawn(move || {
             while let Ok(time) = comes.recv() {
@@ -246,14 +249,14 @@ fn whoever_left_is_not_waited_for() {
         let id = visitor.thread().id();
         let visit = |seconds| {
             come.send(Duration::from_secs(seconds)).unwrap();
-            wait_until(|| pool.thread_ids().contains(&id));
+            wait_until(|| pool.inspect().thread_ids().contains(&id));
         };
         visit(1);
         let guest = Guest::new(&pool, &world, &[id]);
         assert_eq!(guest.send().called(), id);
         wait_until(|| world.clock().asleep() == 3);
         world.clock().advance(Duration::from_secs(2));
-        wait_until(|| !pool.thread_ids().contains(&id));
+        wait_until(|| !pool.inspect().thread_ids().contains(&id));
         assert!(own.contains(&guest.send().called()));
         assert_eq!(pool.snapshot().strayed, 1);
         visit(1);
@@ -272,7 +275,7 @@ fn requests_are_for_its_thread() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 3);
-        for thread in pool.thread_ids() {
+        for thread in pool.inspect().thread_ids() {
             let guest = Guest::new(&pool, &world, &[thread]);
             for _ in 0..10 {
                 guest.handle.notify().unwrap();
@@ -298,7 +301,7 @@ fn closed_while_it_waits() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 2);
-        let (first, gate) = (pool.thread_ids()[0], Gate::shut());
+        let (first, gate) = (pool.inspect().thread_ids()[0], Gate::shut());
         let _busy = keep_busy(&pool, &world, first, &gate);
         let guest = Guest::new(&pool, &world, &[first]);
         let handed = pool.snapshot().handed;
@@ -317,7 +320,7 @@ fn goes_home_after_a_change() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 3);
-        let (ids, gate) = (pool.thread_ids(), Gate::shut());
+        let (ids, gate) = (pool.inspect().thread_ids(), Gate::shut());
         let _busy = keep_busy(&pool, &world, ids[0], &gate);
         let [moved, freed] = [0, 1].map(|_| Guest::new(&pool, &world, &[ids[0]]));
         let handed = pool.snapshot().handed;
@@ -338,7 +341,7 @@ fn time_is_told_at_home() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 2);
-        for thread in pool.thread_ids() {
+        for thread in pool.inspect().thread_ids() {
             let guest = Guest::new(&pool, &world, &[thread]);
             assert_eq!(guest.send().called(), thread);
             let idle = Some(Duration::from_secs(1));
@@ -351,7 +354,7 @@ fn time_is_told_at_home() {
         let builder = Pool::builder().threads(2).age_limit(limit);
         let set = SetKind::Simulated(world.clone());
         let (pool, gate) = (builder.handle_set(set).build().unwrap(), Gate::shut());
-        let ids = pool.thread_ids();
+        let ids = pool.inspect().thread_ids();
         // Nobody leads, so it waits in the line.
         let _busy = [0, 1].map(|number| keep_busy(&pool, &world, ids[number], &gate));
         let guest = Guest::new(&pool, &world, &[ids[0]]);
@@ -408,7 +411,7 @@ fn waiting_thread_serves_its_own() {
         for serve in [Serve::Chain, Serve::Any, Serve::Nothing] {
             let world = Simulation::new(1);
             let pool = asleep(&world, 3);
-            let first = pool.thread_ids()[0];
+            let first = pool.inspect().thread_ids()[0];
             let stay = Stay::begin(&pool, &world, first, serve);
             let guest = Guest::new(&pool, &world, &[first]);
             guest.send();
@@ -433,7 +436,10 @@ fn waiting_thread_is_not_free() {
         let pool = asleep(&world, 3);
         let rest = || wait_until(|| world.clock().asleep() == 3);
         let [sticky, anyone] = [0, 1].map(|_| Guest::new(&pool, &world, &[]));
-        sticky.handle.sticky(Duration::from_secs(1)).unwrap();
+        sticky
+            .handle
+            .prefer_last_thread(Duration::from_secs(1))
+            .unwrap();
         for _ in 0..10 {
             rest();
             let first = sticky.send().called();
@@ -444,7 +450,7 @@ fn waiting_thread_is_not_free() {
             assert_ne!(anyone.send().called(), first);
             rest();
             assert_ne!(sticky.send().called(), first);
-            for other in pool.thread_ids() {
+            for other in pool.inspect().thread_ids() {
                 let either = Guest::new(&pool, &world, &[first, other]);
                 rest();
                 assert_eq!(either.send().called(), other);

@@ -34,12 +34,14 @@ fn pinned_threads_do_not_retire() {
         let gate = Gate::shut();
         // All are busy, so that more are called.
         let mut busy = Vec::new();
-        while pool.thread_ids().len() < 6 {
-            let threads = pool.thread_ids();
+        while pool.inspect().thread_ids().len() < 6 {
+            let threads = pool.inspect().thread_ids();
             busy.push(keep_busy(&pool, &world, threads[busy.len()], &gate));
-            wait_until(|| pool.thread_ids().len() > threads.len() || gate.inside() < threads.len());
+            wait_until(|| {
+                pool.inspect().thread_ids().len() > threads.len() || gate.inside() < threads.len()
+            });
         }
-        let threads = pool.thread_ids();
+        let threads = pool.inspect().thread_ids();
         let guests = threads.iter().map(|it| Guest::new(&pool, &world, &[*it]));
         let guests: Vec<_> = guests.collect();
         gate.let_through(busy.len());
@@ -200,7 +202,7 @@ fn who_was_called_and_handed_is_here() {
         event.send();
         let processing = claim(by_hand::lead(&pool)).promote();
         door.wait_for(1);
-        let called = *pool.thread_ids().last().unwrap();
+        let called = *pool.inspect().thread_ids().last().unwrap();
         let other = pool.clone();
         let (inside, within) = (Arc::clone(&gate), world.clone());
         let hands = move || {

@@ -241,7 +241,7 @@ fn next_one_belongs_to_anyone() {
         assert_eq!(second.called(), thread::current().id());
         for refused in [
             first.handle.pin_to(&[idler.id]),
-            first.handle.sticky(LONG),
+            first.handle.prefer_last_thread(LONG),
             first.handle.unpin(),
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
@@ -256,7 +256,7 @@ fn drain_finishes_what_waits() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 3);
-        let (ids, gate) = (pool.thread_ids(), Gate::shut());
+        let (ids, gate) = (pool.inspect().thread_ids(), Gate::shut());
         let _busy = keep_busy(&pool, &world, ids[0], &gate);
         let waiting = Guest::new(&pool, &world, &[ids[0]]);
         let idle = ids.iter().map(|id| Guest::new(&pool, &world, &[*id]));
@@ -284,7 +284,7 @@ fn end_takes_what_waits() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 2);
-        let (first, gate) = (pool.thread_ids()[0], Gate::shut());
+        let (first, gate) = (pool.inspect().thread_ids()[0], Gate::shut());
         let _busy = keep_busy(&pool, &world, first, &gate);
         let waiting = Guest::new(&pool, &world, &[first]);
         let handed = pool.snapshot().handed;
@@ -306,7 +306,7 @@ fn shutdown_by_their_own_thread() {
     bounded(|| {
         let world = Simulation::new(1);
         let pool = asleep(&world, 2);
-        let first = pool.thread_ids()[0];
+        let first = pool.inspect().thread_ids()[0];
         let idle = Guest::new(&pool, &world, &[first]);
         let (stream, peer) = world.stream();
         let (tell, told) = mpsc::channel();
@@ -338,7 +338,7 @@ fn pinned_listener_accepts_on_its_thread() {
             Some(|_: &mut Context<'_, TcpStream>| Ok(Next::Close))
         };
         let listener = pool.listen("127.0.0.1:0", make).unwrap();
-        let second = pool.thread_ids()[1];
+        let second = pool.inspect().thread_ids()[1];
         listener.handle().pin_to(&[second]).unwrap();
         for number in 1..=10 {
             let _peer = TcpStream::connect(listener.local_addr()).unwrap();
@@ -368,14 +368,14 @@ fn who_is_known_can_be_pinned_to() {
         for _ in 0..ROUNDS {
             come.send(()).unwrap();
             // At once: a look between two sleeps would come too late.
-            let mut known = pool.thread_ids();
+            let mut known = pool.inspect().thread_ids();
             while known.is_empty() {
                 thread::yield_now();
-                known = pool.thread_ids();
+                known = pool.inspect().thread_ids();
             }
             guest.handle.pin_to(&known).unwrap();
             gone.send(()).unwrap();
-            wait_until(|| pool.thread_ids().is_empty());
+            wait_until(|| pool.inspect().thread_ids().is_empty());
         }
         drop(come);
         visitor.join().unwrap();
@@ -414,7 +414,7 @@ fn refusals() {
         };
         let me = thread::current().id();
         let pool = Pool::builder().threads(2).build().unwrap();
-        let (handle, ids) = (register(&pool), pool.thread_ids());
+        let (handle, ids) = (register(&pool), pool.inspect().thread_ids());
         refused(&handle, &[], ErrorKind::InvalidInput, "no thread is named");
         let stranger = format!("{me:?} is not in this pool");
         refused(&handle, &[ids[0], me], ErrorKind::InvalidInput, &stranger);
@@ -435,10 +435,10 @@ fn refusals() {
             Pool::builder().order(Order::System).wake(Wake::Eager),
         ] {
             let pool = builder.threads(2).build().unwrap();
-            let (handle, ids) = (register(&pool), pool.thread_ids());
+            let (handle, ids) = (register(&pool), pool.inspect().thread_ids());
             refused(&handle, &ids, ErrorKind::Unsupported, "");
             assert_eq!(
-                handle.sticky(LONG).unwrap_err().kind(),
+                handle.prefer_last_thread(LONG).unwrap_err().kind(),
                 ErrorKind::Unsupported
             );
         }

@@ -77,7 +77,7 @@ fn handled_once_and_in_order() {
     let (scene, done) = (Scene::unobserved(), Arc::new(Mutex::new(Vec::new())));
     let handled = Arc::clone(&done);
     let handler = move |item: u32, _: &mut TaskContext<'_>| handled.lock().unwrap().push(item);
-    let sender = scene.pool.queue(100, handler).unwrap();
+    let sender = scene.pool.sources().queue(100, handler).unwrap();
     (0..100).for_each(|item| sender.send(item).unwrap());
     assert_eq!(sender.len(), 100);
     let turns = serve_all(&scene.pool);
@@ -95,7 +95,7 @@ fn a_full_queue_gives_it_back() {
     let handler = move |item: &'static str, _: &mut TaskContext<'_>| {
         handled.lock().unwrap().push(item);
     };
-    let sender = scene.pool.queue(2, handler).unwrap();
+    let sender = scene.pool.sources().queue(2, handler).unwrap();
     sender.send("one").unwrap();
     sender.send("two").unwrap();
     let rejected = sender.send("three").unwrap_err();
@@ -111,7 +111,11 @@ fn a_full_queue_gives_it_back() {
 #[test]
 fn one_place_is_enough() {
     let (scene, sum) = (Scene::unobserved(), Sum::default());
-    let sender = scene.pool.queue(1, SerialSum(sum.clone())).unwrap();
+    let sender = scene
+        .pool
+        .sources()
+        .queue(1, SerialSum(sum.clone()))
+        .unwrap();
     for round in 1..=100 {
         sender.send(1).unwrap();
         assert!(sender.send(1).is_err());
@@ -128,9 +132,12 @@ fn impossible_capacities() {
         (0, io::ErrorKind::InvalidInput),
         (usize::MAX, io::ErrorKind::OutOfMemory),
     ] {
-        let rejected = pool.queue(capacity, SerialSum(Sum::default())).unwrap_err();
+        let rejected = pool
+            .sources()
+            .queue(capacity, SerialSum(Sum::default()))
+            .unwrap_err();
         assert_eq!(rejected.error.kind(), kind, "{rejected}");
-        let rejected = pool.queue_concurrent(capacity, rejected.value.0);
+        let rejected = pool.sources().queue_concurrent(capacity, rejected.value.0);
         assert_eq!(rejected.unwrap_err().error.kind(), kind);
     }
 }
@@ -152,7 +159,7 @@ fn one_wake_for_many() {
             }
             handled.fetch_add(1, Ordering::SeqCst);
         };
-        let sender = pool.queue(101, handler).unwrap();
+        let sender = pool.sources().queue(101, handler).unwrap();
         let wakes = world.wakes();
         sender.send(true).unwrap();
         entered.recv_timeout(LONG).unwrap();
@@ -177,7 +184,7 @@ fn a_queue_that_is_never_empty() {
         let sender = again.lock().unwrap();
         sender.as_ref().unwrap().send(()).unwrap();
     };
-    let sender = scene.pool.queue(8, handler).unwrap();
+    let sender = scene.pool.sources().queue(8, handler).unwrap();
     sender.send(()).unwrap();
     *own.lock().unwrap() = Some(sender);
     let mut follower = scene.pool.enter().unwrap();
@@ -208,7 +215,7 @@ fn one_at_a_time_and_in_order() {
             busy.store(false, Ordering::SeqCst);
             handled.fetch_add(1, Ordering::SeqCst);
         };
-        let sender = pool.queue(16, handler).unwrap();
+        let sender = pool.sources().queue(16, handler).unwrap();
         let senders: Vec<_> = (0..3)
             .map(|who| {
                 let sender = sender.clone();
@@ -242,7 +249,7 @@ fn handled_by_several_threads_at_once() {
             let id = thread::current().id();
             done.lock().unwrap().send(id).unwrap();
         };
-        let sender = pool.queue_concurrent(3, handler).unwrap();
+        let sender = pool.sources().queue_concurrent(3, handler).unwrap();
         (0..3).for_each(|_| sender.send(()).unwrap());
         let threads: HashSet<_> = (0..3).map(|_| wait.recv_timeout(LONG).unwrap()).collect();
         assert_eq!(threads.len(), 3);
@@ -256,8 +263,8 @@ fn on_every_set() {
         bounded(move || {
             let pool = Pool::builder().threads(3).handle_set(set).build().unwrap();
             let (serial, shared) = (Sum::default(), Sum::default());
-            let one = pool.queue(8, SerialSum(serial.clone())).unwrap();
-            let many = pool.queue_concurrent(8, shared.clone()).unwrap();
+            let one = pool.sources().queue(8, SerialSum(serial.clone())).unwrap();
+            let many = pool.sources().queue_concurrent(8, shared.clone()).unwrap();
             for _ in 0..1000 {
                 insist(&one, 1);
                 insist(&many, 1);
@@ -288,7 +295,7 @@ fn a_panic_takes_one_item() {
             assert_ne!(item, 4, "this one");
             counted.fetch_add(1, Ordering::SeqCst);
         };
-        let sender = pool.queue(16, Told(count, closed)).unwrap();
+        let sender = pool.sources().queue(16, Told(count, closed)).unwrap();
         (0..10).for_each(|item| sender.send(item).unwrap());
         serve_all(&pool);
         assert_eq!(done.load(Ordering::SeqCst), handled);
@@ -322,7 +329,7 @@ fn a_panic_in_a_concurrent_queue() {
         }
         let pool = Pool::builder().threads(2).build().unwrap();
         let (closed, end) = mpsc::channel();
-        let sender = pool.queue_concurrent(64, Touchy(closed)).unwrap();
+        let sender = pool.sources().queue_concurrent(64, Touchy(closed)).unwrap();
         sender.send(true).unwrap();
         wait_until(|| {
             sender
@@ -341,7 +348,11 @@ fn a_panic_in_a_concurrent_queue() {
 #[test]
 fn it_ends_with_its_last_sender() {
     let (scene, sum) = (Scene::unobserved(), Sum::default());
-    let sender = scene.pool.queue(8, SerialSum(sum.clone())).unwrap();
+    let sender = scene
+        .pool
+        .sources()
+        .queue(8, SerialSum(sum.clone()))
+        .unwrap();
     let other = sender.clone();
     sender.send(1).unwrap();
     drop(sender);
@@ -363,7 +374,7 @@ fn closed_for_all() {
     let count = move |item: usize| {
         counted.fetch_add(item, Ordering::SeqCst);
     };
-    let sender = scene.pool.queue(8, Told(count, closed)).unwrap();
+    let sender = scene.pool.sources().queue(8, Told(count, closed)).unwrap();
     sender.send(1).unwrap();
     sender.clone().close();
     let rejected = sender.send(2).unwrap_err();
@@ -381,8 +392,8 @@ fn what_was_not_handled_is_in_the_report() {
     let pool = Pool::builder().threads(0).build().unwrap();
     let handler = |_: Arc<()>, _: &mut TaskContext<'_>| {};
     let senders = [
-        pool.queue(8, handler).unwrap(),
-        pool.queue_concurrent(8, handler).unwrap(),
+        pool.sources().queue(8, handler).unwrap(),
+        pool.sources().queue_concurrent(8, handler).unwrap(),
     ];
     let held = Arc::new(());
     for sender in &senders {
@@ -403,8 +414,8 @@ fn every_item_is_accounted_for() {
         for round in 0..40 {
             let (pool, sum) = (Pool::builder().threads(2).build().unwrap(), Sum::default());
             let sender = match round % 2 {
-                0 => pool.queue(16, SerialSum(sum.clone())).unwrap(),
-                _ => pool.queue_concurrent(16, sum.clone()).unwrap(),
+                0 => pool.sources().queue(16, SerialSum(sum.clone())).unwrap(),
+                _ => pool.sources().queue_concurrent(16, sum.clone()).unwrap(),
             };
             let senders: Vec<_> = (0..2)
                 .map(|_| {

@@ -31,7 +31,7 @@ fn ask(pool: &Pool, mux: &Mux<Framed>, serve: Serve) -> Receiver<io::Result<Vec<
     let (tell, told) = mpsc::channel();
     let mux = mux.clone();
     pool.post(move |cx| {
-        let call = mux.expect().unwrap().send(b"ask").unwrap();
+        let call = mux.prepare().unwrap().send(b"ask").unwrap();
         let reply = call.join_in(cx, Deadline::NEVER, serve);
         let reply = reply.map(|reply| reply.to_vec());
         tell.send(reply.map_err(|rejected| rejected.error)).unwrap();

@@ -34,7 +34,7 @@ fn counter() -> (
 #[test]
 fn each_unit_is_one_event() {
     let (scene, (count, handler)) = (Scene::unobserved(), counter());
-    let semaphore = scene.pool.semaphore(3, handler).unwrap();
+    let semaphore = scene.pool.sources().semaphore(3, handler).unwrap();
     assert_eq!(semaphore.value(), 3);
     serve_all(&scene.pool);
     assert_eq!((count.load(Ordering::SeqCst), semaphore.value()), (3, 0));
@@ -51,7 +51,11 @@ fn each_unit_is_one_event() {
 #[test]
 fn overflow_is_an_error() {
     let (scene, (count, handler)) = (Scene::unobserved(), counter());
-    let semaphore = scene.pool.semaphore(u32::MAX - 1, handler).unwrap();
+    let semaphore = scene
+        .pool
+        .sources()
+        .semaphore(u32::MAX - 1, handler)
+        .unwrap();
     let error = semaphore.release_many(2).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
     let text = format!("{} units wait already", u32::MAX - 1);
@@ -71,7 +75,7 @@ fn one_wake_for_many() {
     bounded(|| {
         let (world, (count, handler)) = (Simulation::new(1), counter());
         let pool = asleep(&world, 1);
-        let semaphore = pool.semaphore(0, handler).unwrap();
+        let semaphore = pool.sources().semaphore(0, handler).unwrap();
         let wakes = world.wakes();
         semaphore.release_many(1000).unwrap();
         wait_until(|| count.load(Ordering::SeqCst) == 1000);
@@ -87,8 +91,8 @@ fn counts_are_exact() {
         for at_once in [false, true] {
             let (pool, (count, handler)) = (Pool::builder().threads(3).build().unwrap(), counter());
             let semaphore = match at_once {
-                true => pool.semaphore_concurrent(5, handler).unwrap(),
-                false => pool.semaphore(5, handler).unwrap(),
+                true => pool.sources().semaphore_concurrent(5, handler).unwrap(),
+                false => pool.sources().semaphore(5, handler).unwrap(),
             };
             let others: Vec<_> = (0..3)
                 .map(|_| {
@@ -117,7 +121,7 @@ fn handled_by_several_threads_at_once() {
             cx.blocking(|| barrier.wait());
             counted.fetch_add(1, Ordering::SeqCst);
         };
-        let _semaphore = pool.semaphore_concurrent(3, handler).unwrap();
+        let _semaphore = pool.sources().semaphore_concurrent(3, handler).unwrap();
         wait_until(|| done.load(Ordering::SeqCst) == 3);
     });
 }
@@ -127,7 +131,7 @@ fn handled_by_several_threads_at_once() {
 fn a_drain_handles_what_was_released() {
     bounded(|| {
         let (pool, (count, handler)) = (Pool::builder().threads(2).build().unwrap(), counter());
-        let semaphore = pool.semaphore(0, handler).unwrap();
+        let semaphore = pool.sources().semaphore(0, handler).unwrap();
         semaphore.release_many(10_000).unwrap();
         let report = pool.shutdown(LONG);
         assert!(report.is_clean(), "{report}");
@@ -142,7 +146,7 @@ fn a_drain_handles_what_was_released() {
 #[test]
 fn closed_for_all() {
     let (scene, (count, handler)) = (Scene::unobserved(), counter());
-    let semaphore = scene.pool.semaphore(2, handler).unwrap();
+    let semaphore = scene.pool.sources().semaphore(2, handler).unwrap();
     semaphore.clone().close();
     assert!(semaphore.release().is_err());
     serve_all(&scene.pool);

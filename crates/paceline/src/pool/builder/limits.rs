@@ -24,7 +24,7 @@ impl Builder {
     /// After how many calls in a row a handler is reported that leaves its input unread. Such a
     /// handler is called again at once, and keeps a thread busy. From this call on the pool counts
     /// them ([`Snapshot::unread_calls`](crate::observe::Snapshot::unread_calls)), and reports each
-    /// handle once ([`Observer::unread`]). A call counts if input was there, the handler read
+    /// handle once ([`Observer::unread`](crate::observe::Observer::unread)). A call counts if input was there, the handler read
     /// nothing through its context, and it asked for no other call
     /// ([`Next::Again`](crate::Next::Again)). Default: 1,000.
     #[must_use]
@@ -34,7 +34,7 @@ impl Builder {
     }
 
     /// How long a connection that a listener has accepted may be idle before it is closed
-    /// ([`Closed::TimedOut`](crate::Closed::TimedOut)); from its first moment on, also if it never says anything.
+    /// ([`Closed::TimedOut`](crate::Closed::TimedOut)(crate::Closed::TimedOut)); from its first moment on, also if it never says anything.
     /// [`Handle::set_timeout`](crate::Handle::set_timeout) tells what idle means, and gives a single one another time, or
     /// none. Default: for ever.
     #[must_use]
@@ -45,9 +45,9 @@ impl Builder {
 
     /// How long a handle may take to close that is closed gently
     /// ([`Next::CloseGently`](crate::Next::CloseGently)). While its last output is sent, this is
-    /// how long its peer may take nothing: then it closes with [`Closed::TimedOut`]. When all is
+    /// how long its peer may take nothing: then it closes with [`Closed::TimedOut`](crate::Closed::TimedOut). When all is
     /// sent, this is how long the pool waits for the peer to end its side: then it closes with
-    /// [`Closed::Finished`]. With zero a gentle end is no different from
+    /// [`Closed::Finished`](crate::Closed::Finished). With zero a gentle end is no different from
     /// [`Next::Close`](crate::Next::Close). Default: five seconds.
     #[must_use]
     pub fn linger_time(mut self, time: Duration) -> Self {
@@ -72,7 +72,7 @@ impl Builder {
         self
     }
 
-    /// How many posts may wait to be done ([`Pool::post`]). Default: 1,024.
+    /// How many posts may wait to be done ([`Pool::post`](crate::Pool::post)). Default: 1,024.
     #[must_use]
     pub fn post_limit(mut self, posts: usize) -> Self {
         self.limits.post_limit = posts;

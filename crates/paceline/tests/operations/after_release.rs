@@ -1,4 +1,4 @@
-//! What a handler leaves to be done after its handle was given back: `Context::release_then`.
+//! What a handler leaves to be done after its handle was given back: `Context::after_release`.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use std::{
 use crate::support::{bounded, by_hand::serve_all, LONG};
 use paceline::{
     simulated::{SimPeer, SimStream, Simulation},
-    Closed, Context, EventHandler, Handle, Interest, Next, Panics, Pool, SetKind,
+    Closed, Context, EventHandler, Handle, Interest, Next, Panics, Pool, SetKind, TaskContext,
 };
 
 type Cx<'c> = Context<'c, SimStream>;
@@ -98,9 +98,9 @@ impl<F> Drop for Noting<F> {
 }
 
 /// Work for afterwards: a note with a name and the thread it is made on.
-fn note(notes: &Notes, name: &str) -> impl FnOnce() + 'static {
+fn note(notes: &Notes, name: &str) -> impl FnOnce(&mut TaskContext<'_>) + 'static {
     let (notes, name, expected) = (notes.clone(), name.to_owned(), thread::current().id());
-    move || {
+    move |_| {
         assert_eq!(thread::current().id(), expected, "on another thread");
         notes.add(name);
     }
@@ -114,7 +114,7 @@ fn runs_afterwards_in_order_on_the_same_thread() {
         let bench = Bench::new(0, Panics::Close);
         let (_handle, peer) = bench.serve(|cx, notes| {
             for name in ["one", "two", "three"] {
-                cx.release_then(note(notes, name));
+                cx.after_release(note(notes, name));
             }
             Ok(Next::Continue)
         });
@@ -136,13 +136,13 @@ fn next_event_is_handled_meanwhile() {
             let bench = Bench::new(0, Panics::Close);
             let (tell, inside) = mpsc::channel();
             let (open, gate) = mpsc::channel::<()>();
-            let mut epilogue = Some(move || {
+            let mut epilogue = Some(move |_: &mut TaskContext<'_>| {
                 tell.send(()).unwrap();
                 gate.recv_timeout(LONG).expect("permission comes");
             });
             let (_handle, peer) = bench.serve(move |cx, _| {
                 if let Some(epilogue) = epilogue.take() {
-                    cx.release_then(epilogue);
+                    cx.after_release(epilogue);
                 }
                 Ok(Next::Continue)
             });
@@ -171,9 +171,9 @@ fn dropped_if_the_handler_panics() {
             let of_handler = Arc::clone(&token);
             let (handle, peer) = bench.serve(move |cx, notes| {
                 let (held, note) = (Arc::clone(&of_handler), note(notes, "never"));
-                cx.release_then(move || {
+                cx.after_release(move |cx| {
                     let _held = held;
-                    note();
+                    note(cx);
                 });
                 panic!("ouch");
             });
@@ -207,7 +207,7 @@ fn runs_after_the_end_of_the_handle() {
             let bench = Bench::new(0, Panics::Close);
             let end = *end;
             let (handle, peer) = bench.serve(move |cx, notes| {
-                cx.release_then(note(notes, "afterwards"));
+                cx.after_release(note(notes, "afterwards"));
                 end(&cx.handle())
             });
             peer.send(b"a");
@@ -221,7 +221,7 @@ fn runs_after_the_end_of_the_handle() {
         let (end, why) = ways[2];
         let bench = Bench::new(0, Panics::Close);
         let (_handle, peer) = bench.serve(move |cx, notes| {
-            cx.release_then(note(notes, "afterwards"));
+            cx.after_release(note(notes, "afterwards"));
             end(&cx.handle())
         });
         peer.send(b"a");
@@ -241,9 +241,9 @@ fn a_panic_stops_only_itself() {
         for policy in [Panics::Close, Panics::Keep] {
             let bench = Bench::new(0, policy);
             let (handle, peer) = bench.serve(|cx, notes| {
-                cx.release_then(note(notes, "before"));
-                cx.release_then(|| panic!("afterwards"));
-                cx.release_then(note(notes, "after"));
+                cx.after_release(note(notes, "before"));
+                cx.after_release(|_| panic!("afterwards"));
+                cx.after_release(note(notes, "after"));
                 Ok(Next::Continue)
             });
             let told = format!("panic of {}: afterwards", handle.id());
@@ -280,7 +280,7 @@ fn shutdown_from_afterwards() {
             let within = if other_is_stuck { Duration::ZERO } else { LONG };
             let (_handle, peer) = bench.serve(move |cx, _| {
                 let (tell, pool) = (tell.clone(), weak.upgrade().unwrap());
-                cx.release_then(move || tell.send(pool.shutdown(within)).unwrap());
+                cx.after_release(move |_| tell.send(pool.shutdown(within)).unwrap());
                 Ok(Next::Continue)
             });
             peer.send(b"a");
@@ -307,7 +307,7 @@ fn entering_from_afterwards_is_refused() {
         let weak = bench.pool.downgrade();
         let (_handle, peer) = bench.serve(move |cx, notes| {
             let (pool, notes) = (weak.upgrade().unwrap(), notes.clone());
-            cx.release_then(move || {
+            cx.after_release(move |_| {
                 notes.add(format!(
                     "{:?}",
                     pool.enter().err().map(|error| error.kind())
@@ -334,7 +334,7 @@ fn own_end_can_be_waited_for() {
             notes.add(format!("{:?}", refused.kind()));
             // To the end, so that nobody puts the handle into the line.
             while cx.read(&mut [0; 8]).is_ok() {}
-            cx.release_then(move || {
+            cx.after_release(move |_| {
                 own.close_and_wait().unwrap();
                 notes.add("waited");
             });
@@ -357,8 +357,8 @@ fn what_is_dropped_may_panic_too() {
         let (tell, told) = mpsc::channel();
         let (_, peer) = bench.serve(move |cx: &mut Cx<'_>, _| {
             let (guard, waits) = (PanicsOnDrop, WaitsOnDrop(cx.handle(), tell.clone()));
-            cx.release_then(move || drop(guard));
-            cx.release_then(move || drop(waits));
+            cx.after_release(move |_| drop(guard));
+            cx.after_release(move |_| drop(waits));
             panic!("first");
         });
         peer.send(b"x");
