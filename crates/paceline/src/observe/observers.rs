@@ -158,6 +158,10 @@ impl<O: Observer> Observer for Contained<O> {
         (**self).stuck(stuck);
     }
 
+    fn unread(&self, unread: &Unread) {
+        (**self).unread(unread);
+    }
+
     fn grown(&self, thread: usize) {
         (**self).grown(thread);
     }
