@@ -17,7 +17,7 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask instructions
 
 Runs `paceline-bench turns` under callgrind twice, with 10,000 and with 30,000 turns. The difference is the turns'
-own: about 1,110 instructions each, of which the handler, which is its own client, has about 300. Counted are turns
+own: about 1,100 instructions each, of which the handler, which is its own client, has about 300. Counted are turns
 
   that nobody observes
   of a build from which observation is left out (--cfg paceline_unobserved)

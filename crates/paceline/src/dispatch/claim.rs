@@ -269,12 +269,11 @@ fn visit<D: Duty>(
         };
         publish_sending(entry.sending(), readiness, seen);
         let end = clock.now();
-        if done.called != Called::No {
-            if done.called == Called::Specially {
-                note_special_call(registry, key, &mut **entry, (start, end));
-            } else {
-                entry.kind().note(end.nanos_since(start), begun);
-            }
+        // The usual case, as one question.
+        if done.called == Called::Plainly {
+            entry.kind().note(end.nanos_since(start), begun);
+        } else if done.called == Called::Specially {
+            note_special_call(registry, key, &mut **entry, (start, end));
         }
         (done.verdict, end)
     });

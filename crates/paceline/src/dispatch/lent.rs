@@ -95,6 +95,7 @@ impl<'v> Lent<'v> {
     }
 
     /// It is to be greeted.
+    #[inline]
     pub(super) fn greets(&self) -> bool {
         self.called && self.seen.greets()
     }
@@ -154,7 +155,7 @@ impl<'v> Lent<'v> {
         if whole == 0 {
             return Ok(0);
         }
-        match self.attempt(Ready::WRITABLE, source, |source| write(source, slices)) {
+        match write(source, slices) {
             // The usual case.
             Ok(count) if count == whole => Ok(count),
             told => self.send_rest(source, slices, write, told),
@@ -162,6 +163,7 @@ impl<'v> Lent<'v> {
     }
 
     /// The same, when the first attempt did not take all.
+    #[cold]
     #[inline(never)]
     fn send_rest<S>(
         &mut self,
@@ -183,13 +185,16 @@ impl<'v> Lent<'v> {
                     IoSlice::advance_slices(&mut slices, count);
                     rest -= count;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
+                Err(error) => match self.may_try_again(Ready::WRITABLE, error) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                },
             }
             if rest == 0 {
                 break;
             }
-            told = self.attempt(Ready::WRITABLE, source, |source| write(source, slices));
+            told = write(source, slices);
         }
         Ok(whole - rest)
     }
@@ -234,16 +239,18 @@ impl<'v> Lent<'v> {
     pub(super) fn settle_call(self) -> Settled {
         let rest = self.taken.without(self.dry);
         if rest.has(Ready::READABLE) && self.went & READ == 0 {
-            return self.settle_unread(rest);
+            return Self::settle_unread(self.readiness, self.seen, rest);
         }
         self.settle_rest(rest)
     }
 
+    /// Its arguments are parts of `self`, which a reference would keep in memory. Likewise
+    /// [`settle_besides`](Self::settle_besides).
     #[cold]
     #[inline(never)]
-    fn settle_unread(self, rest: Ready) -> Settled {
-        self.readiness.restore_unread(rest);
-        if self.seen.left_unread() {
+    fn settle_unread(readiness: &Readiness, seen: State, rest: Ready) -> Settled {
+        readiness.restore_unread(rest);
+        if seen.left_unread() {
             Settled::UnreadAgain
         } else {
             Settled::Unread
@@ -258,7 +265,7 @@ impl<'v> Lent<'v> {
     }
 
     #[inline(always)]
-    fn settle_rest(&self, rest: Ready) -> Settled {
+    fn settle_rest(self, rest: Ready) -> Settled {
         if !rest.is_empty() {
             self.readiness.restore(rest);
         }
@@ -266,16 +273,16 @@ impl<'v> Lent<'v> {
         if self.besides == 0 {
             Settled::Plainly
         } else {
-            self.settle_besides()
+            Self::settle_besides(self.readiness, self.besides)
         }
     }
 
     #[inline(never)]
-    fn settle_besides(&self) -> Settled {
-        if self.besides & INPUT_ENDED != 0 {
-            self.readiness.end_input();
+    fn settle_besides(readiness: &Readiness, besides: u8) -> Settled {
+        if besides & INPUT_ENDED != 0 {
+            readiness.end_input();
         }
-        if self.besides & PARTED != 0 {
+        if besides & PARTED != 0 {
             Settled::Parted
         } else {
             Settled::Plainly

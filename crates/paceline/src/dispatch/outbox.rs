@@ -69,10 +69,17 @@ impl<S> Outbox<S> {
     }
 
     /// Keeps a copy of `bytes` behind what is kept already.
+    #[inline]
     pub(super) fn keep(&mut self, bytes: &[u8], write: WriteSlices<S>) {
         if !bytes.is_empty() {
-            self.kept_with(write).copy(bytes);
+            self.keep_copy(bytes, write);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_copy(&mut self, bytes: &[u8], write: WriteSlices<S>) {
+        self.kept_with(write).copy(bytes);
     }
 
     /// Keeps a piece behind what is kept already.
@@ -370,6 +377,7 @@ pub(super) fn send_slices<'b, S>(
 }
 
 /// How many bytes these slices have. (They may overlap, so the sum may be beyond all memory.)
+#[inline]
 pub(super) fn total(slices: &[IoSlice<'_>]) -> usize {
     let lengths = slices.iter().map(|slice| slice.len());
     lengths.fold(0, usize::saturating_add)

@@ -97,7 +97,16 @@ impl Observers {
     /// Likewise.
     pub(crate) fn tell_guests(&self, thread: usize, role: Role) {
         if self.count.load(Ordering::Relaxed) > 0 {
-            self.each_guest(|guest| abort_on_unwind(|| guest.role_changed(thread, role)));
+            self.tell_each_guest(thread, role);
+        }
+    }
+
+    /// Apart: without guests a change of role costs the test above and no more.
+    #[cold]
+    #[inline(never)]
+    fn tell_each_guest(&self, thread: usize, role: Role) {
+        for (_, guest) in self.guests().iter() {
+            abort_on_unwind(|| guest.role_changed(thread, role));
         }
     }
 
@@ -106,16 +115,15 @@ impl Observers {
         if let Some(observer) = &self.first {
             let _ = caught(|| word(observer.as_ref()));
         }
-        self.each_guest(|guest| {
-            let _ = caught(|| word(guest));
-        });
+        for (_, guest) in self.guests().iter() {
+            let _ = caught(|| word(guest.as_ref()));
+        }
     }
 
-    /// Calls them without the lock: they are user code.
-    #[cold]
-    fn each_guest(&self, word: impl Fn(&dyn Observer)) {
-        let guests = Arc::clone(&lock(&self.guests).0);
-        guests.iter().for_each(|(_, guest)| word(guest.as_ref()));
+    /// The guests, to be called without the lock: they are user code.
+    #[inline]
+    fn guests(&self) -> Guests {
+        Arc::clone(&lock(&self.guests).0)
     }
 }
 
@@ -156,6 +164,10 @@ impl<O: Observer> Observer for Contained<O> {
 
     fn stuck(&self, stuck: &Stuck) {
         (**self).stuck(stuck);
+    }
+
+    fn unread(&self, unread: &Unread) {
+        (**self).unread(unread);
     }
 
     fn grown(&self, thread: usize) {
