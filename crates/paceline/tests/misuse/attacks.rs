@@ -81,7 +81,7 @@ pub(crate) fn linger(world: &Arc<World>, slot: usize, at: usize) -> io::Result<(
             return Err(rejected.error);
         }
     }
-    let mut client = Client::new(Far::tcp(far)?, Some(id));
+    let mut client = Client::new(Far::tcp(far)?, Some(id)).awaited(true);
     client.is_half = true;
     put(world, slot, client);
     Ok(())

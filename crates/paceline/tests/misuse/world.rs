@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use paceline::{
@@ -20,7 +20,7 @@ use paceline::{
 use crate::misuse::{
     ledger::{Bomb, Id, Kind, Ledger, Life},
     ops::{interest, Ask, Work},
-    wire::{Client, Wire},
+    wire::{Client, Wire, PATIENCE},
 };
 
 /// So many slots, groups, timers and observers there are.
@@ -64,6 +64,8 @@ pub(crate) struct World {
     calm: AtomicBool,
     /// Acts that began before that.
     acting: AtomicUsize,
+    /// The pools end.
+    pub(crate) ends: AtomicBool,
     pub(crate) is_over: AtomicBool,
     /// Virtual time stops: no thread waits for it any more.
     pub(crate) stands_still: AtomicBool,
@@ -92,6 +94,7 @@ impl World {
             records: Mutex::default(),
             calm: AtomicBool::new(false),
             acting: AtomicUsize::new(0),
+            ends: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             stands_still: AtomicBool::new(false),
         }
@@ -239,12 +242,25 @@ impl World {
     pub(crate) fn drop_pool(&self, at: usize) {
         let at = at % self.pools.len();
         let pool = self.pools[at].lock().unwrap().take();
-        drop(pool);
+        self.check_end(Duration::ZERO, || drop(pool));
     }
 
     pub(crate) fn shut_down(&self, at: usize, within: Duration) {
         if let Some(pool) = self.pool(at) {
-            let _ = pool.shutdown(within);
+            self.check_end(within, || drop(pool.shutdown(within)));
+        }
+    }
+
+    /// Ends a pool, which takes no longer than it may (S1, S3): a close that waited for a client
+    /// would take all the patience of that client. (A pool among several may close a handle of
+    /// another one that does not end.)
+    fn check_end(&self, within: Duration, ending: impl FnOnce()) {
+        let start = Instant::now();
+        ending();
+        let took = start.elapsed();
+        if self.pools.len() == 1 && took > within + PATIENCE * 4 / 5 {
+            let text = format!("S1, S3: the end of a pool within {within:?} took {took:?}");
+            self.ledger.complain(text);
         }
     }
 }
