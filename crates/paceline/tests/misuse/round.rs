@@ -265,11 +265,11 @@ fn read_on(world: &Arc<World>) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || {
         while !world.is_over.load(Ordering::SeqCst) {
-            let (all, is_calm) = (world.ends.load(Ordering::SeqCst), world.is_calm());
+            let (all, patience) = (world.ends.load(Ordering::SeqCst), world.patience());
             for slot in &world.slots {
                 let mut client = slot.lock().unwrap();
                 let client = client.as_mut();
-                let reading = client.filter(|client| all || client.owes_a_read(is_calm));
+                let reading = client.filter(|client| all || client.owes_a_read(patience));
                 let outcome = reading.map(Client::receive);
                 if let Some(Err(wrong)) = outcome {
                     world.ledger.complain(wrong);

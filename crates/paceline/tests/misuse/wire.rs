@@ -182,8 +182,8 @@ pub(crate) struct Client {
 }
 
 /// A client for which close(2) waits reads after so long, also while the actors run: until then a
-/// handler of the application is blocked, and an actor that waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// thread of the application may be blocked, and an actor that waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Client {
     pub(crate) fn new(far: Far, life: Option<Id>) -> Self {
@@ -211,9 +211,9 @@ impl Client {
         self
     }
 
-    /// Whether close(2) may wait for this client, and has waited long enough.
-    pub(crate) fn owes_a_read(&self, is_calm: bool) -> bool {
-        let is_due = |since: Instant| is_calm || since.elapsed() > PATIENCE;
+    /// Whether close(2) may wait for this client, and has waited for so long.
+    pub(crate) fn owes_a_read(&self, patience: Duration) -> bool {
+        let is_due = |since: Instant| since.elapsed() >= patience;
         !self.saw_end && self.is_awaited_since.is_some_and(is_due)
     }
 
