@@ -164,6 +164,10 @@ impl Pool {
     /// emptied it. (Safe code can make a `TcpStream` of another socket; wrap such a one in a type of
     /// your own.)
     ///
+    /// The close of a socket with SO_LINGER waits for its peer, also where the socket is non-blocking. While the pool runs,
+    /// that blocks the thread that drops the source, as a handler that sleeps does: leave the option off, and let the handler
+    /// end with [`Next::CloseGently`](crate::Next::CloseGently). (A [`shutdown`](Self::shutdown) turns the option off.)
+    ///
     /// # Errors
     /// Returns source and handler. `AlreadyExists` if the descriptor is registered already, `PermissionDenied` if it
     /// can't be waited for (a regular file), `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is

@@ -194,7 +194,11 @@ fn register(
             if world.ledger.handle(id).is_none() {
                 world.ledger.set_handle(id, handle);
             }
-            put(world, slot, Client::new(far, Some(id)));
+            put(
+                world,
+                slot,
+                Client::new(far, Some(id)).awaited(near.lingers),
+            );
             Ok(())
         }
         Err(rejected) => refuse(world, id, rejected.value, rejected.error),
@@ -335,7 +339,11 @@ fn member(world: &Arc<World>, slot: usize, group: usize, near: Near) -> io::Resu
         Ok(handle) => {
             world.members.lock().unwrap().push(handle.clone());
             world.ledger.set_handle(id, handle);
-            put(world, slot, Client::new(far, Some(id)));
+            put(
+                world,
+                slot,
+                Client::new(far, Some(id)).awaited(near.lingers),
+            );
             Ok(())
         }
         Err(rejected) => refuse(world, id, rejected.value, rejected.error),

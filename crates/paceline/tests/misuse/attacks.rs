@@ -2,11 +2,11 @@
 //! peer that sends too many descriptors, ends that end others.
 
 use std::{
-    io::{self, IoSlice, Write},
+    io::{self, BufRead, BufReader, IoSlice, Write},
     net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     os::{fd::AsRawFd, unix::net::UnixStream},
-    process::{self, Command, Stdio},
-    sync::{Arc, Mutex},
+    process::{self, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -20,14 +20,38 @@ use crate::misuse::{
     world::World,
 };
 
+/// A process that sends signals to this one.
+struct Sender {
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// It is started before the first round. A child has a copy of every descriptor until it executes
+/// its program, which closes the copies: if the pool and its peer close a connection with SO_LINGER
+/// meanwhile, the last close of it is that of the child, and waits for a peer that is a copy, too.
+static SENDER: OnceLock<Mutex<Sender>> = OnceLock::new();
+
+/// Starts the process that sends signals.
+pub(crate) fn start_sender() {
+    let shell = Command::new("sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut shell = shell.expect("there is a shell");
+    let sender = Sender {
+        requests: shell.stdin.take().unwrap(),
+        answers: BufReader::new(shell.stdout.take().unwrap()),
+    };
+    assert!(SENDER.set(Mutex::new(sender)).is_ok(), "started twice");
+}
+
 /// Another process sends three signals again and again, so that several wait for one thread.
 pub(crate) fn signals_at_once(times: u32) -> io::Result<()> {
     let one = format!("kill -28 {0}; kill -18 {0}; kill -17 {0};", process::id());
-    let mut shell = Command::new("sh")
-        .args(["-c", &one.repeat(times as usize)])
-        .stderr(Stdio::null())
-        .spawn()?;
-    shell.wait().map(drop)
+    let mut sender = SENDER.get().unwrap().lock().unwrap();
+    writeln!(sender.requests, "{} echo", one.repeat(times as usize))?;
+    sender.answers.read_line(&mut String::new()).map(drop)
 }
 
 /// The peer of a ring sends two descriptors where one is expected.
@@ -81,7 +105,7 @@ pub(crate) fn linger(world: &Arc<World>, slot: usize, at: usize) -> io::Result<(
             return Err(rejected.error);
         }
     }
-    let mut client = Client::new(Far::tcp(far)?, Some(id));
+    let mut client = Client::new(Far::tcp(far)?, Some(id)).awaited(true);
     client.is_half = true;
     put(world, slot, client);
     Ok(())

@@ -114,6 +114,7 @@ fn run_in(
         .simulation
         .clone()
         .map(|simulation| tick(&world, simulation));
+    let reader = read_on(&world);
     log.stage("the actors");
     let joiners = (0..plan.joiners).map(|_| join(&world));
     let joiners: Vec<_> = joiners.collect();
@@ -121,7 +122,7 @@ fn run_in(
     log.stage("rest");
     let mut wrong = rest::check(plan, log, &world);
     log.stage("the end of the pools");
-    let reader = read_on(&world);
+    world.ends.store(true, Ordering::SeqCst);
     wrong.extend(finish(plan, &world, owner));
     world.is_over.store(true, Ordering::SeqCst);
     reader.join().unwrap();
@@ -261,13 +262,20 @@ fn tick(world: &Arc<World>, simulation: Simulation) -> thread::JoinHandle<()> {
     })
 }
 
-/// A thread that takes what comes to the clients: a drain waits for those that do not read.
+/// A thread that takes what comes to the clients. At the end of the pools it does so for all of
+/// them: a drain waits for those that do not read. Before that only for those whose connection the
+/// pool may be closing with SO_LINGER: the application has asked for a close(2) that waits for its
+/// peer, and no pool promises to go on without the thread that is in it.
 fn read_on(world: &Arc<World>) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || {
         while !world.is_over.load(Ordering::SeqCst) {
+            let (all, patience) = (world.ends.load(Ordering::SeqCst), world.patience());
             for slot in &world.slots {
-                let outcome = slot.lock().unwrap().as_mut().map(Client::receive);
+                let mut client = slot.lock().unwrap();
+                let client = client.as_mut();
+                let reading = client.filter(|client| all || client.owes_a_read(patience));
+                let outcome = reading.map(Client::receive);
                 if let Some(Err(wrong)) = outcome {
                     world.ledger.complain(wrong);
                 }

@@ -15,6 +15,7 @@ use std::{
 use paceline::{Pool, Signal, TaskContext};
 
 use crate::misuse::{
+    attacks,
     log::Log,
     process,
     round::{self, Round},
@@ -152,6 +153,7 @@ pub(crate) fn child() {
         .split(',')
         .filter_map(|it| it.parse().ok())
         .collect();
+    attacks::start_sender();
     let watch = Watch::start();
     hear_once();
     if let Some(seed) = number("PACELINE_MISUSE_SEED") {

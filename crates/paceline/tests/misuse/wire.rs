@@ -6,7 +6,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::{fd::AsFd, unix::net::UnixStream},
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use paceline::{
@@ -177,7 +177,13 @@ pub(crate) struct Client {
     pub(crate) saw_end: bool,
     pub(crate) is_probed: bool,
     pub(crate) is_datagrams: bool,
+    /// When it came into its slot, if the pool's end has SO_LINGER: close(2) waits for this client.
+    pub(crate) is_awaited_since: Option<Instant>,
 }
+
+/// A client for which close(2) waits reads after so long, also while the actors run: until then a
+/// thread of the application may be blocked, and an actor that waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Client {
     pub(crate) fn new(far: Far, life: Option<Id>) -> Self {
@@ -195,7 +201,20 @@ impl Client {
             is_half: false,
             saw_end: false,
             is_probed: false,
+            is_awaited_since: None,
         }
+    }
+
+    /// The pool's end of it has SO_LINGER, or has not.
+    pub(crate) fn awaited(mut self, lingers: bool) -> Self {
+        self.is_awaited_since = lingers.then(Instant::now);
+        self
+    }
+
+    /// Whether close(2) may wait for this client, and has waited for so long.
+    pub(crate) fn owes_a_read(&self, patience: Duration) -> bool {
+        let is_due = |since: Instant| since.elapsed() >= patience;
+        !self.saw_end && self.is_awaited_since.is_some_and(is_due)
     }
 
     /// Sends at most so many bytes, as many as the socket takes.

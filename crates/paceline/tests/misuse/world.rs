@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use paceline::{
@@ -20,7 +20,7 @@ use paceline::{
 use crate::misuse::{
     ledger::{Bomb, Id, Kind, Ledger, Life},
     ops::{interest, Ask, Work},
-    wire::{Client, Wire},
+    wire::{Client, Wire, PATIENCE},
 };
 
 /// So many slots, groups, timers and observers there are.
@@ -28,6 +28,9 @@ pub(crate) const SLOTS: usize = 8;
 pub(crate) const GROUPS: usize = 2;
 pub(crate) const TIMERS: usize = 4;
 pub(crate) const OBSERVERS: usize = 3;
+
+/// The end of a pool takes longer than it may by less than that, also on a busy machine.
+const END: Duration = Duration::from_secs(4);
 
 /// An item of the queue.
 #[derive(Debug)]
@@ -64,6 +67,10 @@ pub(crate) struct World {
     calm: AtomicBool,
     /// Acts that began before that.
     acting: AtomicUsize,
+    /// Ends of pools that run while the actors do.
+    ending: AtomicUsize,
+    /// The pools end.
+    pub(crate) ends: AtomicBool,
     pub(crate) is_over: AtomicBool,
     /// Virtual time stops: no thread waits for it any more.
     pub(crate) stands_still: AtomicBool,
@@ -92,6 +99,8 @@ impl World {
             records: Mutex::default(),
             calm: AtomicBool::new(false),
             acting: AtomicUsize::new(0),
+            ending: AtomicUsize::new(0),
+            ends: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             stands_still: AtomicBool::new(false),
         }
@@ -239,12 +248,37 @@ impl World {
     pub(crate) fn drop_pool(&self, at: usize) {
         let at = at % self.pools.len();
         let pool = self.pools[at].lock().unwrap().take();
-        drop(pool);
+        self.check_end(Duration::ZERO, || drop(pool));
     }
 
     pub(crate) fn shut_down(&self, at: usize, within: Duration) {
         if let Some(pool) = self.pool(at) {
-            let _ = pool.shutdown(within);
+            self.check_end(within, || drop(pool.shutdown(within)));
+        }
+    }
+
+    /// Ends a pool, which takes no longer than it may (S1, S3): no client reads meanwhile for whom
+    /// a close may wait. (A pool among several may close a handle of another one that goes on.)
+    fn check_end(&self, within: Duration, ending: impl FnOnce()) {
+        let start = Instant::now();
+        self.ending.fetch_add(1, Ordering::SeqCst);
+        ending();
+        self.ending.fetch_sub(1, Ordering::SeqCst);
+        let took = start.elapsed();
+        if self.pools.len() == 1 && took > within + END {
+            let text = format!("S1, S3: the end of a pool within {within:?} took {took:?}");
+            self.ledger.complain(text);
+        }
+    }
+
+    /// How long a client does not read for whom a close may wait.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.is_calm() {
+            Duration::ZERO
+        } else if self.ending.load(Ordering::SeqCst) > 0 {
+            2 * END
+        } else {
+            PATIENCE
         }
     }
 }
