@@ -50,8 +50,8 @@ pub trait BlockingSource: Send + 'static {
     /// An error ends the source, and stands in the report of the shutdown.
     fn wait(&mut self, until: Option<Instant>) -> io::Result<Arrived<Self::Event>>;
 
-    /// What ends a wait that goes on now, or else the next one, from another thread. Asked once, before the first wait.
-    /// Where there is one, an idle source costs nothing; where there is none, its leader looks up from time to time
+    /// What ends a wait that goes on now, or else the next one, from another thread. Each call that offers the source to a
+    /// pool asks once, before the first wait; a panic leaves that call, and the pool stays as it was. Where there is one, an idle source costs nothing; where there is none, its leader looks up from time to time
     /// ([`SourcePoolBuilder::look_every`]).
     fn interrupter(&self) -> Option<Interrupter> {
         None
@@ -233,11 +233,11 @@ impl SourcePool {
         H: Fn(S::Event) + Send + Sync + 'static,
     {
         let shared = self.shared();
-        let room = shared.reserve();
-        match room {
-            Err(error) => Err(Rejected::new((source, handler), error)),
+        // Runs user code, which may panic: it owns no place of the pool yet.
+        let source = Source::new(name, source, handler, &shared.counts);
+        match shared.reserve() {
+            Err(error) => Err(Rejected::new(source.into_parts(), error)),
             Ok(index) => {
-                let source = Source::new(name, source, handler, &shared.counts);
                 shared.put(index, Arc::new(source));
                 Ok(())
             }

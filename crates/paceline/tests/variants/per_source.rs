@@ -127,6 +127,56 @@ fn what_is_over_makes_room() {
     });
 }
 
+/// A panic of the interrupter's maker left `add` after it had taken a place, which nothing gave back: the pool had room
+/// for one source less, and did not end with its last one. Now the pool is as it was before that call. (L5, S1)
+#[test]
+fn a_panic_in_add_takes_no_place() {
+    struct Bad(mpsc::Sender<()>);
+
+    impl BlockingSource for Bad {
+        type Event = ();
+
+        fn wait(&mut self, _: Option<Instant>) -> io::Result<Arrived<()>> {
+            Ok(Arrived::Over)
+        }
+
+        fn interrupter(&self) -> Option<Interrupter> {
+            panic!("interrupter fails")
+        }
+    }
+
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            panic!("drop fails");
+        }
+    }
+
+    bounded(|| {
+        let (send, channel) = mpsc::channel::<u32>();
+        let (sender, dropped) = mpsc::channel();
+        let builder = SourcePool::builder().threads(3);
+        let pool = builder.source("good", channel, drop).build().unwrap();
+        let add = || pool.add("bad", Bad(sender), drop);
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(add)).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"interrupter fails"));
+        dropped.recv().unwrap();
+        assert_eq!(pool.snapshot().sources, 1);
+        let deaf = Deaf::default();
+        pool.add("second", deaf, drop).unwrap();
+        assert!(pool.add("third", Deaf::default(), drop).is_err());
+        drop((send, pool));
+        let (send, channel) = mpsc::channel::<u32>();
+        let pool = SourcePool::builder().source("good", channel, drop);
+        let pool = pool.build().unwrap();
+        let (sender, _dropped) = mpsc::channel();
+        let add = || pool.add("bad", Bad(sender), drop);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(add)).is_err());
+        drop(send);
+        pool.join().unwrap();
+    });
+}
+
 /// Three sources, five threads: every event is handled once, one thread waits in each source at a time, and it is not
 /// always the same one.
 #[test]

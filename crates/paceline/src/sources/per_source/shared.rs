@@ -261,13 +261,23 @@ pub(super) struct Source<S, H> {
 impl<S: BlockingSource, H> Source<S, H> {
     pub(super) fn new(name: impl Into<String>, source: S, handler: H, counts: &Counts) -> Self {
         let panics = &counts.panics;
+        // Contained first: a panic below drops both, and their destructors may panic, too.
+        let source = Contained::counted(source, panics);
+        let handler = Contained::counted(handler, panics);
         let interrupter = source.interrupter();
         Self {
-            name: name.into(),
             interrupter: interrupter.map(|it| Contained::counted(it, panics)),
-            waiter: Mutex::new(Contained::counted(source, panics)),
-            handler: Contained::counted(handler, panics),
+            name: name.into(),
+            waiter: Mutex::new(source),
+            handler,
         }
+    }
+
+    /// Gives source and handler back: the pool has no place for them.
+    pub(super) fn into_parts(self) -> (S, H) {
+        let source = self.waiter.into_inner();
+        let source = source.unwrap_or_else(std::sync::PoisonError::into_inner);
+        (source.into_inner(), self.handler.into_inner())
     }
 
     /// Waits until something comes, the pool ends, or the time of this thread is over.
