@@ -261,14 +261,15 @@ impl World {
 
     fn send(&self, channel: usize, bombs: bool, number: u32) {
         let item = item(&self.ledger, bombs, number);
-        if let Some(sender) = self.senders.get(channel) {
-            if let Some(sender) = &*sender.lock().unwrap() {
-                // A channel whose receiver goes just then drops the item on this thread.
-                let sends = std::panic::AssertUnwindSafe(|| sender.send(item));
-                if let Ok(Err(back)) = std::panic::catch_unwind(sends) {
-                    discard(back);
-                }
-            }
+        let sender = self.senders.get(channel).map(|it| it.lock().unwrap());
+        let Some(sender) = sender.as_ref().and_then(|it| it.as_ref()) else {
+            // The plan has no such channel, or has hung it up: the item never reaches the pool.
+            return discard(item);
+        };
+        // A channel whose receiver goes just then drops the item on this thread.
+        let sends = std::panic::AssertUnwindSafe(|| sender.send(item));
+        if let Ok(Err(back)) = std::panic::catch_unwind(sends) {
+            discard(back);
         }
     }
 
