@@ -4,7 +4,7 @@
 use std::{
     fmt, io,
     sync::{
-        mpsc::{self, Sender},
+        mpsc::{self, Receiver, Sender},
         Arc, Mutex,
     },
     thread,
@@ -104,14 +104,13 @@ impl Round for Sources {
     }
 
     fn run(&self, log: &Arc<Log>, ledger: &Arc<Ledger>) -> Vec<String> {
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..self.channels).map(|_| mpsc::channel()).unzip();
+        let (senders, channels): (Vec<_>, Vec<_>) = (0..self.channels).map(|_| channel()).unzip();
         let mut builder = SourcePool::builder()
             .threads(self.threads)
             .look_every(Duration::from_millis(2));
-        for receiver in receivers {
+        for channel in channels {
             let handler = Handler(ledger.begin(Kind::Value, "a handler of items"));
-            builder = builder.source("channel", receiver, move |item| handler.take(&item));
+            builder = builder.source("channel", channel, move |item| handler.take(&item));
         }
         for script in &self.scripts {
             let handler = Handler(ledger.begin(Kind::Value, "a handler of a source"));
@@ -120,11 +119,10 @@ impl Round for Sources {
             });
         }
         let pool = builder.build().expect("it is built");
-        let senders = senders.into_iter().map(|sender| Mutex::new(Some(sender)));
         let world = World {
             ledger: Arc::clone(ledger),
             pool: Mutex::new(Some(pool)),
-            senders: senders.collect(),
+            senders,
         };
         log.stage("the actors");
         thread::scope(|scope| {
@@ -212,7 +210,7 @@ fn op(random: &mut Random, ends_early: bool) -> Op {
 struct World {
     ledger: Arc<Ledger>,
     pool: Mutex<Option<SourcePool>>,
-    senders: Vec<Mutex<Option<Sender<Item>>>>,
+    senders: Vec<WayIn>,
 }
 
 impl World {
@@ -266,9 +264,7 @@ impl World {
             // The plan has no such channel, or has hung it up: the item never reaches the pool.
             return discard(item);
         };
-        // A channel whose receiver goes just then drops the item on this thread.
-        let sends = std::panic::AssertUnwindSafe(|| sender.send(item));
-        if let Ok(Err(back)) = std::panic::catch_unwind(sends) {
+        if let Err(back) = sender.send(item) {
             discard(back);
         }
     }
@@ -296,6 +292,46 @@ impl Handler {
         if item.panics {
             panic!("misuse: with an item");
         }
+    }
+}
+
+/// The sender of a channel, until it hangs up or the channel is dropped.
+type WayIn = Arc<Mutex<Option<Sender<Item>>>>;
+
+fn channel() -> (WayIn, Channel) {
+    let (sender, receiver) = mpsc::channel();
+    let way_in = Arc::new(Mutex::new(Some(sender)));
+    let channel = Channel {
+        receiver,
+        way_in: Arc::clone(&way_in),
+    };
+    (way_in, channel)
+}
+
+/// A channel of std that drops every item with it. After the first item that panics in its drop,
+/// std leaks the others, and an item that is sent at that time is dropped on the sender's thread.
+struct Channel {
+    receiver: Receiver<Item>,
+    way_in: WayIn,
+}
+
+impl BlockingSource for Channel {
+    type Event = Item;
+
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<Arrived<Item>> {
+        self.receiver.wait(until)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        drop(self.way_in.lock().unwrap().take());
+        let mut panics = 0;
+        while let Ok(item) = self.receiver.try_recv() {
+            let dropping = std::panic::AssertUnwindSafe(|| drop(item));
+            panics += u32::from(std::panic::catch_unwind(dropping).is_err());
+        }
+        let _bomb = Bomb(panics > 0);
     }
 }
 
