@@ -81,7 +81,8 @@ fn two_descriptors(number: i32) -> Vec<u8> {
 }
 
 /// A connection whose socket waits for its peer when it is closed, full of output that the peer
-/// does not read; its handler fills it, and ends it.
+/// does not read; its handler fills it, and ends it: at once, or when more input comes, so that the
+/// end of the pool may find it full.
 pub(crate) fn linger(world: &Arc<World>, slot: usize, at: usize) -> io::Result<()> {
     let Some(pool) = world.pool(at) else {
         return Ok(());
@@ -91,12 +92,12 @@ pub(crate) fn linger(world: &Arc<World>, slot: usize, at: usize) -> io::Result<(
     let (near, _) = listener.accept()?;
     SockRef::from(&near).set_linger(Some(Duration::from_secs(60)))?;
     far.write_all(b"x")?;
-    let filler = Filler(
-        world
-            .ledger
-            .begin(Kind::Handler, "a handler that fills its socket"),
-    );
-    let id = filler.0.id;
+    let ledger = &world.ledger;
+    let filler = Filler {
+        life: ledger.begin(Kind::Handler, "a handler that fills its socket"),
+        stays: slot % 2 == 1,
+    };
+    let (id, stays) = (filler.life.id, filler.stays);
     world.ledger.accept(id);
     match pool.register(near, Interest::READ, filler) {
         Ok(handle) => world.ledger.set_handle(id, handle),
@@ -106,23 +107,30 @@ pub(crate) fn linger(world: &Arc<World>, slot: usize, at: usize) -> io::Result<(
         }
     }
     let mut client = Client::new(Far::tcp(far)?, Some(id)).awaited(true);
-    client.is_half = true;
+    client.is_half = !stays;
     put(world, slot, client);
     Ok(())
 }
 
-struct Filler(Life);
+struct Filler {
+    life: Life,
+    /// It does not end after its first call, if no more than the first byte has come.
+    stays: bool,
+}
 
 impl EventHandler<TcpStream> for Filler {
     fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
-        let _ = cx.read(&mut [0; 16])?;
+        let count = cx.read(&mut [0; 16])?;
         let bytes = [NO_ECHO; 1 << 16];
         while cx.try_write(|mut stream| stream.write(&bytes)).is_ok() {}
+        if std::mem::take(&mut self.stays) && count == 1 {
+            return Ok(Next::Continue);
+        }
         Ok(Next::Close)
     }
 
     fn closed(&mut self, _: Closed) {
-        self.0.closed();
+        self.life.closed();
     }
 }
 
