@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, IoSlice, Write},
     net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     os::{fd::AsRawFd, unix::net::UnixStream},
-    process::{self, ChildStdin, ChildStdout, Command, Stdio},
+    process::{self, Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
@@ -22,6 +22,8 @@ use crate::misuse::{
 
 /// A process that sends signals to this one.
 struct Sender {
+    /// It ends with its input, at the end of this process.
+    _process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
@@ -42,6 +44,7 @@ pub(crate) fn start_sender() {
     let sender = Sender {
         requests: shell.stdin.take().unwrap(),
         answers: BufReader::new(shell.stdout.take().unwrap()),
+        _process: shell,
     };
     assert!(SENDER.set(Mutex::new(sender)).is_ok(), "started twice");
 }
