@@ -334,7 +334,10 @@ fn reports_name_what_is_left_and_nothing_else() {
         peer.send(b"x");
         assert_eq!(peer.wait_for(6), b"inside");
         let report = pool.shutdown(Duration::ZERO).to_string();
-        assert_eq!(report, "1 handle still busy; 1 thread stuck: rider-0 (thread 0)");
+        assert_eq!(
+            report,
+            "1 handle still busy; 1 thread stuck: rider-0 (thread 0)"
+        );
         drop(permission);
         peer.wait_closed();
     });
