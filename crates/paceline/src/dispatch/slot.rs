@@ -39,8 +39,9 @@ pub(super) struct Slot {
     pub(super) age: std::sync::atomic::AtomicU64,
     /// Its rank in a line that is ordered by that. It orders no memory.
     pub(super) priority: std::sync::atomic::AtomicU8,
-    /// Whom it belongs to.
-    pub(super) home: Mutex<Home>,
+    /// Which threads may call its handler; `None` is the default: any thread, one at a time. Boxed
+    /// because others are rare, and each idle connection takes a whole slot.
+    pub(super) home: Mutex<Option<Box<Home>>>,
     /// Whether it belongs to certain threads: then who leads looks there. It orders nothing.
     pub(super) has_home: std::sync::atomic::AtomicBool,
     /// Source and handler; `None` while vacant. Only the owner touches it.
@@ -78,7 +79,7 @@ impl Slot {
     /// It belongs to nobody in particular any more; its key is stale.
     pub(super) fn leave_home(&self) {
         let mut home = lock(&self.home);
-        *home = Home::Anyone;
+        *home = None;
         self.has_home
             .store(false, std::sync::atomic::Ordering::Relaxed);
     }

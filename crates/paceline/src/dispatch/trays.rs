@@ -317,12 +317,9 @@ fn told(chosen: Option<Arc<Tray>>) -> Handed {
     }
 }
 
-/// Whom a handle belongs to.
-#[derive(Debug, Default)]
+/// Which threads may call a handler, where that is not the default: any thread, one at a time.
+#[derive(Debug)]
 pub(super) enum Home {
-    /// Whoever leads when it is its turn.
-    #[default]
-    Anyone,
     /// Several at once, and nobody in particular.
     Everyone,
     /// One of these, and nobody else as long as one of them is in the pool.

@@ -119,7 +119,7 @@ impl Registry {
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
-                *lock(&owned.slot().home) = Home::Everyone;
+                *lock(&owned.slot().home) = Some(Box::new(Home::Everyone));
                 let entry = Concurrent::new(source, descriptor, handler, kind);
                 Ok(self.put_in_place(owned, Box::new(entry)))
             }

@@ -79,18 +79,18 @@ impl Registry {
             self.trays.keep(threads).map_err(|unknown| {
                 refusal(InvalidInput, format!("{unknown:?} is not in this pool"))
             })?;
-            Ok(Home::Pinned(threads.into()))
+            Ok(Some(Home::Pinned(threads.into())))
         })
     }
 
     /// By the thread that called it last, for so long after that, if it is free.
     pub(in crate::dispatch) fn stick(&self, key: Key, span: Duration) -> Result<(), Refusal> {
-        self.settle(key, || Ok(Home::Sticky(span, None)))
+        self.settle(key, || Ok(Some(Home::Sticky(span, None))))
     }
 
     /// By anyone.
     pub(in crate::dispatch) fn unpin(&self, key: Key) -> Result<(), Refusal> {
-        self.settle(key, || Ok(Home::Anyone))
+        self.settle(key, || Ok(None))
     }
 
     /// Changes whom a registration belongs to. Its generation is compared under the lock that its end takes too, after its
@@ -98,7 +98,7 @@ impl Registry {
     fn settle(
         &self,
         key: Key,
-        home: impl FnOnce() -> Result<Home, Refusal>,
+        home: impl FnOnce() -> Result<Option<Home>, Refusal>,
     ) -> Result<(), Refusal> {
         use io::ErrorKind::{NotFound, Unsupported};
         let over = || refusal(NotFound, "it is closed already");
@@ -107,9 +107,9 @@ impl Registry {
         }
         let slot = self.slots.get(key.index).ok_or_else(over)?;
         let mut place = lock(&slot.home);
-        match &*place {
+        match place.as_deref() {
             _ if slot.readiness.look().generation() != key.generation => return Err(over()),
-            Home::Everyone => {
+            Some(Home::Everyone) => {
                 let reason = "several threads use it at once";
                 return Err(refusal(Unsupported, reason));
             }
@@ -119,9 +119,8 @@ impl Registry {
             }
             _ => {}
         }
-        *place = home()?;
-        let belongs = !matches!(*place, Home::Anyone);
-        slot.has_home.store(belongs, Relaxed);
+        *place = home()?.map(Box::new);
+        slot.has_home.store(place.is_some(), Relaxed);
         Ok(())
     }
 
@@ -141,17 +140,17 @@ impl Registry {
         }
         let me = thread::current().id();
         let mut home = lock(&slot.home);
-        let handed = match &mut *home {
-            Home::Anyone | Home::Everyone => Handed::NotHanded,
-            Home::Pinned(threads) if threads.contains(&me) => Handed::NotHanded,
-            Home::Pinned(threads) => {
+        let handed = match home.as_deref_mut() {
+            None | Some(Home::Everyone) => Handed::NotHanded,
+            Some(Home::Pinned(threads)) if threads.contains(&me) => Handed::NotHanded,
+            Some(Home::Pinned(threads)) => {
                 let handed = self.trays.hand(index, threads);
                 if handed == Handed::NotHanded {
                     self.counters.strayed.one_more();
                 }
                 handed
             }
-            Home::Sticky(span, last) => {
+            Some(Home::Sticky(span, last)) => {
                 let now = self.now();
                 let handed = match *last {
                     Some((thread, until)) if thread != me && now < until => {
@@ -193,13 +192,13 @@ impl Registry {
     /// Accepts what was handed to this thread: what is sticky sticks to it from now on. Whether it may: somebody may have
     /// changed that meanwhile.
     fn accept(&self, slot: &Slot, thread: ThreadId) -> bool {
-        match &mut *lock(&slot.home) {
-            Home::Pinned(threads) => threads.contains(&thread),
-            Home::Sticky(span, last) => {
+        match lock(&slot.home).as_deref_mut() {
+            Some(Home::Pinned(threads)) => threads.contains(&thread),
+            Some(Home::Sticky(span, last)) => {
                 *last = Some((thread, self.now().after(*span)));
                 true
             }
-            Home::Anyone | Home::Everyone => true,
+            None | Some(Home::Everyone) => true,
         }
     }
 
