@@ -127,11 +127,11 @@ impl<T> Cells<T> {
 
 impl<T> Drop for Cells<T> {
     /// The end of the queue does not find an item that is still being put in, nor those behind it: the last owner drops
-    /// them.
+    /// them. It moves them out of their cells, because the checkers do not see that the counter of the last owner's `Arc`
+    /// orders earlier uses of the cells before this one.
     fn drop(&mut self) {
-        for cell in &self.cells {
-            // SAFETY: the queue is borrowed exclusively, so no other thread has it.
-            let item = cell.item.with_mut(|place| unsafe { (*place).take() });
+        for cell in std::mem::take(&mut self.cells).into_vec() {
+            let item = cell.item.into_inner();
             let _ = caught(|| drop(item));
         }
     }

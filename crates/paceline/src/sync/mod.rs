@@ -169,5 +169,10 @@ mod cell {
         pub(crate) fn with_mut<R>(&self, open: impl FnOnce(*mut T) -> R) -> R {
             open(self.0.get())
         }
+
+        #[inline]
+        pub(crate) fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
     }
 }
