@@ -205,6 +205,12 @@ impl<S> Context<'_, S> {
         self.outbox.len()
     }
 
+    /// How many more bytes of output may be kept now: a write of so many is taken whole.
+    #[must_use]
+    pub fn output_room(&self) -> usize {
+        self.outbox.room()
+    }
+
     /// Whether to dispatch input also while output is kept. Usually it is not, so that a peer which
     /// does not read can't make us keep more and more.
     pub fn read_while_sending(&mut self, on: bool) {

@@ -55,6 +55,11 @@ impl<S> Outbox<S> {
         self.kept.is_none()
     }
 
+    /// How many more bytes may be kept.
+    pub(super) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.len())
+    }
+
     /// Whether `more` bytes may be kept.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ use super::{handle::Handle, handler::Interest};
 use crate::{
     observe::Counters,
     sync::{
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         lock, Mutex,
     },
 };
@@ -78,6 +78,8 @@ pub(crate) struct OpenConnections {
     /// How many are open, times [`ONE`]; and [`WAITING`].
     word: AtomicUsize,
     max: usize,
+    /// How many connections were refused: a number that orders nothing.
+    refused: AtomicU64,
     address: ListenerAddress,
     /// The listener, once it has waited.
     listener: Mutex<Option<Handle>>,
@@ -99,9 +101,20 @@ impl OpenConnections {
         Arc::new(Self {
             word: AtomicUsize::new(0),
             max: max.unwrap_or(usize::MAX),
+            refused: AtomicU64::new(0),
             address,
             listener: Mutex::new(None),
         })
+    }
+
+    /// A connection was refused.
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// How many are open.

@@ -13,7 +13,9 @@ pub struct Rejected<T> {
 }
 
 impl<T> Rejected<T> {
-    pub(crate) fn new(value: T, error: io::Error) -> Self {
+    /// For calls of your own that give back what they were given.
+    #[must_use]
+    pub fn new(value: T, error: io::Error) -> Self {
         Self { value, error }
     }
 }

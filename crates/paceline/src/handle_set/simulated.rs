@@ -232,8 +232,11 @@ impl SimStream {
         self.descriptor
     }
 
-    /// The peer reads the end after what was sent.
-    pub(super) fn end_output(&self) -> io::Result<()> {
+    /// Ends the output: the peer reads the end after what was sent.
+    ///
+    /// # Errors
+    /// `NotConnected` if the peer has reset the connection.
+    pub fn end_output(&self) -> io::Result<()> {
         let mut state = self.end.state();
         let stream = &mut state.streams[self.end.id];
         if stream.is_reset() {

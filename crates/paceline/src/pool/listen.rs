@@ -46,4 +46,11 @@ impl<A: Clone> Listener<A> {
     pub fn connections(&self) -> usize {
         self.open.count()
     }
+
+    /// How many connections it has refused: for want of a place, a descriptor or a slot, and because its maker returned
+    /// `None`.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.open.refused()
+    }
 }

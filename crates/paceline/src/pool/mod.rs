@@ -8,6 +8,7 @@
 
 mod attach;
 mod builder;
+mod clock;
 mod connect;
 mod crew;
 mod groups;
@@ -33,6 +34,7 @@ use std::{
 
 pub use self::{
     builder::Builder,
+    clock::PoolClock,
     listen::{Listener, ListenerBuilder, ListenerSocket},
     observation::{Inspect, Observation},
     set_kind::SetKind,
@@ -317,6 +319,12 @@ impl Pool {
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.shared().registry
+    }
+
+    /// The clock by which this pool measures its times.
+    #[must_use]
+    pub fn clock(&self) -> PoolClock {
+        PoolClock::new(self.shared().clock.clone())
     }
 
     /// A handle that does not keep the pool alive.

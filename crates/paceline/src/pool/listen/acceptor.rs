@@ -157,7 +157,7 @@ impl<F, S: AsFd, H> Acceptor<F, S, H> {
         match made {
             Some(handler) => self.admit(cx, stream, handler, accepted),
             None => {
-                self.counters.refused.one_more();
+                self.note_refused();
                 // A connection counts until its source is dropped.
                 drop(stream);
                 drop(accepted);
@@ -192,15 +192,20 @@ impl<F, S: AsFd, H> Acceptor<F, S, H> {
                 caught(|| drop(handler)).unwrap_or_else(|panic| cx.tell_panic(&panic));
             }
             Err(panic) => {
-                self.counters.refused.one_more();
+                self.note_refused();
                 cx.tell_panic(&panic);
             }
         }
     }
 
+    fn note_refused(&self) {
+        self.open.note_refused();
+        self.counters.refused.one_more();
+    }
+
     /// The caller drops the stream. A refused connection is counted before its peer can know.
     fn refuse(&self, stream: &impl AsFd) {
-        self.counters.refused.one_more();
+        self.note_refused();
         self.refusal.close(stream);
     }
 
@@ -223,7 +228,7 @@ impl<F, S: AsFd, H> Acceptor<F, S, H> {
         match accepted {
             // Counted when the spare one is back: who waits for the count may open what it likes.
             Ok(()) => {
-                self.counters.refused.one_more();
+                self.note_refused();
                 Ok(())
             }
             // Another thread took the descriptor first. The connection waits; so does this thread, for a moment.
