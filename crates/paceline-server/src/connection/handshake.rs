@@ -1,0 +1,104 @@
+//! How a connection begins: at once, or with a TLS handshake; and TLS that begins later.
+
+use std::io;
+
+use paceline::Next;
+
+use super::Connection;
+use crate::{codec::Codec, peer::Changes, service::Service, session::Session, wire::Wire};
+#[cfg(feature = "_tls")]
+use crate::{limits::Limit, secure::Secure, session::Ended, times::Times};
+
+/// How a connection begins.
+pub(crate) enum Opening {
+    Plain,
+    #[cfg(feature = "_tls")]
+    Server(crate::tls::Tls),
+    #[cfg(feature = "_tls")]
+    Client(crate::tls::TlsClient, String),
+}
+
+impl Opening {
+    /// How the connections of a listener begin.
+    pub(crate) fn of_listener(service: &Service) -> Self {
+        #[cfg(feature = "_tls")]
+        if let Some(tls) = &service.tls {
+            return Self::Server(tls.clone());
+        }
+        let _ = service;
+        Self::Plain
+    }
+}
+
+impl<C: Codec, N: Session<C>> Connection<C, N> {
+    /// The connection stands: begins its session, or its handshake.
+    pub(super) fn begin(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
+        match std::mem::replace(&mut self.opening, Opening::Plain) {
+            Opening::Plain => self.start(wire),
+            #[cfg(feature = "_tls")]
+            opening => self.begin_handshake(&opening, wire),
+        }
+    }
+
+    #[cfg(feature = "_tls")]
+    pub(super) fn begin_handshake(
+        &mut self,
+        opening: &Opening,
+        wire: &mut dyn Wire,
+    ) -> io::Result<Next> {
+        let mut secure = match opening {
+            Opening::Plain => return self.start(wire),
+            Opening::Client(tls, name) => Secure::client(tls, name)?,
+            Opening::Server(tls) => {
+                let Some(place) = self.service.begin_handshake() else {
+                    self.service.counters().met(Limit::Handshakes);
+                    self.why = Some(Ended::Limit(Limit::Handshakes));
+                    return Ok(Next::Close);
+                };
+                Secure::server(tls, place)?
+            }
+        };
+        let until = self
+            .service
+            .now()
+            .saturating_add(self.service.limits().silent);
+        self.times = Times::opening(until, Limit::HandshakeTime);
+        secure.flush(wire)?;
+        self.secure = Some(Box::new(secure));
+        Ok(Next::Continue)
+    }
+
+    #[cfg(feature = "_tls")]
+    pub(super) fn start_tls(
+        &mut self,
+        changes: Changes<C>,
+        wire: &mut dyn Wire,
+    ) -> io::Result<Next> {
+        // A plaintext command behind STARTTLS may have been injected on the way (CVE-2011-0411).
+        crate::tls::ensure_no_plaintext(&self.input)?;
+        match changes.start_tls {
+            Some(tls) => self.begin_handshake(&Opening::Server(tls), wire),
+            None => Ok(Next::Continue),
+        }
+    }
+
+    #[cfg(not(feature = "_tls"))]
+    #[allow(clippy::unused_self, reason = "the form with TLS uses it")]
+    pub(super) fn start_tls(&mut self, _: Changes<C>, _: &mut dyn Wire) -> io::Result<Next> {
+        Ok(Next::Continue)
+    }
+
+    /// Lets the session see what the handshake has agreed on.
+    pub(super) fn note_tls(&self) {
+        #[cfg(feature = "_tls")]
+        if let (Some(link), Some(secure)) = (&self.link, &self.secure) {
+            link.note_tls(secure.info());
+        }
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.secure
+            .as_ref()
+            .is_some_and(|secure| secure.is_handshaking())
+    }
+}

@@ -1,0 +1,71 @@
+//! Framed connections, limits and TLS on the Leader/Followers pattern: plain blocking sessions, few
+//! threads.
+//!
+//! ```text
+//!   bytes of the peer --> Codec --> items --> Session --> Peer: replies
+//!                                                |
+//!                                                +--> Room, Remote, Dialer: other connections
+//! ```
+//!
+//! A server is a codec, which finds the items in the bytes of a connection, and a session, which
+//! handles them. Every limit and time-out is on by default ([`Limits`]).
+//!
+//! ```no_run
+//! use paceline_server::{codec::{line, Message}, Next, Peer, Server};
+//!
+//! fn main() -> std::io::Result<()> {
+//!     Server::builder()
+//!         .listen("127.0.0.1:7000", line(8192), |_peer| {
+//!             |line: Message<'_>, cx: &mut Peer<'_>| {
+//!                 cx.reply(line)?; // may block: another thread leads meanwhile
+//!                 Ok(Next::Continue)
+//!             }
+//!         })
+//!         .run() // until Ctrl-C; then connections end between two items, and a report is printed
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod codec;
+
+mod access_log;
+mod connection;
+mod counters;
+mod datagram;
+mod dialer;
+mod dialog;
+mod engine;
+mod inlet;
+mod limits;
+mod link;
+mod listen;
+mod mailbox;
+mod peer;
+mod remote;
+mod room;
+#[cfg_attr(not(feature = "_tls"), path = "secure_none.rs")]
+mod secure;
+mod server;
+mod service;
+mod session;
+mod stream;
+mod sync;
+mod times;
+#[cfg(feature = "_tls")]
+pub mod tls;
+mod wire;
+
+pub use datagram::UdpPeer;
+pub use dialer::Dialer;
+pub use engine::{Engine, HalfSync};
+pub use inlet::Inlet;
+pub use limits::{LeastRate, Limit, Limits};
+pub use link::ConnectionId;
+pub use listen::{AtLimit, Listen};
+pub use mailbox::Receipt;
+pub use paceline::{Next, Piece};
+pub use peer::{Peer, PeerAddress};
+pub use remote::Remote;
+pub use room::{Room, RoomMessage};
+pub use server::{DrainReport, Server, ServerBuilder, ServiceReport};
+pub use session::{Ended, Session};

@@ -1,0 +1,229 @@
+//! The mailbox of one connection: what other code has for it, in order and bounded.
+//!
+//! A letter decides exactly once: [`Letter::reached`] uses it up, and a letter that is dropped in
+//! any other way has missed. So a receipt counts each addressee once, whatever ends a connection.
+
+use std::{
+    collections::VecDeque,
+    panic::{catch_unwind, AssertUnwindSafe},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, Weak,
+    },
+};
+
+use paceline::Piece;
+
+use crate::{link::ConnectionId, room::Members, sync::lock};
+
+/// How many addressees a message has reached, and how many have missed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// The system has taken all of the message for so many connections.
+    pub reached: usize,
+    /// So many connections closed before that, or had no place for it.
+    pub missed: usize,
+}
+
+pub(crate) type OnDone = Box<dyn FnOnce(Receipt) + Send>;
+
+/// Counts what became of the letters of one message.
+pub(crate) struct Tally {
+    /// Letters that are not decided yet, and one for the sender.
+    undecided: AtomicUsize,
+    reached: AtomicUsize,
+    missed: AtomicUsize,
+    on_done: Mutex<Option<OnDone>>,
+}
+
+impl Tally {
+    pub(crate) fn new(on_done: Option<OnDone>) -> Self {
+        Self {
+            undecided: AtomicUsize::new(1),
+            reached: AtomicUsize::new(0),
+            missed: AtomicUsize::new(0),
+            on_done: Mutex::new(on_done),
+        }
+    }
+
+    fn decide(&self, counter: &AtomicUsize) {
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.decide_sender();
+    }
+
+    /// One fewer is undecided.
+    pub(crate) fn decide_sender(&self) {
+        // Pairs with itself: the last one sees the counts of all others.
+        if self.undecided.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let done = lock(&self.on_done).take();
+            let receipt = Receipt {
+                reached: self.reached.load(Ordering::Relaxed),
+                missed: self.missed.load(Ordering::Relaxed),
+            };
+            if let Some(done) = done {
+                // A panic here is not the failure of the session whose letter was the last one.
+                let _ = catch_unwind(AssertUnwindSafe(|| done(receipt)));
+            }
+        }
+    }
+}
+
+/// One message on its way to one connection.
+pub(crate) struct Letter {
+    bytes: Arc<[u8]>,
+    tally: Arc<Tally>,
+    is_decided: bool,
+}
+
+impl Letter {
+    pub(crate) fn new(bytes: &Arc<[u8]>, tally: &Arc<Tally>) -> Self {
+        // The sender's own share is undecided until all letters are made.
+        tally.undecided.fetch_add(1, Ordering::Relaxed);
+        Self {
+            bytes: Arc::clone(bytes),
+            tally: Arc::clone(tally),
+            is_decided: false,
+        }
+    }
+
+    pub(crate) fn piece(&self) -> Piece {
+        Piece::from(Arc::clone(&self.bytes))
+    }
+
+    /// The system has taken all of it.
+    pub(crate) fn reached(mut self) {
+        self.is_decided = true;
+        self.tally.decide(&self.tally.reached);
+    }
+}
+
+impl Drop for Letter {
+    fn drop(&mut self) {
+        if !self.is_decided {
+            self.tally.decide(&self.tally.missed);
+        }
+    }
+}
+
+/// What waits for one connection, and the rooms that it is in.
+pub(crate) struct Mailbox {
+    limit: usize,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    is_closed: bool,
+    mail: VecDeque<Mail>,
+    /// How many bytes of letters wait.
+    bytes: usize,
+    rooms: Vec<Weak<Members>>,
+}
+
+/// What may wait in a mailbox.
+pub(crate) enum Mail {
+    /// Output for the peer.
+    Letter(Letter),
+    /// No output follows.
+    EndOfOutput,
+    /// The connection closes when all its output is sent.
+    Close,
+}
+
+/// What became of a letter.
+#[must_use]
+pub(crate) enum Posted {
+    /// It is the first one: its connection must be notified.
+    First,
+    /// Others wait before it: its connection is notified already.
+    Behind,
+    /// There is no place for it, or the connection is closed.
+    NoPlace(Mail),
+}
+
+impl Mail {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Letter(letter) => letter.bytes.len(),
+            Self::EndOfOutput | Self::Close => 0,
+        }
+    }
+}
+
+impl Mailbox {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            inside: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn post(&self, mail: Mail) -> Posted {
+        let mut inside = lock(&self.inside);
+        let bytes = inside.bytes + mail.bytes();
+        if inside.is_closed || bytes > self.limit {
+            return Posted::NoPlace(mail);
+        }
+        inside.bytes = bytes;
+        inside.mail.push_back(mail);
+        if inside.mail.len() == 1 {
+            Posted::First
+        } else {
+            Posted::Behind
+        }
+    }
+
+    /// The oldest mail.
+    pub(crate) fn take(&self) -> Option<Mail> {
+        let mut inside = lock(&self.inside);
+        let mail = inside.mail.pop_front()?;
+        inside.bytes -= mail.bytes();
+        if inside.mail.is_empty() {
+            // An idle connection keeps no memory for mail.
+            inside.mail = VecDeque::new();
+        }
+        Some(mail)
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        !lock(&self.inside).mail.is_empty()
+    }
+
+    /// How many bytes of letters wait.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.inside).bytes
+    }
+
+    /// Notes a room, which the connection leaves when it closes. Whether it is open.
+    pub(crate) fn note_room(&self, room: &Arc<Members>) -> bool {
+        let mut inside = lock(&self.inside);
+        if !inside.is_closed {
+            inside.rooms.push(Arc::downgrade(room));
+        }
+        !inside.is_closed
+    }
+
+    pub(crate) fn forget_room(&self, room: &Arc<Members>) {
+        let room = Arc::downgrade(room);
+        lock(&self.inside)
+            .rooms
+            .retain(|other| !other.ptr_eq(&room));
+    }
+
+    /// The connection is over: it leaves its rooms, and its letters miss it.
+    pub(crate) fn close(&self, id: ConnectionId) {
+        let (mail, rooms) = {
+            let mut inside = lock(&self.inside);
+            inside.is_closed = true;
+            inside.bytes = 0;
+            (
+                std::mem::take(&mut inside.mail),
+                std::mem::take(&mut inside.rooms),
+            )
+        };
+        for room in rooms.iter().filter_map(Weak::upgrade) {
+            room.remove(id);
+        }
+        drop(mail);
+    }
+}

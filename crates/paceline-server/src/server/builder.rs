@@ -1,0 +1,266 @@
+//! What a server serves, judged as a whole before anything begins.
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    net::ToSocketAddrs,
+    sync::{atomic::AtomicBool, Arc, Mutex},
+    time::Duration,
+};
+
+use paceline::Builder;
+
+use super::{
+    admin,
+    endpoint::{Endpoint, Part, Site},
+    pools::Pools,
+    run, Server, Shared,
+};
+use crate::{
+    access_log::AccessLog,
+    codec::Codec,
+    datagram::{UdpEndpoint, UdpPeer},
+    dialer::Dialer,
+    engine::{Engine, Workers},
+    listen::Listen,
+    peer::PeerAddress,
+    session::Session,
+};
+
+/// What a server serves: see [`Server::builder`].
+///
+/// Nothing can fail before [`start`](Self::start), which names everything that can't be.
+#[must_use = "it serves when `start` or `run` is called"]
+pub struct ServerBuilder {
+    pool: Builder,
+    levels: Vec<(String, Builder)>,
+    engine: Engine,
+    parts: Vec<Box<dyn Part>>,
+    dialers: Vec<Dialer>,
+    admin: Option<Endpoint<admin::AdminCodec, admin::Make>>,
+    status: Arc<admin::Status>,
+    access_log: Option<Arc<AccessLog>>,
+    drain_time: Duration,
+    drain_delay: Duration,
+}
+
+impl Default for ServerBuilder {
+    fn default() -> Self {
+        Self {
+            pool: Builder::default(),
+            levels: Vec::new(),
+            engine: Engine::default(),
+            parts: Vec::new(),
+            dialers: Vec::new(),
+            admin: None,
+            status: Arc::default(),
+            access_log: None,
+            drain_time: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
+        }
+    }
+}
+
+impl ServerBuilder {
+    /// Listens at every TCP address that `address` stands for, with default limits: each connection
+    /// has a clone of `codec`, and the session that `make` returns for it.
+    ///
+    /// For other limits, TLS, Unix sockets or a name, see [`listener`](Self::listener).
+    pub fn listen<A, C, N, F>(self, address: A, codec: C, make: F) -> Self
+    where
+        A: ToSocketAddrs + std::fmt::Debug,
+        C: Codec + Clone + Sync,
+        N: Session<C>,
+        F: Fn(&PeerAddress) -> N + Send + Sync + 'static,
+    {
+        self.listener(Listen::tcp(address), codec, make)
+    }
+
+    /// Listens at a place with settings of its own.
+    pub fn listener<C, N, F>(mut self, listen: Listen, codec: C, make: F) -> Self
+    where
+        C: Codec + Clone + Sync,
+        N: Session<C>,
+        F: Fn(&PeerAddress) -> N + Send + Sync + 'static,
+    {
+        let endpoint = Endpoint::new(listen, codec, make);
+        self.parts.push(Box::new(endpoint));
+        self
+    }
+
+    /// Receives datagrams at a UDP address. Several threads call `handler` at once.
+    ///
+    /// ```no_run
+    /// use paceline_server::{Server, UdpPeer};
+    ///
+    /// // The echo service of RFC 862.
+    /// Server::builder()
+    ///     .udp("0.0.0.0:7", |bytes: &[u8], cx: &mut UdpPeer<'_>| cx.reply(bytes))
+    ///     .run()?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn udp<A, F>(mut self, address: A, handler: F) -> Self
+    where
+        A: ToSocketAddrs + std::fmt::Debug,
+        F: Fn(&[u8], &mut UdpPeer<'_>) -> io::Result<()> + Send + Sync + 'static,
+    {
+        self.parts
+            .push(Box::new(UdpEndpoint::new(address, handler)));
+        self
+    }
+
+    /// Gives a dialer to the server, which makes and serves its outgoing connections.
+    pub fn dialer(mut self, dialer: &Dialer) -> Self {
+        self.dialers.push(dialer.clone());
+        self
+    }
+
+    /// Settings of the pool: threads, orders, wake, handle set, output limit.
+    pub fn pool(mut self, pool: Builder) -> Self {
+        self.pool = pool;
+        self
+    }
+
+    /// How many threads serve: a number, or a range such as `4..=64`. Default: four per core, at
+    /// least four.
+    pub fn threads(mut self, threads: impl Into<paceline::Threads>) -> Self {
+        self.pool = self.pool.threads(threads);
+        self
+    }
+
+    /// A service level: a pool with threads of its own, for listeners that name it
+    /// ([`Listen::level`]) and connections that move there ([`Peer::move_to`](crate::Peer::move_to)).
+    pub fn level(mut self, name: impl Into<String>, pool: Builder) -> Self {
+        self.levels.push((name.into(), pool));
+        self
+    }
+
+    /// Which threads run the sessions. Default: [`Engine::LeaderFollowers`].
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Serves `/metrics` (OpenMetrics), `/healthz` and `/readyz` at this address.
+    pub fn metrics<A: ToSocketAddrs + std::fmt::Debug>(mut self, address: A) -> Self {
+        let listen = Listen::tcp(address).name("metrics").limits(admin::limits());
+        let status = Arc::clone(&self.status);
+        let make: admin::Make = Box::new(move |_| admin::Admin::new(Arc::clone(&status)));
+        self.admin = Some(Endpoint::new(listen, admin::codec(), make));
+        self
+    }
+
+    /// Writes a line for each connection that ends.
+    pub fn access_log(mut self, to: impl Write + Send + 'static) -> Self {
+        self.access_log = Some(Arc::new(AccessLog::new(to)));
+        self
+    }
+
+    /// How long [`run`](Self::run) lets connections finish after the first signal. Default: 30 s.
+    pub fn drain_time(mut self, time: Duration) -> Self {
+        self.drain_time = time;
+        self
+    }
+
+    /// How long the server still accepts connections after its readiness says no, so that load
+    /// balancers can find out. Default: none.
+    pub fn drain_delay(mut self, delay: Duration) -> Self {
+        self.drain_delay = delay;
+        self
+    }
+
+    /// Starts the server, prints where it listens, serves until SIGINT or SIGTERM, drains, and
+    /// prints a report. A second signal ends it at once. SIGHUP reads the certificates anew.
+    /// Everything is printed to standard error.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); and if the signals can't be caught.
+    pub fn run(self) -> io::Result<()> {
+        run::run(&self.start()?)
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// `InvalidInput` if settings can't be: the text names all of them. Otherwise the error of the
+    /// system, with what was attempted, such as the address that is in use. Nothing is left running
+    /// then.
+    pub fn start(mut self) -> io::Result<Server> {
+        self.judge()?;
+        for part in &mut self.parts {
+            part.open()?;
+        }
+        if let Some(admin) = &mut self.admin {
+            admin.open()?;
+        }
+        let pools = Pools::build(self.pool, self.levels)?;
+        let workers = match self.engine {
+            Engine::LeaderFollowers => None,
+            Engine::HalfSyncHalfAsync(settings) => Some(Workers::start(settings, "server")?),
+        };
+        let mut site = Site::new(&pools, workers, self.access_log);
+        let begun = self
+            .parts
+            .into_iter()
+            .try_for_each(|part| part.begin(&mut site));
+        begun.inspect_err(|_| site.abandon())?;
+        let listeners = site.take_listening();
+        let admin = self.admin.map(|admin| admin.begin_admin(&mut site));
+        admin.transpose().inspect_err(|_| site.abandon())?;
+        let admin = site.take_listening();
+        for dialer in &self.dialers {
+            dialer.begin(&mut site).inspect_err(|_| site.abandon())?;
+        }
+        let (services, workers, gate) = site.finish();
+        let shared = Arc::new(Shared {
+            #[cfg(feature = "_tls")]
+            certificates: services
+                .iter()
+                .filter_map(|service| service.tls.clone())
+                .collect(),
+            services,
+            listening: listeners,
+            admin,
+            workers,
+            gate,
+            pools,
+            drain_time: self.drain_time,
+            drain_delay: self.drain_delay,
+            is_ready: AtomicBool::new(true),
+            drains: Mutex::default(),
+        });
+        self.status.set(&shared);
+        Ok(Server { shared })
+    }
+
+    /// Names everything that can't be.
+    fn judge(&self) -> io::Result<()> {
+        let mut faults: Vec<String> = self.parts.iter().flat_map(|part| part.faults()).collect();
+        faults.extend(self.dialers.iter().flat_map(Dialer::faults));
+        if let Engine::HalfSyncHalfAsync(settings) = &self.engine {
+            faults.extend(settings.faults());
+        }
+        if self.parts.is_empty() && self.dialers.is_empty() {
+            faults.push("it has no listener and no dialer".to_owned());
+        }
+        let known: HashSet<_> = self.levels.iter().map(|(name, _)| name.as_str()).collect();
+        let asked = self.parts.iter().filter_map(|part| part.level());
+        let unknown = asked.filter(|name| !known.contains(name));
+        faults.extend(unknown.map(|name| format!("level({name:?}): there is no such level")));
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let text = format!("start a server: {}", faults.join("; "));
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+}
+
+impl std::fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerBuilder")
+            .field("listeners", &self.parts.len())
+            .field("dialers", &self.dialers.len())
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! The counters of a server as OpenMetrics text.
+
+use std::fmt::Write;
+
+use super::Shared;
+use crate::{limits::Limit, service::Service};
+
+/// A family of numbers: one for each service.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: fn(&Shared, &std::sync::Arc<Service>) -> u64,
+}
+
+const FAMILIES: [Family; 5] = [
+    Family {
+        name: "paceline_server_connections",
+        kind: "gauge",
+        help: "Open connections",
+        value: |_, service| service.open() as u64,
+    },
+    Family {
+        name: "paceline_server_opened",
+        kind: "counter",
+        help: "Connections that were served",
+        value: |_, service| service.counters().opened.get(),
+    },
+    Family {
+        name: "paceline_server_items",
+        kind: "counter",
+        help: "Items that sessions have handled",
+        value: |_, service| service.counters().items.get(),
+    },
+    Family {
+        name: "paceline_server_received_bytes",
+        kind: "counter",
+        help: "Bytes that peers have sent",
+        value: |_, service| service.counters().bytes_in.get(),
+    },
+    Family {
+        name: "paceline_server_refused",
+        kind: "counter",
+        help: "Connections that were refused",
+        value: |shared, service| shared.refused(service),
+    },
+];
+
+impl Shared {
+    /// All numbers of the server and of its pools.
+    pub(super) fn open_metrics(&self) -> String {
+        let mut text = String::new();
+        for family in &FAMILIES {
+            self.write_family(family, &mut text);
+        }
+        self.write_endings(&mut text);
+        self.write_limits(&mut text);
+        self.write_queue(&mut text);
+        let pools = self.pools.snapshots();
+        let pools: Vec<_> = pools
+            .iter()
+            .map(|(name, of)| (name.as_str(), *of))
+            .collect();
+        // It ends with the mark of the end.
+        text.push_str(&paceline::observe::open_metrics(&pools));
+        text
+    }
+
+    fn write_family(&self, family: &Family, text: &mut String) {
+        head(text, family.name, family.kind, family.help);
+        for service in &self.services {
+            let value = (family.value)(self, service);
+            let suffix = if family.kind == "counter" {
+                "_total"
+            } else {
+                ""
+            };
+            line(
+                text,
+                family.name,
+                suffix,
+                &[("service", &service.name)],
+                value,
+            );
+        }
+    }
+
+    fn write_endings(&self, text: &mut String) {
+        let name = "paceline_server_ended";
+        head(text, name, "counter", "Connections that ended, by reason");
+        for service in &self.services {
+            for (reason, count) in service.counters().endings() {
+                let labels = [("service", service.name.as_str()), ("reason", reason)];
+                line(text, name, "_total", &labels, count);
+            }
+        }
+    }
+
+    fn write_limits(&self, text: &mut String) {
+        let name = "paceline_server_limit";
+        head(text, name, "counter", "How often a limit was met");
+        for service in &self.services {
+            for limit in Limit::ALL {
+                let labels = [("service", service.name.as_str()), ("limit", limit.name())];
+                let count = match limit {
+                    Limit::Connections => self.refused(service),
+                    limit => service.counters().times_met(*limit),
+                };
+                line(text, name, "_total", &labels, count);
+            }
+        }
+    }
+
+    fn write_queue(&self, text: &mut String) {
+        if let Some(workers) = &self.workers {
+            let name = "paceline_server_queue";
+            head(text, name, "gauge", "Connections that wait for a worker");
+            line(text, name, "", &[], workers.waiting() as u64);
+        }
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}");
+}
+
+fn line(text: &mut String, name: &str, suffix: &str, labels: &[(&str, &str)], value: u64) {
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(label, of)| format!("{label}=\"{}\"", escaped(of)))
+        .collect();
+    let labels = match labels.as_slice() {
+        [] => String::new(),
+        labels => format!("{{{}}}", labels.join(",")),
+    };
+    let _ = writeln!(text, "{name}{suffix}{labels} {value}");
+}
+
+/// The value of a label: a name can't end its line.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

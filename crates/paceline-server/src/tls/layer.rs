@@ -1,0 +1,181 @@
+//! TLS on one connection, without I/O: bytes of the network come in and go out as arguments.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use rustls::{
+    pki_types::ServerName, ClientConnection, Connection, IoState, ProtocolVersion, ServerConnection,
+};
+
+use super::{Tls, TlsClient, TlsFailure, TlsInfo};
+
+/// The first byte of a record that belongs to a handshake.
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// The longest record, with its header.
+const LONGEST_RECORD: usize = 5 + 16 * 1024 + 2048;
+
+/// The TLS protocol of one connection.
+pub(crate) struct TlsLayer {
+    connection: Connection,
+    /// Nothing has been received yet.
+    is_untouched: bool,
+    end: EndOfInput,
+}
+
+/// How far the peer's output has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndOfInput {
+    /// It may send more. If its stream ends here, somebody may have cut it.
+    Open,
+    /// It has said that it sends nothing more.
+    Closed,
+}
+
+/// What a call of [`TlsLayer::receive`] has changed.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) handshake_finished: bool,
+    pub(crate) closed_by_peer: bool,
+}
+
+impl TlsLayer {
+    pub(crate) fn server(tls: &Tls) -> io::Result<Self> {
+        let connection = ServerConnection::new(tls.config()).map_err(failed)?;
+        Ok(Self::new(connection.into()))
+    }
+
+    /// # Errors
+    /// `InvalidInput` if `name` can't be the name of a server.
+    pub(crate) fn client(tls: &TlsClient, name: &str) -> io::Result<Self> {
+        let server = ServerName::try_from(name.to_owned()).map_err(|why| {
+            let text = format!("begin TLS with {name:?}: {why}");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        let connection = ClientConnection::new(tls.config.clone(), server).map_err(failed)?;
+        Ok(Self::new(connection.into()))
+    }
+
+    fn new(mut connection: Connection) -> Self {
+        // The caller has checked that there is room: see `SecureWire::encrypt`.
+        connection.set_buffer_limit(None);
+        Self {
+            connection,
+            is_untouched: true,
+            end: EndOfInput::Open,
+        }
+    }
+
+    /// Decrypts `ciphertext`, and appends what it holds to `plaintext`.
+    ///
+    /// # Errors
+    /// The peer breaks the protocol, or is not trusted. An alert for it is in the output.
+    pub(crate) fn receive(
+        &mut self,
+        mut ciphertext: &[u8],
+        plaintext: &mut Vec<u8>,
+    ) -> io::Result<Received> {
+        let was_handshaking = self.is_handshaking();
+        self.ensure_tls(ciphertext)?;
+        while !ciphertext.is_empty() && self.end == EndOfInput::Open {
+            self.connection.read_tls(&mut ciphertext)?;
+            let state = self.connection.process_new_packets().map_err(failed)?;
+            self.take_plaintext(&state, plaintext)?;
+            if state.peer_has_closed() {
+                self.end = EndOfInput::Closed;
+            }
+        }
+        Ok(Received {
+            handshake_finished: was_handshaking && !self.is_handshaking(),
+            closed_by_peer: self.end == EndOfInput::Closed,
+        })
+    }
+
+    /// A peer that speaks another protocol is found by its first byte.
+    fn ensure_tls(&mut self, ciphertext: &[u8]) -> io::Result<()> {
+        if let (true, Some(&first)) = (self.is_untouched, ciphertext.first()) {
+            self.is_untouched = false;
+            if first != HANDSHAKE_RECORD {
+                return Err(TlsFailure::NotTls { first }.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_plaintext(&mut self, state: &IoState, plaintext: &mut Vec<u8>) -> io::Result<()> {
+        let count = state.plaintext_bytes_to_read();
+        if count > 0 {
+            let before = plaintext.len();
+            plaintext.resize(before + count, 0);
+            self.connection
+                .reader()
+                .read_exact(&mut plaintext[before..])?;
+        }
+        Ok(())
+    }
+
+    /// Encrypts `slices`, and appends the records to `output`.
+    ///
+    /// # Errors
+    /// The peer must get new keys, which the protocol can't make.
+    pub(crate) fn send(&mut self, slices: &[IoSlice<'_>], output: &mut Vec<u8>) -> io::Result<()> {
+        // Records are taken out between the slices, so that rustls keeps no second copy of all.
+        for chunk in slices.iter().flat_map(|slice| slice.chunks(LONGEST_RECORD)) {
+            self.connection.writer().write_all(chunk)?;
+            self.take_output(output);
+        }
+        Ok(())
+    }
+
+    /// Appends what the protocol has to send to `output`.
+    pub(crate) fn take_output(&mut self, output: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            // A vector takes everything.
+            if self.connection.write_tls(output).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn close_notify(&mut self) {
+        self.connection.send_close_notify();
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    pub(crate) fn end_of_input(&self) -> EndOfInput {
+        self.end
+    }
+
+    /// What the handshake has agreed on.
+    pub(crate) fn info(&self) -> TlsInfo {
+        let server_name = match &self.connection {
+            Connection::Server(server) => server.server_name().map(str::to_owned),
+            Connection::Client(_) => None,
+        };
+        TlsInfo {
+            server_name,
+            alpn: self.connection.alpn_protocol().map(<[u8]>::to_vec),
+            version: match self.connection.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "unknown",
+            },
+        }
+    }
+}
+
+/// Refuses what came in plain text behind the command that begins TLS.
+pub(crate) fn ensure_no_plaintext(rest: &[u8]) -> io::Result<()> {
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(TlsFailure::PlaintextLeft { bytes: rest.len() }.into())
+    }
+}
+
+fn failed(error: rustls::Error) -> io::Error {
+    TlsFailure::Protocol(error).into()
+}
