@@ -24,9 +24,13 @@
 //!         .run() // until Ctrl-C; then connections end between two items, and a report is printed
 //! }
 //! ```
+//!
+//! The [guide] has a program for each task.
 #![forbid(unsafe_code)]
 
 pub mod codec;
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 
 mod access_log;
 mod connection;
