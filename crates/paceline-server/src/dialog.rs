@@ -25,6 +25,8 @@ pub(crate) struct Progress<C> {
     pub(crate) consumed: usize,
     /// So many items were handled.
     pub(crate) items: u64,
+    /// A message ended: the rest of the input, if there is any, belongs to another one.
+    pub(crate) ended_message: bool,
     pub(crate) outcome: Outcome,
     pub(crate) changes: Changes<C>,
 }
@@ -58,6 +60,7 @@ impl<C> Progress<C> {
         Self {
             consumed: 0,
             items: 0,
+            ended_message: false,
             outcome: Outcome::Panicked(message),
             changes: Changes::default(),
         }
@@ -73,6 +76,12 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         self.session
     }
 
+    /// Whether the peer has begun a message whose end has not come, and whose items so far were
+    /// handled.
+    pub(crate) fn is_within_message(&self) -> bool {
+        self.codec.is_within_message()
+    }
+
     /// Handles the items in `input`, as many as one turn may.
     pub(crate) fn handle_items(
         &mut self,
@@ -84,6 +93,7 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         let mut progress = Progress {
             consumed: 0,
             items: 0,
+            ended_message: false,
             outcome: Outcome::Incomplete,
             changes: Changes::default(),
         };
@@ -123,6 +133,7 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
             if let Some(codec) = progress.changes.codec.take() {
                 self.codec = codec;
             }
+            progress.ended_message |= !self.codec.is_within_message();
             match next {
                 Ok(Next::Continue) if progress.changes.wants_tls() => {
                     return Outcome::StartTls;

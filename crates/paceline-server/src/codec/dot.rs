@@ -110,6 +110,11 @@ impl DotChunks {
         unfinished(input, ended)
     }
 
+    /// Whether the last chunk was not the end of its message.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.is_within
+    }
+
     /// Searches for the end of the terminator. A bad line is an error only if it is the first one:
     /// the lines before it are delivered, and the next call finds it again.
     fn search(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {

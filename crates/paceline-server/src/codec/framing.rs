@@ -270,6 +270,13 @@ impl Codec for Framing {
         }
     }
 
+    fn is_within_message(&self) -> bool {
+        match &self.0 {
+            Kind::DotChunks(chunks) => chunks.is_within_message(),
+            _ => false,
+        }
+    }
+
     fn encode(&self, payload: &[u8], output: &mut Vec<u8>) -> Result<(), Malformed> {
         let start = output.len();
         let appended = self.0.append(payload, output);

@@ -53,6 +53,12 @@ pub trait Codec: Send + 'static {
         ended: bool,
     ) -> Result<Decoded<Self::Item<'b>>, Malformed>;
 
+    /// Whether the last item was a part of a message whose end has not come yet: the time and the
+    /// least rate of an item count on, and a server that drains waits for the end.
+    fn is_within_message(&self) -> bool {
+        false
+    }
+
     /// Appends `payload` to `output` in the form in which this codec reads it as one item.
     ///
     /// A codec without empty items appends nothing for an empty payload. A codec that delivers a

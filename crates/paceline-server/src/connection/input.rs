@@ -7,7 +7,7 @@ use paceline::{scratch, Context, Next};
 use super::{output::EndOfOutput, over, Connection};
 use crate::{
     codec::{Codec, Malformed},
-    dialog::{Outcome, Progress},
+    dialog::{Dialog, Outcome, Progress},
     limits::Limit,
     secure::is_plain_text,
     session::{Ended, Session},
@@ -146,7 +146,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         match progress.outcome {
             Outcome::Incomplete if self.input_ended => self.last_item_ended(wire),
             Outcome::Incomplete => {
-                self.note_rest(new, progress.items > 0);
+                self.note_rest(new, progress.ended_message);
                 Ok(Next::Continue)
             }
             Outcome::Paused => {
@@ -174,14 +174,22 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         }
     }
 
-    /// The rest of the input is a part of an item.
-    pub(super) fn note_rest(&mut self, new: usize, is_new: bool) {
+    /// The rest of the input is a part of an item, or nothing.
+    fn note_rest(&mut self, new: usize, is_new: bool) {
         if self.input.is_empty() {
             self.input = Vec::new();
+        }
+        if self.is_between_messages() {
             self.times.item_ended();
         } else {
             self.times.item_grew(self.service.now(), new, is_new);
         }
+    }
+
+    /// Whether the peer has begun neither an item nor a message of several items.
+    pub(super) fn is_between_messages(&self) -> bool {
+        let is_within = |dialog: &Dialog<C, N>| dialog.is_within_message();
+        self.input.is_empty() && !self.dialog.as_ref().is_some_and(is_within)
     }
 
     /// The peer sends nothing more, and every item was handled.

@@ -123,7 +123,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if self.times.is_opening() {
             self.times
                 .shorten(self.service.now().saturating_add(SPEAK_BEFORE_DRAIN));
-        } else if self.input.is_empty() && !self.holds_item && self.dialog.is_some() {
+        } else if self.is_between_messages() && !self.holds_item && self.dialog.is_some() {
             self.call(wire, |session, cx| session.draining(cx));
             self.why = Some(Ended::Shutdown);
             *next = Ok(Next::CloseGently);
