@@ -43,7 +43,11 @@ use crate::{
 /// peer.send(b"hello\r\n");
 /// assert_eq!(peer.wait_for(7), b"hello\r\n");
 ///
-/// // A client that says nothing for 75 seconds is closed: here that takes no time.
+/// // A client that says nothing for 75 seconds is closed: here that takes no time. The time begins
+/// // when the session's call has ended, and both threads sleep.
+/// while world.clock().asleep() < 2 {
+///     std::thread::yield_now();
+/// }
 /// world.clock().advance(Duration::from_secs(80));
 /// peer.wait_closed();
 /// # std::io::Result::Ok(())
