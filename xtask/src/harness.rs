@@ -1,4 +1,4 @@
-//! The library's test programs: build one, list its tests, run it. Building comes apart from running, so
+//! The test programs of the crates: build one, list its tests, run it. Building comes apart from running, so
 //! that a time limit measures the tests alone and a failed build is not taken for a failed test.
 
 use std::path::PathBuf;
@@ -15,11 +15,13 @@ const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// One test program, and how it is to be run.
 #[derive(Clone, Debug)]
 pub(crate) struct Suite {
+    /// The package whose test program it is.
+    pub(crate) package: String,
     /// The form in which it is built.
     pub(crate) form: Form,
     /// How far it is optimized.
     pub(crate) profile: Profile,
-    /// Which of the package's test programs it is.
+    /// Which of its test programs it is.
     pub(crate) program: Program,
     /// Only tests whose path contains this are run.
     pub(crate) filter: String,
@@ -38,7 +40,7 @@ pub(crate) enum Profile {
     Checks,
 }
 
-/// A test program of the library's package.
+/// A test program of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// The tests inside the library.
@@ -121,7 +123,7 @@ impl Suite {
                 "--no-run",
                 "--message-format=json-render-diagnostics",
             ])
-            .args(["--package", "paceline"])
+            .args(["--package", &self.package])
             .args(self.form.cargo_options())
             .args(self.selection())
             .stdout(list);
@@ -130,7 +132,7 @@ impl Suite {
             Messages::Logged => build_logged(&mut cargo, workspace)?,
         }
         let path = executable(&run::read_log(&told)).ok_or("cargo named no test program")?;
-        let package = workspace.library();
+        let package = workspace.package(&self.package);
         Ok(Binary { path, package })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::harness::{self, Binary, Messages, Profile, Program, Suite, Talk};
 use crate::run::{self, Ending, Finished};
 use crate::verb::{Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use crate::workspace::{Form, Workspace, CORE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -73,6 +73,7 @@ impl Models {
         messages: Messages,
     ) -> Result<(Binary, Vec<String>), String> {
         let suite = Suite {
+            package: CORE.to_owned(),
             form: Form::Loom,
             profile: Profile::Checks,
             program: Program::Lib,

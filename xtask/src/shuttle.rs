@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::{Profile, Program, Suite, Talk};
 use crate::verb::Verb;
-use crate::workspace::{Form, Workspace};
+use crate::workspace::{Form, Workspace, CORE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -38,6 +38,7 @@ pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
 /// The test program, with a number of schedules per test.
 pub(crate) fn suite(iterations: u64, filter: String) -> Suite {
     Suite {
+        package: CORE.to_owned(),
         form: Form::Shuttle,
         profile: Profile::Checks,
         program: Program::Test("shuttle".to_owned()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::{Profile, Program, Suite, Talk};
 use crate::verb::{Outcome, Verb, Verdict};
-use crate::workspace::{self, Form, Workspace};
+use crate::workspace::{self, Form, Workspace, CORE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -75,6 +75,7 @@ fn misuse_suite(seconds: u64) -> Suite {
 /// The test program, with a number of messages for each wake policy.
 pub(crate) fn suite(messages: u64) -> Suite {
     Suite {
+        package: CORE.to_owned(),
         form: Form::Std,
         profile: Profile::Checks,
         program: Program::Test("stress".to_owned()),

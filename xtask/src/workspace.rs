@@ -29,6 +29,9 @@ const NOT_INHERITED: [&str; 12] = [
 const NOT_INHERITED_PREFIXES: [&str; 4] =
     ["CARGO_PKG_", "CARGO_PROFILE_", "LOOM_MAX_", "PACELINE_"];
 
+/// The package of the pool, which the models and the stress are about.
+pub(crate) const CORE: &str = "paceline";
+
 /// A tree of sources and the folders its builds go to.
 pub(crate) struct Workspace {
     /// The folder with the workspace's `Cargo.toml`.
@@ -83,9 +86,9 @@ impl Workspace {
         }
     }
 
-    /// The folder of the library's package.
-    pub(crate) fn library(&self) -> PathBuf {
-        self.root.join("crates/paceline")
+    /// The folder of a package.
+    pub(crate) fn package(&self, name: &str) -> PathBuf {
+        self.root.join("crates").join(name)
     }
 
     /// A `cargo` that builds this tree in the given form and inherits nothing that would change it.

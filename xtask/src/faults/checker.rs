@@ -9,15 +9,24 @@ use crate::harness::{self, first_failure, Messages, Profile, Program, Suite, Tal
 use crate::loom::{self, Models};
 use crate::run::{self, Ending, Finished};
 use crate::tree::Tree;
-use crate::workspace::{Form, Workspace};
+use crate::workspace::{Form, Workspace, CORE};
 use crate::{shuttle, stress, tidy};
 
 /// What must find a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Checker {
-    /// `test FILE` or `test FILE::NAME`: an integration test of the library.
+pub(crate) struct Checker {
+    /// The package that the fault is in, whose tests run.
+    package: String,
+    /// What of them.
+    kind: Kind,
+}
+
+/// What `caught-by` names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// `test FILE` or `test FILE::NAME`: an integration test.
     Test { file: String, filter: String },
-    /// `unit FILTER`: tests inside the library.
+    /// `unit FILTER`: tests inside the crate.
     Unit(String),
     /// `loom FILTER`: models.
     Loom(String),
@@ -78,32 +87,23 @@ pub(super) enum Checked {
 }
 
 impl Checker {
-    /// Reads the value of `caught-by`.
-    pub(super) fn parse(text: &str) -> Result<Checker, String> {
-        let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let rest = rest.trim();
-        let words = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
-        let checker = match kind {
-            "test" => words().map(|words| test(&words)),
-            "unit" => words().map(Checker::Unit),
-            "loom" => words().map(Checker::Loom),
-            "shuttle" => words().map(Checker::Shuttle),
-            "stress" => rest.replace('_', "").parse().ok().map(Checker::Stress),
-            "tidy" if rest.is_empty() => Some(Checker::Tidy),
-            "compile" => Some(Checker::Compile(rest.to_owned())),
-            _ => None,
-        };
-        checker.ok_or(format!(
-            "`{text}` is no checker: they are `test FILE[::NAME]`, `unit FILTER`, `loom FILTER`, \
-             `shuttle FILTER`, `stress N`, `tidy` and `compile [FILTER]`"
-        ))
+    /// Reads the value of `caught-by`, for a fault in this package.
+    pub(super) fn parse(text: &str, package: &str) -> Result<Checker, String> {
+        let kind = Kind::parse(text)?;
+        if kind.is_of_the_core() && package != CORE {
+            return Err(format!(
+                "`{text}` runs {CORE} alone, and the fault is in {package}"
+            ));
+        }
+        let package = package.to_owned();
+        Ok(Checker { package, kind })
     }
 
     /// Where it works: always in the same lane, by its name.
     pub(super) fn lane(&self) -> Lane {
         let sum: usize = self.to_string().bytes().map(usize::from).sum();
-        match self {
-            Checker::Loom(_) | Checker::Shuttle(_) => Lane::Models,
+        match self.kind {
+            Kind::Loom(_) | Kind::Shuttle(_) => Lane::Models,
             _ if sum % 2 == 0 => Lane::Programs,
             _ => Lane::MorePrograms,
         }
@@ -112,30 +112,89 @@ impl Checker {
     /// Builds what the checker needs and runs it; the limit holds for the run alone.
     pub(super) fn run(&self, workspace: &Workspace, label: &str, limit: Duration) -> Run {
         let log = workspace.log(label);
-        let suite = match self {
-            Checker::Test { file, filter } => dev_suite(Program::Test(file.clone()), filter),
-            Checker::Unit(filter) => dev_suite(Program::Lib, filter),
-            Checker::Shuttle(filter) => shuttle::suite(shuttle::DEFAULT_ITERATIONS, filter.clone()),
-            Checker::Stress(messages) => stress::suite(*messages),
-            Checker::Loom(filter) => return told(run_models(filter, workspace, &log, limit)),
-            Checker::Compile(filter) => return told(run_doc_tests(filter, workspace, &log, limit)),
-            Checker::Tidy => return told(run_tidy(workspace)),
+        let suite = match &self.kind {
+            Kind::Test { file, filter } => self.dev_suite(Program::Test(file.clone()), filter),
+            Kind::Unit(filter) => self.dev_suite(Program::Lib, filter),
+            Kind::Shuttle(filter) => shuttle::suite(shuttle::DEFAULT_ITERATIONS, filter.clone()),
+            Kind::Stress(messages) => stress::suite(*messages),
+            Kind::Loom(filter) => return told(run_models(filter, workspace, &log, limit)),
+            Kind::Compile(filter) => {
+                let tests = DocTests {
+                    package: &self.package,
+                    filter,
+                };
+                return told(tests.run(workspace, &log, limit));
+            }
+            Kind::Tidy => return told(run_tidy(workspace)),
         };
         told(run_suite(&suite, workspace, &log, limit))
     }
+
+    /// A test program as `cargo test` builds it.
+    fn dev_suite(&self, program: Program, filter: &str) -> Suite {
+        Suite {
+            package: self.package.clone(),
+            form: Form::Std,
+            profile: Profile::Dev,
+            program,
+            filter: filter.to_owned(),
+            // Some faults make a test hang; that need not take long.
+            settings: vec![("PACELINE_PATIENCE", "6".to_owned())],
+            talk: Talk::HeldBack,
+        }
+    }
 }
 
+impl Kind {
+    /// Reads the value of `caught-by`.
+    fn parse(text: &str) -> Result<Kind, String> {
+        let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let rest = rest.trim();
+        let words = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+        let checker = match kind {
+            "test" => words().map(|words| test(&words)),
+            "unit" => words().map(Kind::Unit),
+            "loom" => words().map(Kind::Loom),
+            "shuttle" => words().map(Kind::Shuttle),
+            "stress" => rest.replace('_', "").parse().ok().map(Kind::Stress),
+            "tidy" if rest.is_empty() => Some(Kind::Tidy),
+            "compile" => Some(Kind::Compile(rest.to_owned())),
+            _ => None,
+        };
+        checker.ok_or(format!(
+            "`{text}` is no checker: they are `test FILE[::NAME]`, `unit FILTER`, `loom FILTER`, \
+             `shuttle FILTER`, `stress N`, `tidy` and `compile [FILTER]`"
+        ))
+    }
+
+    /// Whether it runs nothing but the core.
+    fn is_of_the_core(&self) -> bool {
+        matches!(self, Kind::Loom(_) | Kind::Shuttle(_) | Kind::Stress(_))
+    }
+}
+
+/// As the table has it; the package follows if it is not the core.
 impl fmt::Display for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        match self.package.as_str() {
+            CORE => Ok(()),
+            package => write!(f, " in {package}"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Checker::Test { file, filter } if filter.is_empty() => write!(f, "test {file}"),
-            Checker::Test { file, filter } => write!(f, "test {file}::{filter}"),
-            Checker::Unit(filter) => write!(f, "unit {filter}"),
-            Checker::Loom(filter) => write!(f, "loom {filter}"),
-            Checker::Shuttle(filter) => write!(f, "shuttle {filter}"),
-            Checker::Stress(messages) => write!(f, "stress {messages}"),
-            Checker::Tidy => f.write_str("tidy"),
-            Checker::Compile(filter) => f.write_str(format!("compile {filter}").trim_end()),
+            Kind::Test { file, filter } if filter.is_empty() => write!(f, "test {file}"),
+            Kind::Test { file, filter } => write!(f, "test {file}::{filter}"),
+            Kind::Unit(filter) => write!(f, "unit {filter}"),
+            Kind::Loom(filter) => write!(f, "loom {filter}"),
+            Kind::Shuttle(filter) => write!(f, "shuttle {filter}"),
+            Kind::Stress(messages) => write!(f, "stress {messages}"),
+            Kind::Tidy => f.write_str("tidy"),
+            Kind::Compile(filter) => f.write_str(format!("compile {filter}").trim_end()),
         }
     }
 }
@@ -163,23 +222,10 @@ fn told(run: Result<Run, String>) -> Run {
 }
 
 /// `FILE` or `FILE::NAME`.
-fn test(words: &str) -> Checker {
+fn test(words: &str) -> Kind {
     let (file, filter) = words.split_once("::").unwrap_or((words, ""));
     let (file, filter) = (file.trim_end_matches(".rs").to_owned(), filter.to_owned());
-    Checker::Test { file, filter }
-}
-
-/// A test program as `cargo test` builds it.
-fn dev_suite(program: Program, filter: &str) -> Suite {
-    Suite {
-        form: Form::Std,
-        profile: Profile::Dev,
-        program,
-        filter: filter.to_owned(),
-        // Some faults make a test hang; that need not take long.
-        settings: vec![("PACELINE_PATIENCE", "6".to_owned())],
-        talk: Talk::HeldBack,
-    }
+    Kind::Test { file, filter }
 }
 
 /// Runs a test program, with its output in a log.
@@ -241,40 +287,48 @@ fn run_tidy(workspace: &Workspace) -> Result<Run, String> {
     Ok(Run { checked, time })
 }
 
-/// Runs doc tests. They are compiled as they run, so passing the limit tells nothing here.
-fn run_doc_tests(
-    filter: &str,
-    workspace: &Workspace,
-    log: &Path,
-    limit: Duration,
-) -> Result<Run, String> {
-    let mut build = workspace.cargo(Form::Std);
-    build.args(["build", "--package", "paceline", "--lib"]);
-    harness::build_logged(&mut build, workspace)?;
-    let list = run::output(doc_tests(workspace).args(["--list", filter]))
-        .map_err(|error| format!("its doc tests cannot be listed: {error}"))?;
-    let tests = harness::at_least_one(harness::listed_tests(&list), filter)?;
-    let finished = run::run_logged(doc_tests(workspace).arg(filter), log, limit);
-    match finished.ending {
-        Ending::TimedOut => {
-            Err("its doc tests took too long to compile, which tells nothing".to_owned())
-        }
-        _ => Ok(Run::of(finished, || {
-            first_failure(&tests, &run::read_log(log))
-        })),
-    }
+/// Doc tests of a package.
+struct DocTests<'a> {
+    package: &'a str,
+    filter: &'a str,
 }
 
-/// The doc tests of the library; words for the test program can follow.
-fn doc_tests(workspace: &Workspace) -> Command {
-    let mut cargo = workspace.cargo(Form::Std);
-    cargo.args(["test", "--package", "paceline", "--doc", "--"]);
-    cargo
+impl DocTests<'_> {
+    /// Runs them. They are compiled as they run, so passing the limit tells nothing here.
+    fn run(&self, workspace: &Workspace, log: &Path, limit: Duration) -> Result<Run, String> {
+        let mut build = workspace.cargo(Form::Std);
+        build.args(["build", "--package", self.package, "--lib"]);
+        harness::build_logged(&mut build, workspace)?;
+        let list = run::output(self.command(workspace).args(["--list", self.filter]))
+            .map_err(|error| format!("its doc tests cannot be listed: {error}"))?;
+        let tests = harness::at_least_one(harness::listed_tests(&list), self.filter)?;
+        let finished = run::run_logged(self.command(workspace).arg(self.filter), log, limit);
+        match finished.ending {
+            Ending::TimedOut => {
+                Err("its doc tests took too long to compile, which tells nothing".to_owned())
+            }
+            _ => Ok(Run::of(finished, || {
+                first_failure(&tests, &run::read_log(log))
+            })),
+        }
+    }
+
+    /// All of the package; words for the test program can follow.
+    fn command(&self, workspace: &Workspace) -> Command {
+        let mut cargo = workspace.cargo(Form::Std);
+        cargo.args(["test", "--package", self.package, "--doc", "--"]);
+        cargo
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A checker of the core.
+    fn parse(text: &str) -> Result<Checker, String> {
+        Checker::parse(text, CORE)
+    }
 
     #[test]
     fn every_form_of_checker_is_read_and_written_alike() {
@@ -289,27 +343,42 @@ mod tests {
             "compile",
             "compile Claimed",
         ] {
-            assert_eq!(Checker::parse(text).unwrap().to_string(), text);
+            assert_eq!(parse(text).unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn a_test_has_a_file_and_perhaps_a_name() {
-        let expected = Checker::Test {
+        let expected = Kind::Test {
             file: "roles".to_owned(),
             filter: "a::b".to_owned(),
         };
-        assert_eq!(Checker::parse("test roles::a::b"), Ok(expected));
-        assert_eq!(
-            Checker::parse("test roles.rs::a::b"),
-            Checker::parse("test roles::a::b")
-        );
+        assert_eq!(parse("test roles::a::b").unwrap().kind, expected);
+        assert_eq!(parse("test roles.rs::a::b"), parse("test roles::a::b"));
     }
 
     #[test]
     fn what_is_no_checker_is_refused() {
         for text in ["", "test", "loom", "stress many", "tidy all", "review"] {
-            assert!(Checker::parse(text).is_err(), "`{text}` was accepted");
+            assert!(parse(text).is_err(), "`{text}` was accepted");
         }
+    }
+
+    /// The same words in two packages are two checkers, with a log each.
+    #[test]
+    fn a_checker_runs_in_the_package_of_its_fault() {
+        let server = Checker::parse("unit tests", "paceline-server").unwrap();
+        assert_ne!(server, parse("unit tests").unwrap());
+        assert_eq!(server.to_string(), "unit tests in paceline-server");
+        let suite = server.dev_suite(Program::Lib, "tests");
+        assert_eq!(suite.package, "paceline-server");
+    }
+
+    #[test]
+    fn models_and_stress_check_the_core_alone() {
+        for text in ["loom x", "shuttle x", "stress 1"] {
+            assert!(Checker::parse(text, "paceline-server").is_err());
+        }
+        assert!(Checker::parse("tidy", "paceline-server").is_ok());
     }
 }

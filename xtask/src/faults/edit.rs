@@ -270,6 +270,22 @@ mod tests {
         assert_eq!(changed(&edits).0, "crates/x/src/b.rs");
     }
 
+    /// The name of one crate may begin with the name of another.
+    #[test]
+    fn a_file_is_sought_in_the_crate_of_the_table() {
+        let tree = tree(&[
+            ("crates/x/src/b.rs", "f(1)\n"),
+            ("crates/x-server/src/b.rs", "f(1)\n"),
+        ]);
+        let mut edit = edit(Place::File("b.rs".to_owned()), "f(1)", "f(2)");
+        for folder in ["crates/x", "crates/x-server"] {
+            edit.folder = format!("{folder}/src/a");
+            let changed = planted(&tree, std::slice::from_ref(&edit)).unwrap();
+            let paths: Vec<_> = changed.into_keys().collect();
+            assert_eq!(paths, [format!("{folder}/src/b.rs")]);
+        }
+    }
+
     #[test]
     fn several_edits_of_a_file_are_sought_in_the_original() {
         let edits = [

@@ -117,7 +117,7 @@ impl Fault {
             name: name.to_owned(),
             story: take_text(&mut entry, "story")?,
             promise: promises(take_text(&mut entry, "promise")?)?,
-            checker: Checker::parse(&take_text(&mut entry, "caught-by")?)?,
+            checker: Checker::parse(&take_text(&mut entry, "caught-by")?, package(folder))?,
             limit: seconds(entry.remove("seconds"))?,
             edits: edits(&mut entry, folder)?,
         };
@@ -126,6 +126,11 @@ impl Fault {
             None => Ok(fault),
         }
     }
+}
+
+/// The package that a folder is in: `crates/NAME/src/...`.
+fn package(folder: &str) -> &str {
+    folder.split('/').nth(1).unwrap_or_default()
 }
 
 /// The edits of an entry: a list of them, or one beside the other keys.
@@ -248,10 +253,19 @@ mod tests {
         assert_eq!(fault.name, "kept");
         assert_eq!(fault.story, "The lead is kept.");
         assert_eq!(fault.promise, "L3a, H2");
-        assert_eq!(fault.checker.to_string(), "test roles::one");
+        assert_eq!(fault.checker.to_string(), "test roles::one in x");
         assert_eq!(fault.limit, Duration::from_secs(7));
         assert_eq!(fault.edits.len(), 1);
         assert_eq!(fault.edits[0].folder, "crates/x/src/a");
+    }
+
+    #[test]
+    fn a_checker_runs_in_the_crate_of_its_table() {
+        let fault = read(&format!("{START}{REST}")).remove(0).unwrap();
+        assert_eq!(fault.checker.to_string(), "test roles::one in x");
+        let core = START.replace("crates/x/src/a", "crates/paceline/src");
+        let fault = read(&format!("{core}{REST}")).remove(0).unwrap();
+        assert_eq!(fault.checker.to_string(), "test roles::one");
     }
 
     #[test]
