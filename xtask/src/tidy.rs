@@ -22,15 +22,17 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask tidy
 
-Looks at every file that git tracks or would track and prints each offence as `path:line: message`:
+Reads every file that git tracks or would track and prints each offence as `path:line: message`:
   links       relative links and #anchors in Markdown exist
   paths       file paths in backticks in README.md, ARCHITECTURE.md and docs exist
-  test names  `tests/FILE.rs::NAME` in docs/pattern.md and docs/protocol.md is a function there
+  test names  `tests/FILE.rs::NAME` in docs/pattern.md and docs/protocol.md is a function there; the path
+              is relative to crates/paceline, or from the root: `crates/paceline-server/tests/FILE.rs::NAME`
   leftovers   no unfinished code, no ignored test
   machines    no absolute path of somebody's machine
-  unsafe      only in the files that are listed for it
-  absence     promotion knows no descriptor, handle sets no thread, dispatch no pool
-  headers     every file of the library and its tests says what it is
+  unsafe      only in the files that are listed for it; paceline-server and xtask forbid it
+  absence     promotion knows no descriptor, handle sets no thread, dispatch no pool, the core no layer
+              above it; codecs, times and TLS layer do no I/O and read no clock
+  headers     every file of paceline and paceline-server says what it is
   length      no Rust file over 600 lines
   endings     no white space at the end of a line, one newline at the end of a file
   faults      every planted fault is complete, and its text is in the code exactly once

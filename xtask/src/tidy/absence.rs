@@ -5,9 +5,9 @@ use crate::tree::Tree;
 
 use super::Offence;
 
-/// A module of the library and what its code may not mention.
+/// A module and what its code may not mention.
 struct Rule {
-    /// The module, as a path without `.rs`: the file of this name and everything in the folder.
+    /// The module, as a path without `.rs`: the file of this name and everything in the folder. Or a crate.
     module: &'static str,
     /// What is absent.
     absent: &'static [Mention],
@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 4] = [
+const RULES: [Rule; 8] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -61,6 +61,54 @@ const RULES: [Rule; 4] = [
             Word("dispatch"),
             Word("handle_set"),
             Item("crate", "pool"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline",
+        absent: &[
+            Word("paceline_server"),
+            Word("paceline_bench"),
+            Word("rustls"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-server/src/codec",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("paceline"),
+            Item("crate", "peer"),
+            Item("crate", "session"),
+            Item("crate", "times"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-server/src/times",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("Instant"),
+            Word("SystemTime"),
+            Word("paceline"),
+            Item("crate", "codec"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-server/src/tls/layer",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("socket2"),
+            Word("paceline"),
         ],
     },
 ];
@@ -198,6 +246,36 @@ mod tests {
             );
         }
         assert!(lines("promotion_notes.rs", "use crate::handle_set::Set;\n").is_empty());
+    }
+
+    /// The name of the server's crate begins with the core's.
+    #[test]
+    fn the_core_knows_no_layer_above_it() {
+        let text = "use paceline_server::Server;\n";
+        for (path, offences) in [
+            ("crates/paceline/src/lib.rs", 1),
+            ("crates/paceline/tests/promises.rs", 1),
+            ("crates/paceline-server/examples/chat.rs", 0),
+        ] {
+            assert_eq!(find(&tree(&[(path, text)])).len(), offences, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_does_no_io_reads_no_clock_either() {
+        let found = |path: &str, text| {
+            let path = format!("crates/paceline-server/src/{path}");
+            find(&tree(&[(&path, text)])).len()
+        };
+        let read = "use std::{io, time::{Duration, Instant}};\n";
+        assert_eq!(found("codec/line.rs", read), 1);
+        assert_eq!(
+            found("times.rs", "use std::time::{Duration, Instant};\n"),
+            1
+        );
+        assert_eq!(found("times.rs", "use std::time::Duration;\n"), 0);
+        assert_eq!(found("tls/layer.rs", "use std::net::TcpStream;\n"), 1);
+        assert_eq!(found("tls/certificates.rs", "use std::fs;\n"), 0);
     }
 
     #[test]

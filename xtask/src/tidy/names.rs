@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn tests_are_looked_up_by_name() {
-        let document = "| L1 | `tests/pool.rs::one_leader` |\nsee src/lead.rs::tests::loom_two, tests/pool.rs::gone.\n";
+        let document = "| L1 | `tests/pool.rs::one_leader` |\nsee src/lead.rs::tests::loom_two, tests/pool.rs::gone.\n\
+                        `crates/paceline-server/tests/pool.rs::one_leader`\n";
         let files = [
             ("docs/pattern.md", document),
             (
@@ -202,11 +203,18 @@ mod tests {
         let found = find_tests(&tree(&files));
         assert_eq!(
             found,
-            [Offence::new(
-                "docs/pattern.md",
-                2,
-                "`crates/paceline/tests/pool.rs` has no function `gone`"
-            )]
+            [
+                Offence::new(
+                    "docs/pattern.md",
+                    2,
+                    "`crates/paceline/tests/pool.rs` has no function `gone`"
+                ),
+                Offence::new(
+                    "docs/pattern.md",
+                    3,
+                    "`crates/paceline-server/tests/pool.rs` has no function `one_leader`"
+                ),
+            ]
         );
     }
 }

@@ -8,12 +8,18 @@ use super::Offence;
 const MOST_LINES: usize = 600;
 
 /// Where every file must open with its header.
-const WITH_HEADERS: [&str; 2] = ["crates/paceline/src/", "crates/paceline/tests/"];
+const WITH_HEADERS: [&str; 5] = [
+    "crates/paceline/src/",
+    "crates/paceline/tests/",
+    "crates/paceline-server/src/",
+    "crates/paceline-server/tests/",
+    "crates/paceline-server/examples/",
+];
 
 /// What a header begins with: its text, or the document beside the file that is its text.
 const HEADERS: [&str; 2] = ["//!", "#![doc = include_str!("];
 
-/// Finds files of the library that do not open with a header.
+/// Finds files of the libraries that do not open with a header.
 pub(super) fn find_missing_headers(tree: &Tree) -> Vec<Offence> {
     let ours = |path: &str| WITH_HEADERS.iter().any(|folder| path.starts_with(folder));
     let has_header = |text: &str| HEADERS.iter().any(|start| text.starts_with(start));
@@ -85,7 +91,7 @@ mod tests {
     use crate::tree::tests::tree;
 
     #[test]
-    fn the_library_and_its_tests_need_headers() {
+    fn the_libraries_and_their_tests_need_headers() {
         let files = [
             ("crates/paceline/src/a.rs", "//! A.\n"),
             (
@@ -94,6 +100,7 @@ mod tests {
             ),
             ("crates/paceline/src/b.rs", "use c;\n"),
             ("crates/paceline/tests/c.rs", "// C.\n"),
+            ("crates/paceline-server/tests/d.rs", "use e;\n"),
             ("crates/paceline/tests/data.txt", "x\n"),
             ("crates/paceline/build.rs", "fn main() {}\n"),
         ];
@@ -101,7 +108,11 @@ mod tests {
         let paths: Vec<_> = found.iter().map(|offence| offence.path.as_str()).collect();
         assert_eq!(
             paths,
-            ["crates/paceline/src/b.rs", "crates/paceline/tests/c.rs"]
+            [
+                "crates/paceline-server/tests/d.rs",
+                "crates/paceline/src/b.rs",
+                "crates/paceline/tests/c.rs"
+            ]
         );
     }
 

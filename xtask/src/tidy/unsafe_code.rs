@@ -33,8 +33,29 @@ const ALLOWED: [&str; 19] = [
     "crates/paceline/tests/examples/stopped_thread.rs",
 ];
 
-/// Finds `unsafe` in the code of any other file. Lint names such as `unsafe_code` are other words.
+/// The roots of the crates that the compiler keeps free of it.
+const FORBIDDING: [&str; 2] = ["crates/paceline-server/src/lib.rs", "xtask/src/main.rs"];
+
+/// Finds `unsafe` in the code of any file that is not listed, and roots that have to forbid it and don't.
 pub(super) fn find(tree: &Tree) -> Vec<Offence> {
+    let mut offences = find_unlisted(tree);
+    offences.extend(find_permitting(tree));
+    offences
+}
+
+/// Finds roots of crates without `#![forbid(unsafe_code)]`.
+fn find_permitting(tree: &Tree) -> Vec<Offence> {
+    let roots = FORBIDDING
+        .iter()
+        .filter_map(|path| Some((path, tree.text(path)?)));
+    let permitting = roots.filter(|(_, text)| !code_only(text).contains("#![forbid(unsafe_code)]"));
+    permitting
+        .map(|(path, _)| Offence::new(path, 1, "there is no `#![forbid(unsafe_code)]`"))
+        .collect()
+}
+
+/// Finds `unsafe` in the code of any file that is not listed. Lint names such as `unsafe_code` are other words.
+fn find_unlisted(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     let others = tree
         .texts_ending(".rs")
@@ -61,7 +82,7 @@ mod tests {
     #[test]
     fn only_listed_files_may_hold_it() {
         let text = "#![deny(unsafe_op_in_unsafe_fn)]\n// unsafe\nunsafe { x() }\n";
-        let found = find(&tree(&[
+        let found = find_unlisted(&tree(&[
             (ALLOWED[0], text),
             ("crates/paceline/src/lib.rs", text),
         ]));
@@ -70,5 +91,16 @@ mod tests {
             (found[0].path.as_str(), found[0].line),
             ("crates/paceline/src/lib.rs", 3)
         );
+    }
+
+    #[test]
+    fn a_root_that_has_to_forbid_it_does() {
+        let in_a_comment = "//! Server.\n// #![forbid(unsafe_code)]\n";
+        let found = find(&tree(&[
+            (FORBIDDING[0], in_a_comment),
+            (FORBIDDING[1], "//! Verbs.\n#![forbid(unsafe_code)]\n"),
+        ]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, FORBIDDING[0]);
     }
 }
