@@ -7,8 +7,8 @@ use crate::run;
 use crate::verb::{Outcome, Verb, Verdict};
 use crate::workspace::{Form, Workspace};
 use crate::{
-    faults, inject, instructions, loom, mutants, sanitizer, setup, shuttle, stress, table, tidy,
-    tsan,
+    faults, fuzz, inject, instructions, loom, mutants, sanitizer, setup, shuttle, stress, table,
+    tidy, tsan,
 };
 
 /// The verb.
@@ -26,7 +26,8 @@ table of them comes last. About a quarter of an hour on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
-          and after them asan with leaks, instructions, msrv, deny, mutants and coverage; hours.
+          and after them asan with leaks, fuzz (an hour for each target), instructions, msrv, deny,
+          mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -45,6 +46,9 @@ const STEP_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Limit for anything in a full run.
 const FULL_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// How long a full run fuzzes each target.
+const FUZZ_TIME: Duration = Duration::from_secs(60 * 60);
 
 /// The oldest Rust that the library promises to build with.
 const MSRV: &str = "1.85";
@@ -122,10 +126,14 @@ const STEPS: [Step; 12] = [
 ];
 
 /// The steps that a full run adds.
-const FULL_STEPS: [Step; 6] = [
+const FULL_STEPS: [Step; 7] = [
     Step {
         name: "asan",
         run: |_| sanitizer::check_addresses_and_leaks(tsan::DEFAULT_MESSAGES, FULL_LIMIT),
+    },
+    Step {
+        name: "fuzz",
+        run: |_| fuzz::check_all(FUZZ_TIME),
     },
     Step {
         name: "instructions",

@@ -9,6 +9,7 @@ use verb::{Outcome, Verb, Verdict};
 
 mod ci;
 mod faults;
+mod fuzz;
 mod inject;
 mod instructions;
 mod loom;
@@ -31,13 +32,14 @@ mod verb;
 mod workspace;
 
 /// Every verb, in the order in which the help shows them.
-const VERBS: [Verb; 10] = [
+const VERBS: [Verb; 11] = [
     ci::VERB,
     loom::VERB,
     shuttle::VERB,
     stress::VERB,
     tsan::VERB,
     faults::VERB,
+    fuzz::VERB,
     inject::VERB,
     instructions::VERB,
     tidy::VERB,

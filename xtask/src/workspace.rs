@@ -5,8 +5,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The triple that sanitized builds name, as `-Zbuild-std` demands.
-const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The triple that sanitized builds name, as `-Zbuild-std` demands, and builds for the fuzzer: its flags
+/// must not reach build scripts.
+pub(crate) const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// Variables that a caller, or the `cargo` that started this program, may have set and that would change
 /// what a nested build is or does. Each child gets its own values or none.
@@ -28,6 +29,12 @@ const NOT_INHERITED: [&str; 12] = [
 /// Beginnings of further such variables: what `cargo run` tells about this program, and the bounds of the tests.
 const NOT_INHERITED_PREFIXES: [&str; 4] =
     ["CARGO_PKG_", "CARGO_PROFILE_", "LOOM_MAX_", "PACELINE_"];
+
+/// What tells libFuzzer which code an input has reached, and what it was compared with.
+const COVERAGE: &str =
+    "--cfg fuzzing -C debug-assertions -C codegen-units=1 -C passes=sancov-module \
+    -C llvm-args=-sanitizer-coverage-level=4 -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -C llvm-args=-sanitizer-coverage-pc-table -C llvm-args=-sanitizer-coverage-trace-compares";
 
 /// The package of the pool, which the models and the stress are about.
 pub(crate) const CORE: &str = "paceline";
@@ -59,6 +66,8 @@ pub(crate) enum Form {
     Asan,
     /// As users get it, but nobody can observe it.
     Unobserved,
+    /// With coverage for libFuzzer.
+    Fuzz,
 }
 
 impl Workspace {
@@ -116,6 +125,7 @@ impl Workspace {
             Form::Tsan => self.targets.join("tsan"),
             Form::Asan => self.targets.join("asan"),
             Form::Unobserved => self.targets.join("unobserved"),
+            Form::Fuzz => self.targets.join("fuzz"),
         }
     }
 
@@ -137,11 +147,12 @@ impl Workspace {
 }
 
 impl Form {
-    /// Further options of `cargo test`.
+    /// Further options of `cargo test` and `cargo build`.
     pub(crate) fn cargo_options(self) -> &'static [&'static str] {
-        match self.is_sanitized() {
-            true => &["-Zbuild-std", "--target", SANITIZER_TARGET],
-            false => &[],
+        match self {
+            Form::Tsan | Form::Asan => &["-Zbuild-std", "--target", TRIPLE],
+            Form::Fuzz => &["--target", TRIPLE],
+            _ => &[],
         }
     }
 
@@ -159,6 +170,7 @@ impl Form {
             Form::Tsan => Some("-Zsanitizer=thread"),
             Form::Asan => Some("-Zsanitizer=address"),
             Form::Unobserved => Some("--cfg paceline_unobserved"),
+            Form::Fuzz => Some(COVERAGE),
         }
     }
 }

@@ -1,0 +1,35 @@
+//! What the parsers promise for any input.
+//!
+//! A [`Target`] takes any bytes, and panics if a promise is broken. `cargo xtask fuzz` searches for
+//! such bytes; `cargo test` replays those in `corpus/`.
+#![forbid(unsafe_code)]
+
+mod codecs;
+mod script;
+
+/// A promise that must hold for any input.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, and the name of its folder in `corpus/`.
+    pub name: &'static str,
+    /// Panics if the promise is broken.
+    pub run: fn(&[u8]),
+}
+
+/// All of them.
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "codecs",
+        run: codecs::any_split_gives_the_same_items,
+    },
+    Target {
+        name: "frames",
+        run: codecs::a_framed_payload_is_read_back,
+    },
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
