@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod codecs;
+mod pg;
 mod script;
 
 /// A promise that must hold for any input.
@@ -17,7 +18,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 2] = [
+pub const TARGETS: [Target; 4] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -25,6 +26,14 @@ pub const TARGETS: [Target; 2] = [
     Target {
         name: "frames",
         run: codecs::a_framed_payload_is_read_back,
+    },
+    Target {
+        name: "pg-messages",
+        run: pg::a_stream_of_messages_may_be_cut_anywhere,
+    },
+    Target {
+        name: "pg-login",
+        run: pg::no_login_breaks_the_reader,
     },
 ];
 

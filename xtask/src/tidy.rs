@@ -29,10 +29,10 @@ Reads every file that git tracks or would track and prints each offence as `path
               is relative to crates/paceline, or from the root: `crates/paceline-server/tests/FILE.rs::NAME`
   leftovers   no unfinished code, no ignored test
   machines    no absolute path of somebody's machine
-  unsafe      only in the files that are listed for it; paceline-server and xtask forbid it
+  unsafe      only in the files that are listed for it; all crates but the core forbid it
   absence     promotion knows no descriptor, handle sets no thread, dispatch no pool, the core no layer
-              above it; codecs, times and TLS layer do no I/O and read no clock
-  headers     every file of paceline and paceline-server says what it is
+              above it; codecs, times, TLS layer and paceline-pg-wire do no I/O and read no clock
+  headers     every file of the libraries says what it is
   length      no Rust file over 600 lines
   endings     no white space at the end of a line, one newline at the end of a file
   faults      every planted fault is complete, and its text is in the code exactly once

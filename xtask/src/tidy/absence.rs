@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -83,6 +83,20 @@ const RULES: [Rule; 8] = [
             Item("crate", "peer"),
             Item("crate", "session"),
             Item("crate", "times"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg-wire/src",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("Read"),
+            Word("Write"),
+            Word("rand"),
+            Word("paceline"),
         ],
     },
     Rule {
