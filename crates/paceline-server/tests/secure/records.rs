@@ -90,7 +90,11 @@ fn a_changed_record_is_an_error() {
         let last = records.len() - 1;
         records[last] ^= 1;
         client.peer.send(&records);
-        client.peer.wait_closed();
+        wait_until(|| {
+            // The tickets of the server go first.
+            let _ = client.peer.received();
+            client.peer.is_closed_by_pool()
+        });
         wait_until(|| world.calls.count("closed: failed: ") == 1);
         assert_eq!(world.calls.count("handle"), 0);
     });
