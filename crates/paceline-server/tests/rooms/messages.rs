@@ -136,7 +136,7 @@ fn a_mailbox_is_bounded_at_the_byte() {
 fn receipt_told_once() {
     on_both_engines(|world| {
         let room = Room::new();
-        assert_receipt(&send(&room, *b"nobody"), 0, 0);
+        assert_receipt(&send(&room, *b"to none"), 0, 0);
         let _server = serve(&world, &room, limits());
         let (cut, waits, reads, early) = (
             world.inlet.connect(),
