@@ -37,7 +37,7 @@ use crate::{
     mailbox::Letter,
     peer::{Changes, Peer, PeerAddress},
     secure::Secure,
-    service::Service,
+    service::{ConnectionPlace, Service},
     session::{Ended, Session},
     stream::Stream,
     times::{Moment, Times, Verdict},
@@ -55,6 +55,9 @@ pub(crate) struct Connection<C: Codec, N: Session<C>> {
     /// Where a worker puts the dialog back.
     desk: Option<Arc<Desk<C, N>>>,
     secure: Option<Box<Secure>>,
+    /// The session wants TLS from the end of this call on.
+    #[cfg(feature = "_tls")]
+    tls_due: Option<crate::tls::Tls>,
     /// How TLS begins, if the connection begins with it.
     opening: Opening,
     /// Input that is no whole item yet, or was not handled yet.
@@ -83,6 +86,8 @@ pub(crate) struct Connection<C: Codec, N: Session<C>> {
     letters: Vec<Letter>,
     /// Why the connection ends, if it was the server that decided so.
     why: Option<Ended>,
+    /// Its place among the connections of its service, unless a listener of the pool counts it.
+    place: Option<ConnectionPlace>,
 }
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
@@ -103,6 +108,8 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             dialog: Some(Dialog::new(codec, session)),
             desk: None,
             secure: None,
+            #[cfg(feature = "_tls")]
+            tls_due: None,
             opening,
             input: Vec::new(),
             holds_item: false,
@@ -116,7 +123,14 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             deadline: None,
             letters: Vec::new(),
             why: None,
+            place: None,
         }
+    }
+
+    /// Keeps `place` as long as it is open.
+    pub(crate) fn at_place(mut self, place: ConnectionPlace) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// Gives the session back, if the connection never came to be.
@@ -132,7 +146,9 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             .saturating_add(self.service.limits().silent);
         self.times = Times::opening(until, Limit::Silent);
         let next = self.call(wire, |session, cx| session.start(cx));
-        next.unwrap_or(Ok(Next::Continue))
+        let next = next.unwrap_or(Ok(Next::Continue))?;
+        self.wants_again = next == Next::Again;
+        Ok(next)
     }
 
     /// Calls a function of the session, unless a worker has it.
@@ -149,8 +165,12 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         Some(result)
     }
 
-    /// What a session wanted changed, but for the codec, which the dialog has changed, and TLS.
+    /// What a session wanted changed, but for the codec, which the dialog has changed.
     fn apply(&mut self, changes: &Changes<C>) {
+        #[cfg(feature = "_tls")]
+        if let Some(tls) = &changes.start_tls {
+            self.tls_due = Some(tls.clone());
+        }
         if let Some(within) = changes.deadline {
             let now = self.service.now();
             self.times
@@ -171,12 +191,20 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 None => Ok(Next::Continue),
             };
         }
-        if self.has_mail || self.end_of_output == EndOfOutput::Due {
+        let is_due = self.has_mail || self.end_of_output == EndOfOutput::Due;
+        if is_due && !self.is_handshaking() {
             if let Some(next) = self.sort_mail(cx)? {
                 return Ok(next);
             }
         }
         self.take_input(cx)
+    }
+
+    /// The pool calls the handler for an event: it keeps no output.
+    fn all_is_sent(&mut self) {
+        let service = &self.service;
+        self.times.output_sent(|| service.now());
+        self.letters.drain(..).for_each(Letter::reached);
     }
 
     fn is_paused(&self) -> bool {
@@ -189,8 +217,7 @@ where
     for<'s> &'s S: Read + Write,
 {
     fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
-        self.times.output_sent();
-        self.letters.drain(..).for_each(Letter::reached);
+        self.all_is_sent();
         let next = self.turn(cx);
         self.settle(cx, 0, next)
     }
@@ -209,7 +236,7 @@ where
     }
 
     fn expired(&mut self, cx: &mut Context<'_, S>, _: Duration) -> io::Result<Next> {
-        self.times.output_sent();
+        self.all_is_sent();
         let next = self.refuse(cx);
         self.settle(cx, 0, next)
     }
@@ -242,8 +269,13 @@ where
     }
 
     fn closed(&mut self, why: Closed) {
-        let ended = self.ending(why);
+        if matches!(why, Closed::Finished) {
+            // The pool has sent all output before it says so.
+            self.letters.drain(..).for_each(Letter::reached);
+        }
         self.letters.clear();
+        self.place = None;
+        let ended = self.ending(why);
         match &self.link {
             Some(link) => {
                 self.service.leave(link, &ended);

@@ -3,6 +3,7 @@
 use std::{
     fmt, io,
     net::{SocketAddr, ToSocketAddrs, UdpSocket},
+    panic::{catch_unwind, AssertUnwindSafe},
 };
 
 use paceline::{scratch, ConcurrentContext, ConcurrentHandler, Interest, Next};
@@ -113,8 +114,10 @@ where
             socket: cx.source(),
             address,
         };
-        // UDP promises nothing: an answer that can't be sent is lost.
-        let _ = (self.0)(&buffer[..count], &mut peer);
+        // UDP promises nothing: an answer that can't be sent is lost. A datagram that makes the
+        // handler panic does not end the service for all others.
+        let call = || (self.0)(&buffer[..count], &mut peer);
+        let _ = catch_unwind(AssertUnwindSafe(call));
         Ok(Next::Continue)
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     listen::attempted,
     peer::PeerAddress,
     server::Site,
-    service::Service,
+    service::{ConnectionPlace, Service},
     session::Session,
 };
 
@@ -116,7 +116,7 @@ impl Dialer {
     ///
     /// # Errors
     /// Gives the session back: `NotConnected` if the server of this dialer has not started or has
-    /// ended, `QuotaExceeded` if the dialer has [`Limits::connections`] already. Otherwise as
+    /// ended, `QuotaExceeded` if the dialer has or makes [`Limits::connections`] already. Otherwise as
     /// [`Pool::connect`].
     pub fn connect<C, N>(
         &self,
@@ -175,12 +175,13 @@ impl Dialer {
         C: Codec,
         N: Session<C>,
     {
-        let (pool, service) = match self.live(&address) {
+        let (pool, service, place) = match self.live(&address) {
             Ok(live) => live,
             Err(error) => return Err(Rejected::new(session, error)),
         };
         let idle = service.limits().idle;
         let connection = Connection::new(service, address, self.opening(), codec, session);
+        let connection = connection.at_place(place);
         match connect(&pool, self.within, connection) {
             Ok(handle) => {
                 // A connection that is over already is not idle.
@@ -194,7 +195,7 @@ impl Dialer {
         }
     }
 
-    fn live(&self, address: &PeerAddress) -> io::Result<(Pool, Arc<Service>)> {
+    fn live(&self, address: &PeerAddress) -> io::Result<(Pool, Arc<Service>, ConnectionPlace)> {
         let live = self
             .live
             .get()
@@ -203,12 +204,12 @@ impl Dialer {
             let text = format!("connect to {address}: no server runs this dialer");
             return Err(io::Error::new(io::ErrorKind::NotConnected, text));
         };
-        let limit = live.service.limits().connections;
-        if live.service.open() >= limit {
+        let Some(place) = live.service.take_place() else {
+            let limit = live.service.limits().connections;
             let text = format!("connect to {address}: the dialer has {limit} connections already");
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
-        }
-        Ok((pool, Arc::clone(&live.service)))
+        };
+        Ok((pool, Arc::clone(&live.service), place))
     }
 
     fn opening(&self) -> Opening {
@@ -217,6 +218,10 @@ impl Dialer {
             return Opening::Client(tls.clone(), name.clone());
         }
         Opening::Plain
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What can't be among its settings, in words.

@@ -135,7 +135,8 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
             }
             progress.ended_message |= !self.codec.is_within_message();
             match next {
-                Ok(Next::Continue) if progress.changes.wants_tls() => {
+                // After the handshake the session starts anew: it is not called again before that.
+                Ok(Next::Continue | Next::Again) if progress.changes.wants_tls() => {
                     return Outcome::StartTls;
                 }
                 Ok(Next::Continue) if link.is_paused() => return Outcome::Paused,

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use paceline::{HandlerKind, Level, Next, Piece};
+use paceline::{HandlerKind, Level, Next, OutputLimit, Piece};
 
 use crate::{
     codec::Codec,
@@ -329,15 +329,18 @@ impl<C: Codec, N: Session<C>> Run for Job<C, N> {
 /// Output that a worker collects: the connection sends it when it gets its dialog back.
 struct Collected {
     pieces: Vec<Piece>,
-    /// How many more bytes may be collected.
+    /// How many bytes may be collected.
+    limit: usize,
+    /// How many more.
     room: usize,
 }
 
 impl Collected {
-    fn new(room: usize) -> Self {
+    fn new(limit: usize) -> Self {
         Self {
             pieces: Vec::new(),
-            room,
+            limit,
+            room: limit,
         }
     }
 
@@ -348,8 +351,12 @@ impl Collected {
                 Ok(())
             }
             None => {
-                let text = format!("send {bytes} bytes: only {} more may be kept", self.room);
-                Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+                let limit = OutputLimit {
+                    limit: self.limit,
+                    kept: self.limit - self.room,
+                    attempted: bytes,
+                };
+                Err(io::Error::new(io::ErrorKind::QuotaExceeded, limit))
             }
         }
     }

@@ -14,10 +14,7 @@ use paceline::{
     Handle, Interest, Pool,
 };
 
-use crate::{
-    codec::Codec, connection::Connection, limits::Limit, service::Service, session::Session,
-    sync::lock,
-};
+use crate::{codec::Codec, connection::Connection, service::Service, session::Session, sync::lock};
 
 /// A listener for tests: its peers are streams of a [`Simulation`], and its times pass when the
 /// test moves the clock.
@@ -114,13 +111,12 @@ impl Inlet {
             let Some(pool) = pool.upgrade() else {
                 return Accepted::Refused;
             };
-            if service.open() >= service.limits().connections {
-                service.counters().met(Limit::Connections);
+            let Some(place) = service.take_place() else {
                 // The peer of a simulation may have closed its side.
                 let _ = (&stream).write(&service.refusal);
                 return Accepted::Refused;
-            }
-            match pool.register(stream, Interest::READ, make()) {
+            };
+            match pool.register(stream, Interest::READ, make().at_place(place)) {
                 Ok(handle) => set_idle_time(&handle, &service),
                 Err(_) => Accepted::Refused,
             }

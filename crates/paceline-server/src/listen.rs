@@ -3,7 +3,10 @@
 use std::{
     fmt, fs, io,
     net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs},
-    os::unix::{fs::PermissionsExt, net::UnixListener},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::UnixListener,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -306,7 +309,7 @@ fn bind_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<UnixLis
     let address = SockAddr::unix(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     if let Err(error) = socket.bind(&address) {
-        if error.kind() != io::ErrorKind::AddrInUse || !is_left_over(&address) {
+        if error.kind() != io::ErrorKind::AddrInUse || !is_left_over(path, &address) {
             return Err(error);
         }
         fs::remove_file(path)?;
@@ -319,15 +322,17 @@ fn bind_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<UnixLis
     Ok(socket.into())
 }
 
-/// Whether there is a socket at which no process listens.
-fn is_left_over(address: &SockAddr) -> bool {
-    let Ok(socket) = Socket::new(Domain::UNIX, Type::STREAM, None) else {
-        return false;
+/// Whether there is a socket at which no process listens. (The system refuses connections to other
+/// files too, and one that waits in a full backlog must not hold up the start.)
+fn is_left_over(path: &Path, address: &SockAddr) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(address)
     };
     let refused = io::ErrorKind::ConnectionRefused;
-    socket
-        .connect(address)
-        .is_err_and(|error| error.kind() == refused)
+    is_socket && connect().is_err_and(|error| error.kind() == refused)
 }
 
 fn length(backlog: u32) -> i32 {

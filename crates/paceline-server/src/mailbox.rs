@@ -114,6 +114,8 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 struct Inside {
     is_closed: bool,
+    /// No letter can follow the end of the output.
+    output_ends: bool,
     mail: VecDeque<Mail>,
     /// How many bytes of letters wait.
     bytes: usize,
@@ -144,7 +146,8 @@ pub(crate) enum Posted {
 impl Mail {
     fn bytes(&self) -> usize {
         match self {
-            Self::Letter(letter) => letter.bytes.len(),
+            // An empty letter takes a place, too.
+            Self::Letter(letter) => letter.bytes.len().max(1),
             Self::EndOfOutput | Self::Close => 0,
         }
     }
@@ -161,9 +164,11 @@ impl Mailbox {
     pub(crate) fn post(&self, mail: Mail) -> Posted {
         let mut inside = lock(&self.inside);
         let bytes = inside.bytes + mail.bytes();
-        if inside.is_closed || bytes > self.limit {
+        let comes_late = inside.output_ends && matches!(mail, Mail::Letter(_));
+        if inside.is_closed || comes_late || bytes > self.limit {
             return Posted::NoPlace(mail);
         }
+        inside.output_ends |= matches!(mail, Mail::EndOfOutput);
         inside.bytes = bytes;
         inside.mail.push_back(mail);
         if inside.mail.len() == 1 {

@@ -173,7 +173,8 @@ impl<'p, C: Codec> Peer<'p, C> {
     }
 
     /// Continues with TLS: the output so far goes in plain text, and the peer's next bytes begin
-    /// the handshake. [`Session::start`](crate::Session::start) is called again when that is done.
+    /// the handshake when this call has returned [`Next::Continue`].
+    /// [`Session::start`](crate::Session::start) is called again when the handshake is done.
     ///
     /// If the peer has sent anything behind this item, the connection fails: an attacker may have
     /// put it there.

@@ -15,7 +15,7 @@ use crate::{
     access_log::AccessLog,
     counters::Counters,
     engine::Workers,
-    limits::Limits,
+    limits::{Limit, Limits},
     link::{ConnectionId, Link},
     session::Ended,
     sync::lock,
@@ -32,6 +32,8 @@ pub(crate) struct Service {
     connections: Mutex<HashMap<ConnectionId, Arc<Link>>>,
     is_draining: AtomicBool,
     handshakes: AtomicUsize,
+    /// Connections that are being made or are open, where no listener of the pool counts them.
+    places: AtomicUsize,
     gate: Arc<Gate>,
     /// The threads that run the sessions, if the pool's own do not.
     pub(crate) workers: Option<Arc<Workers>>,
@@ -54,6 +56,7 @@ impl Service {
             connections: Mutex::default(),
             is_draining: AtomicBool::new(false),
             handshakes: AtomicUsize::new(0),
+            places: AtomicUsize::new(0),
             gate,
             workers: None,
             priority: 0,
@@ -119,6 +122,18 @@ impl Service {
         }
     }
 
+    /// Takes one of the places of connections; `None` if all are taken, which is counted.
+    pub(crate) fn take_place(self: &Arc<Self>) -> Option<ConnectionPlace> {
+        let place = ConnectionPlace(Arc::clone(self));
+        // The place that is dropped here gives its number back.
+        let before = self.places.fetch_add(1, Ordering::Relaxed);
+        if before < self.limits.connections {
+            return Some(place);
+        }
+        self.counters.met(Limit::Connections);
+        None
+    }
+
     /// Takes one of the places of handshakes; `None` if all are taken.
     #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     pub(crate) fn begin_handshake(self: &Arc<Self>) -> Option<HandshakePlace> {
@@ -135,6 +150,16 @@ impl fmt::Debug for Service {
             .field("name", &self.name)
             .field("open", &self.open())
             .finish_non_exhaustive()
+    }
+}
+
+/// One of the connections that may be open at once.
+#[derive(Debug)]
+pub(crate) struct ConnectionPlace(Arc<Service>);
+
+impl Drop for ConnectionPlace {
+    fn drop(&mut self) {
+        self.0.places.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -35,6 +35,8 @@ struct Output {
     since: Moment,
     /// How many bytes were to be sent since then.
     given: u64,
+    /// Since when output is kept, without a gap.
+    kept_since: Moment,
 }
 
 /// The times of one connection.
@@ -97,9 +99,11 @@ impl Times {
                 (*since, *bytes) = (now, 0);
             }
             (Limit::WriteRate, _) => {
+                let kept_since = self.output.map_or(now, |output| output.kept_since);
                 self.output = (unsent > 0).then_some(Output {
                     since: now,
                     given: unsent as u64,
+                    kept_since,
                 });
             }
             _ => {}
@@ -136,17 +140,23 @@ impl Times {
         match &mut self.output {
             Some(output) => output.given += unsent.saturating_sub(before) as u64,
             None => {
+                let now = now();
                 self.output = Some(Output {
-                    since: now(),
+                    since: now,
                     given: unsent as u64,
+                    kept_since: now,
                 });
             }
         }
     }
 
-    /// The peer has taken all output.
-    pub(crate) fn output_sent(&mut self) {
-        self.output = None;
+    /// The peer has taken all output. It was not read meanwhile, so that time does not count for
+    /// its item.
+    pub(crate) fn output_sent(&mut self, now: impl FnOnce() -> Moment) {
+        let output = self.output.take();
+        if let (Some(output), Awaited::Item { since, .. }) = (output, &mut self.awaited) {
+            *since = since.saturating_add(now().saturating_sub(output.kept_since));
+        }
     }
 
     /// Sets or clears the session's own deadline.
@@ -183,6 +193,8 @@ impl Times {
     fn all(&self, limits: &Limits, unsent: usize, is_read: bool) -> [Option<(Moment, Limit)>; 4] {
         let (first, second) = match self.awaited {
             Awaited::Next => (None, None),
+            // A peer that is not read can't break its silence.
+            Awaited::Opening { limit, .. } if limit == Limit::Silent && !is_read => (None, None),
             Awaited::Opening { until, limit } => (Some((until, limit)), None),
             // A peer that is not read can't send its item; neither is one that takes no output.
             Awaited::Item { .. } if !is_read || self.output.is_some() => (None, None),

@@ -40,7 +40,10 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             (None, Closed::Finished) => Ended::Finished,
             (None, Closed::Requested) => Ended::Requested,
             (None, Closed::Shutdown) => Ended::Shutdown,
-            (None, Closed::TimedOut) => Ended::Limit(Limit::WriteRate),
+            (None, Closed::TimedOut) => {
+                self.service.counters().met(Limit::WriteRate);
+                Ended::Limit(Limit::WriteRate)
+            }
             (None, Closed::Failed(error)) if is_output_limit(&error) => {
                 self.service.counters().met(Limit::Output);
                 Ended::Limit(Limit::Output)

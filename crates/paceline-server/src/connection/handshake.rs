@@ -5,7 +5,7 @@ use std::io;
 use paceline::Next;
 
 use super::Connection;
-use crate::{codec::Codec, peer::Changes, service::Service, session::Session, wire::Wire};
+use crate::{codec::Codec, service::Service, session::Session, wire::Wire};
 #[cfg(feature = "_tls")]
 use crate::{limits::Limit, secure::Secure, session::Ended, times::Times};
 
@@ -68,24 +68,23 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         Ok(Next::Continue)
     }
 
+    /// Begins TLS, if the session has asked for it in this call.
     #[cfg(feature = "_tls")]
-    pub(super) fn start_tls(
+    pub(super) fn begin_tls_if_due(
         &mut self,
-        changes: Changes<C>,
+        next: io::Result<Next>,
         wire: &mut dyn Wire,
     ) -> io::Result<Next> {
-        // A plaintext command behind STARTTLS may have been injected on the way (CVE-2011-0411).
-        crate::tls::ensure_no_plaintext(&self.input)?;
-        match changes.start_tls {
-            Some(tls) => self.begin_handshake(&Opening::Server(tls), wire),
-            None => Ok(Next::Continue),
+        match (self.tls_due.take(), next) {
+            (Some(tls), Ok(Next::Continue | Next::Again)) => {
+                // A plaintext command behind STARTTLS may have been injected on the way
+                // (CVE-2011-0411).
+                crate::tls::ensure_no_plaintext(&self.input)?;
+                self.wants_again = false;
+                self.begin_handshake(&Opening::Server(tls), wire)
+            }
+            (_, next) => next,
         }
-    }
-
-    #[cfg(not(feature = "_tls"))]
-    #[allow(clippy::unused_self, reason = "the form with TLS uses it")]
-    pub(super) fn start_tls(&mut self, _: Changes<C>, _: &mut dyn Wire) -> io::Result<Next> {
-        Ok(Next::Continue)
     }
 
     /// Lets the session see what the handshake has agreed on.

@@ -71,7 +71,10 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if received.handshake_finished {
             self.note_tls();
             let next = self.start(wire)?;
-            if !matches!(next, Next::Continue | Next::Again) {
+            if next != Next::Continue {
+                // The session gets no item before it says so.
+                self.input_ended |= received.closed_by_peer;
+                self.holds_item = !self.input.is_empty() || self.input_ended;
                 return Ok(next);
             }
         }
@@ -150,7 +153,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 Ok(Next::Continue)
             }
             Outcome::Paused => {
-                self.times.item_ended();
+                self.note_items(progress.ended_message);
                 self.holds_item = !self.input.is_empty() || self.input_ended;
                 Ok(if self.holds_item && !self.is_paused() {
                     Next::Again
@@ -161,16 +164,24 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             Outcome::Decided(next) => {
                 self.wants_again = next == Next::Again;
                 self.holds_item = !self.input.is_empty() || self.input_ended;
-                self.times.item_ended();
+                self.note_items(progress.ended_message);
                 Ok(next)
             }
-            Outcome::StartTls => self.start_tls(progress.changes, wire),
+            Outcome::StartTls => Ok(Next::Continue),
             Outcome::Malformed(why) => self.refuse_malformed(why, wire),
             Outcome::Failed(error) => Err(error),
             Outcome::Panicked(message) => {
                 self.why = Some(Ended::Panicked(message));
                 Ok(Next::Close)
             }
+        }
+    }
+
+    /// Items were handled, and the rest of the input is not known yet. The time of a message in
+    /// several items goes on.
+    fn note_items(&mut self, ended_message: bool) {
+        if ended_message {
+            self.times.item_ended();
         }
     }
 
@@ -182,7 +193,8 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if self.is_between_messages() {
             self.times.item_ended();
         } else {
-            self.times.item_grew(self.service.now(), new, is_new);
+            let bytes = if is_new { self.input.len() } else { new };
+            self.times.item_grew(self.service.now(), bytes, is_new);
         }
     }
 

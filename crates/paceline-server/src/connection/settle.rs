@@ -30,6 +30,10 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     where
         for<'s> &'s S: Read + Write,
     {
+        #[cfg(feature = "_tls")]
+        {
+            next = self.begin_tls_if_due(next, cx);
+        }
         if self.service.is_draining() && goes_on(&next) {
             self.drain(cx, &mut next);
         }
@@ -41,13 +45,15 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             self.times
                 .output_kept(|| self.service.now(), unsent_before, unsent);
         }
-        if matches!(next, Ok(Next::Close)) {
+        if matches!(next, Ok(Next::Close | Next::CloseGently)) {
             self.limit_last_output(cx, unsent);
         } else if goes_on(&next) {
             self.set_interest();
             self.set_deadline(cx, unsent);
-            if matches!(next, Ok(Next::Continue)) && self.must_go_on(unsent) {
-                next = Ok(Next::Again);
+            match next {
+                Ok(Next::Continue) if self.must_go_on(unsent) => next = Ok(Next::Again),
+                Ok(Next::Move) => self.ask_for_a_call(),
+                _ => {}
             }
         }
         next
@@ -70,6 +76,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             let limits = self.service.limits();
             self.times
                 .restart(limit, self.service.now(), limits, wire.unsent());
+            self.wants_again |= next == Next::Again;
             return Ok(next);
         }
         self.why = Some(Ended::Limit(limit));
@@ -89,7 +96,17 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 .as_ref()
                 .is_some_and(|link| link.mailbox().has_mail())
         };
-        has_receipts || (self.has_mail && self.dialog.is_some() && has_mail())
+        // Mail waits for the end of a handshake in its mailbox, which is bounded.
+        let may_send = self.dialog.is_some() && !self.is_handshaking();
+        has_receipts || (self.has_mail && may_send && has_mail())
+    }
+
+    /// The connection moves, and no event reports the items and the mail that it has already.
+    fn ask_for_a_call(&self) {
+        if let Some(link) = &self.link {
+            // From its own handler: the connection is not over.
+            let _ = link.handle().notify();
+        }
     }
 
     /// Lets the pool report input only while it can be handled, and notes for how long it was not.
@@ -131,12 +148,12 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     }
 
     /// The pool closes the connection when its output is sent, and calls the handler no more: so
-    /// the peer gets as long as the least rate allows for all of it.
+    /// the peer gets as long as the least rate allows for all of it. An earlier deadline, of what
+    /// the connection waited for, no longer counts.
     pub(super) fn limit_last_output<S>(&mut self, cx: &mut Context<'_, S>, unsent: usize) {
         if unsent > 0 {
-            if let Some(rate) = self.service.limits().least_rate {
-                cx.set_deadline(Some(longest_time(rate, unsent as u64)));
-            }
+            let rate = self.service.limits().least_rate;
+            cx.set_deadline(rate.map(|rate| longest_time(rate, unsent as u64)));
         }
     }
 

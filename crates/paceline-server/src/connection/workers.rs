@@ -23,12 +23,13 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             return Ok(Next::Continue);
         };
         let desk = self.desk.get_or_insert_with(|| Arc::new(Desk::new()));
+        let room = over(&mut self.secure, wire, |wire| wire.room());
         let job = Job {
             dialog,
             input: std::mem::take(&mut self.input),
             new,
             ended: self.input_ended,
-            room: wire.room(),
+            room,
             link: Arc::clone(link),
             desk: Arc::clone(desk),
             since: self.service.now(),

@@ -233,6 +233,17 @@ impl ServerBuilder {
         Ok(Server { shared })
     }
 
+    /// Each name that two listeners or dialers have: metrics of one name can't be told apart.
+    fn doubled_names(&self) -> Vec<String> {
+        let listeners = self.parts.iter().filter_map(|part| part.name());
+        let names = listeners.chain(self.dialers.iter().map(Dialer::name));
+        let mut seen = HashSet::new();
+        let doubled = names.filter(|name| !seen.insert(*name));
+        doubled
+            .map(|name| format!("name({name:?}): two listeners or dialers have it"))
+            .collect()
+    }
+
     /// Names everything that can't be.
     fn judge(&self) -> io::Result<()> {
         let mut faults: Vec<String> = self.parts.iter().flat_map(|part| part.faults()).collect();
@@ -243,6 +254,7 @@ impl ServerBuilder {
         if self.parts.is_empty() && self.dialers.is_empty() {
             faults.push("it has no listener and no dialer".to_owned());
         }
+        faults.extend(self.doubled_names());
         let known: HashSet<_> = self.levels.iter().map(|(name, _)| name.as_str()).collect();
         let asked = self.parts.iter().filter_map(|part| part.level());
         let unknown = asked.filter(|name| !known.contains(name));

@@ -4,7 +4,7 @@ use std::{
     io,
     net::{SocketAddr, TcpStream},
     os::unix::net::UnixStream,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use paceline::{ListenerBuilder, Pool};
@@ -29,6 +29,11 @@ pub(crate) trait Part: Send {
 
     /// The level whose threads shall serve it.
     fn level(&self) -> Option<&str> {
+        None
+    }
+
+    /// The name that it was given.
+    fn name(&self) -> Option<&str> {
         None
     }
 
@@ -216,7 +221,8 @@ where
         Bound::Unix(listener, path) => {
             let make =
                 move |_: &UnixStream, _| Some(accept.connection(&service, PeerAddress::Unix));
-            Ok(Accepting::Unix(settings.on(listener, make)?, path))
+            let listener = settings.on(listener, make)?;
+            Ok(Accepting::Unix(listener, Mutex::new(path)))
         }
         Bound::Simulated(inlet) => {
             let made = Arc::clone(&service);
@@ -259,6 +265,10 @@ where
 
     fn level(&self) -> Option<&str> {
         self.listen.level.as_deref()
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.listen.name.as_deref()
     }
 
     fn open(&mut self) -> io::Result<()> {

@@ -103,6 +103,7 @@ impl Shared {
             for limit in Limit::ALL {
                 let labels = [("service", service.name.as_str()), ("limit", limit.name())];
                 let count = match limit {
+                    // The listeners of the pool count what they refuse.
                     Limit::Connections => self.refused(service),
                     limit => service.counters().times_met(*limit),
                 };

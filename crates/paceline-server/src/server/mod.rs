@@ -38,9 +38,11 @@ pub use self::{
 };
 use crate::{
     engine::Workers,
+    limits::Limit,
     link::ConnectionId,
     remote::Remote,
     service::{Gate, Service},
+    sync::lock,
 };
 
 /// A server that runs: what [`ServerBuilder::start`] returns.
@@ -108,8 +110,11 @@ struct Listening {
 #[derive(Debug)]
 enum Accepting {
     Tcp(Listener<SocketAddr>),
-    /// The path is removed at the end, if there is one.
-    Unix(Listener<std::os::unix::net::SocketAddr>, Option<PathBuf>),
+    /// The path is removed once at the end, if there is one: later it may be another server's.
+    Unix(
+        Listener<std::os::unix::net::SocketAddr>,
+        Mutex<Option<PathBuf>>,
+    ),
     Simulated(crate::inlet::Inlet),
 }
 
@@ -215,7 +220,10 @@ impl Listening {
 
     /// Removes the path that this server has made.
     fn remove_path(&self) {
-        if let Accepting::Unix(_, Some(path)) = &self.accepting {
+        let Accepting::Unix(_, path) = &self.accepting else {
+            return;
+        };
+        if let Some(path) = lock(path).take() {
             // Another process may have removed it.
             let _ = std::fs::remove_file(path);
         }
@@ -254,11 +262,12 @@ impl Shared {
     /// How many connections the listeners of this service have refused.
     fn refused(&self, service: &Arc<Service>) -> u64 {
         let own = |listening: &&Listening| Arc::ptr_eq(&listening.service, service);
-        self.listening
-            .iter()
-            .filter(own)
+        let listening = self.listening.iter().filter(own);
+        let of_dialer = service.counters().times_met(Limit::Connections);
+        listening
             .map(Listening::refused)
-            .sum()
+            .sum::<u64>()
+            .max(of_dialer)
     }
 }
 

@@ -1,0 +1,9 @@
+//! What the whole process shares: signals, the environment. Each test is a process of its own.
+
+mod support;
+
+mod alone {
+    mod signals;
+    #[cfg(feature = "systemd")]
+    mod systemd;
+}

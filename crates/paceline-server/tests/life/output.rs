@@ -1,0 +1,143 @@
+//! Replies: owned, shared, static, in several pieces; what the peer does not take is kept, in order
+//! and bounded.
+
+use std::{
+    io::{IoSlice, Write},
+    sync::Arc,
+};
+
+use paceline::{Pool, SetKind};
+use paceline_server::{
+    codec::{line, prefixed},
+    Limit, Limits, Next, Piece,
+};
+
+use crate::support::{
+    actor::Actor,
+    world::{assert_gets, on_both_engines},
+};
+
+/// All forms of output arrive in the order in which they were sent, also past what the peer takes
+/// at once.
+#[test]
+fn every_form_arrives_in_order() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let _server = world.serve(Limits::default(), line(80), move || {
+            Actor::new(&calls).on_item(|_, cx| {
+                let shared: Arc<[u8]> = Arc::from(vec![b's'; 2000]);
+                cx.reply("framed")?;
+                cx.send("static ")?;
+                cx.send(String::from("owned "))?;
+                cx.send(Arc::clone(&shared))?;
+                let mut pieces = [Piece::from("one "), shared.into(), "two ".into()];
+                cx.send_all(&mut pieces)?;
+                assert!(pieces.iter().all(Piece::is_empty));
+                cx.write_all(b"lent ")?;
+                cx.write_all_vectored(&[IoSlice::new(b"a"), IoSlice::new(b"b ")])?;
+                write!(cx, "{} ", 42)?;
+                Write::write_all(cx, b"end")?;
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"go\n");
+        let s = "s".repeat(2000);
+        let expected = format!("framed\r\nstatic owned {s}one {s}two lent ab 42 end");
+        assert_gets(&peer, expected);
+    });
+}
+
+/// A payload that the codec can't frame is an error, and nothing of it is sent.
+#[test]
+fn a_payload_that_is_no_item_is_not_sent() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let _server = world.serve(Limits::default(), line(8), move || {
+            Actor::new(&calls).on_item(|_, cx| {
+                let refused = cx.reply("two\r\nlines").unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+                cx.reply("one")?;
+                Ok(Next::Close)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"go\n");
+        assert_gets(&peer, "one\r\n");
+        peer.wait_closed();
+        assert_eq!(peer.received(), b"");
+    });
+}
+
+/// While output is kept the session gets no item: a client that pipelines and reads nothing makes
+/// the server keep one answer, not all of them.
+#[test]
+fn kept_output_holds_back_items() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let _server = world.serve(Limits::default(), line(80), move || {
+            Actor::new(&calls).on_item(|item, cx| {
+                cx.send(format!("{}{}", item.as_str()?, "x".repeat(999)))?;
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        // A worker collects the answers of one turn before the peer is asked.
+        let most = if world.is_half_sync() { 16 } else { 1 };
+        for _ in 0..40 {
+            peer.send(b"a\n");
+        }
+        world.calls.wait_for("handle a");
+        world.settle();
+        assert!(world.calls.count("handle") <= most);
+        let all = peer.wait_for(40 * 1000);
+        assert_eq!(all.len(), 40 * 1000);
+        assert_eq!(all.iter().filter(|byte| **byte == b'a').count(), 40);
+    });
+}
+
+/// The limit of kept output: the write fails and takes nothing, `?` closes the connection, and the
+/// limit is counted and named.
+#[test]
+fn output_limit() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let set = SetKind::Simulated(world.simulation.clone());
+        let pool = Pool::builder()
+            .threads(2)
+            .handle_set(set)
+            .output_limit(1000);
+        let make = move |_: &_| {
+            Actor::new(&calls).on_item(|item, cx| {
+                cx.send(vec![b'x'; item.as_str()?.parse().unwrap()])?;
+                Ok(Next::Continue)
+            })
+        };
+        let builder = world.builder_on(pool);
+        let server = world.start(builder.listener(world.listen(), line(80), make));
+        let good = world.inlet.connect();
+        good.send(b"1000\n");
+        assert_gets(&good, vec![b'x'; 1000]);
+        let bad = world.inlet.connect();
+        bad.send(b"1001\n");
+        bad.wait_closed();
+        assert_eq!(bad.received(), b"");
+        world.assert_ended_by(&server, Limit::Output);
+    });
+}
+
+/// An answer behind a length is framed with it, whatever it contains.
+#[test]
+fn a_reply_is_framed_by_its_codec() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let _server = world.serve(Limits::default(), prefixed::<u16>(500), move || {
+            Actor::new(&calls)
+        });
+        let peer = world.inlet.connect();
+        let mut item = vec![1, 44];
+        item.extend([b'\n'; 300]);
+        peer.send(&item);
+        assert_gets(&peer, item);
+    });
+}

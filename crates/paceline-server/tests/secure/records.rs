@@ -1,0 +1,167 @@
+//! Records: several items in one, ends of the stream, and what a session sends.
+
+use std::sync::mpsc;
+
+use paceline_server::{codec::line, Limit, Limits, Next, Piece, Room};
+
+use super::handshakes::serve;
+use crate::support::{
+    actor::Actor,
+    times_met,
+    tls::{Identity, TlsPeer},
+    wait_until,
+    world::{on_both_engines, World, MAIN},
+};
+
+fn connected(world: &World, identity: &Identity) -> TlsPeer {
+    TlsPeer::connected(world.inlet.connect(), &identity.client(), "localhost")
+}
+
+/// Ice: several requests in one TLS record; the rest was never delivered, because no event came for
+/// what was decrypted already. Here all are answered, also beyond one turn and behind kept output.
+#[test]
+fn requests_in_one_record() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let limits = Limits::default().per_turn(2, 1000);
+        let _server = serve(&world, &identity.tls(), limits);
+        let mut client = connected(&world, &identity);
+        let items: String = (10..60).map(|number| format!("item {number}\n")).collect();
+        client.send(items.as_bytes());
+        client.assert_gets(items.replace('\n', "\r\n"));
+        assert_eq!(world.calls.count("handle"), 50);
+    });
+}
+
+/// A stream that ends without TLS's own end was perhaps cut on its way. The session gets no item
+/// from its rest, and is not told that the client has ended.
+#[test]
+fn truncated_without_close_notify() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let _server = serve(&world, &identity.tls(), Limits::default());
+        let mut cut = connected(&world, &identity);
+        cut.send(b"whole\n");
+        cut.assert_gets("whole\r\n");
+        world.settle();
+        cut.peer.finish();
+        cut.peer.wait_closed();
+        world
+            .calls
+            .wait_for("closed: malformed input: input ended within an item");
+        assert_eq!(world.calls.count("ended"), 0);
+    });
+}
+
+/// The proper end: the session hears of it, answers, and the client learns that it has everything.
+#[test]
+fn close_notify_both_ways() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let calls = world.calls.clone();
+        let listen = world.listen().tls(&identity.tls());
+        let make = move |_: &_| {
+            Actor::new(&calls).on_ended(|cx| {
+                cx.reply("bye")?;
+                Ok(Next::Close)
+            })
+        };
+        let builder = world.builder().listener(listen, line(80), make);
+        let _server = world.start(builder);
+        let mut client = connected(&world, &identity);
+        let mut last = client.records(b"last\n");
+        last.extend(client.close_notify());
+        client.peer.send(&last);
+        client.assert_gets("last\r\nbye\r\n");
+        assert_eq!(client.wait_for(1), b"");
+        assert!(client.is_ended_properly());
+        world.calls.wait_for("closed: closed by the peer");
+    });
+}
+
+/// A record that was changed on its way ends the connection, and no item comes of it.
+#[test]
+fn a_changed_record_is_an_error() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let _server = serve(&world, &identity.tls(), Limits::default());
+        let mut client = connected(&world, &identity);
+        let mut records = client.records(b"hello\n");
+        let last = records.len() - 1;
+        records[last] ^= 1;
+        client.peer.send(&records);
+        wait_until(|| {
+            // The tickets of the server go first.
+            let _ = client.peer.received();
+            client.peer.is_closed_by_pool()
+        });
+        wait_until(|| world.calls.count("closed: failed: ") == 1);
+        assert_eq!(world.calls.count("handle"), 0);
+    });
+}
+
+/// What a session sends arrives whole: long answers in many records, several pieces, and a limit
+/// that counts the record layer, behind which nothing has been sent.
+#[test]
+fn long_answers_and_the_output_limit() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let calls = world.calls.clone();
+        let listen = world.listen().tls(&identity.tls());
+        let make = move |_: &_| {
+            Actor::new(&calls).on_item(|item, cx| {
+                let length = item.as_str()?.parse().unwrap();
+                let mut pieces = [Piece::from(vec![b'x'; length]), "end".into()];
+                cx.send_all(&mut pieces)?;
+                Ok(Next::Continue)
+            })
+        };
+        let builder = world.builder().listener(listen, line(80), make);
+        let server = world.start(builder);
+        let mut client = connected(&world, &identity);
+        client.send(b"200000\n");
+        let mut expected = vec![b'x'; 200_000];
+        expected.extend(b"end");
+        client.assert_gets(expected);
+        let unread = client.peer.received();
+        assert!(unread.is_empty(), "{} bytes", unread.len());
+        // It would fit without the records around it.
+        client.send(b"262140\n");
+        client.peer.wait_closed();
+        world.assert_ended_by(&server, Limit::Output);
+        assert_eq!(client.wait_for(1), b"");
+        assert_eq!(times_met(&server, MAIN, Limit::Output), 1);
+    });
+}
+
+/// Messages of a room reach members with TLS and without.
+#[test]
+fn a_room_over_tls() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let (room, calls) = (Room::new(), world.calls.clone());
+        let joined = room.clone();
+        let listen = world.listen().tls(&identity.tls());
+        let make = move |_: &_| {
+            let joined = joined.clone();
+            Actor::new(&calls).on_start(move |cx| {
+                joined.join(cx);
+                Ok(Next::Continue)
+            })
+        };
+        let builder = world.builder().listener(listen, line(80), make);
+        let _server = world.start(builder);
+        let mut clients = [(); 3].map(|()| connected(&world, &identity));
+        wait_until(|| room.len() == 3);
+        let (done, receipts) = mpsc::channel();
+        let message = room.message(vec![b'x'; 500]);
+        message
+            .on_done(move |receipt| done.send(receipt).unwrap())
+            .send();
+        for client in &mut clients {
+            client.assert_gets([b'x'; 500]);
+        }
+        let receipt = receipts.recv().unwrap();
+        assert_eq!((receipt.reached, receipt.missed), (3, 0));
+    });
+}

@@ -1,0 +1,112 @@
+//! TLS that begins in mid-session.
+
+use std::sync::mpsc;
+
+use paceline_server::{codec::line, Limit, Limits, Next, Room, Server};
+
+use crate::support::{
+    actor::Actor,
+    tls::{Identity, TlsPeer},
+    wait_until,
+    world::{assert_gets, on_both_engines, World},
+};
+
+/// A server that begins TLS after the item "STARTTLS", and whose connections are in a room.
+fn serve(world: &World, identity: &Identity, room: &Room) -> Server {
+    let (calls, tls, room) = (world.calls.clone(), identity.tls(), room.clone());
+    world.serve(Limits::default(), line(80), move || {
+        let (tls, room) = (tls.clone(), room.clone());
+        Actor::new(&calls)
+            .on_start(move |cx| {
+                room.join(cx);
+                Ok(Next::Continue)
+            })
+            .on_item(move |item, cx| {
+                if item.starts_with(b"STARTTLS") {
+                    match cx.start_tls(&tls) {
+                        Ok(()) => cx.reply("220 go on")?,
+                        Err(error) => cx.reply(format!("500 {error}"))?,
+                    }
+                    if item == "STARTTLS again" {
+                        return Ok(Next::Again);
+                    }
+                } else {
+                    let how = cx.tls().map_or("plain", |info| info.version);
+                    cx.reply(format!("{how}: {}", item.as_str()?))?;
+                }
+                Ok(Next::Continue)
+            })
+    })
+}
+
+fn begin(world: &World, identity: &Identity, command: &str) -> TlsPeer {
+    let peer = world.inlet.connect();
+    peer.send(format!("hello\n{command}\n").as_bytes());
+    assert_gets(&peer, "plain: hello\r\n220 go on\r\n");
+    TlsPeer::new(peer, &identity.client(), "localhost")
+}
+
+/// The conversation goes on with TLS, `start` is called again, and TLS can't begin twice.
+#[test]
+fn tls_begins_in_mid_session() {
+    on_both_engines(|world| {
+        let (identity, room) = (Identity::new("localhost"), Room::new());
+        let _server = serve(&world, &identity, &room);
+        for command in ["STARTTLS", "STARTTLS again"] {
+            let mut client = begin(&world, &identity, command);
+            client.shake_hands();
+            client.send(b"secret\nSTARTTLS\n");
+            client.assert_gets(
+                "TLSv1.3: secret\r\n500 start TLS: the connection has TLS already\r\n",
+            );
+            std::mem::forget(client);
+        }
+        assert_eq!(world.calls.count("start"), 4);
+    });
+}
+
+/// CVE-2011-0411: a command in plain text that is injected behind STARTTLS was answered as if it had
+/// come through TLS. Here the connection fails, and the session sees nothing of it.
+#[test]
+fn starttls_injection() {
+    on_both_engines(|world| {
+        let (identity, room) = (Identity::new("localhost"), Room::new());
+        let _server = serve(&world, &identity, &room);
+        let peer = world.inlet.connect();
+        peer.send(b"STARTTLS\ninjected\n");
+        peer.wait_closed();
+        wait_until(|| world.calls.count("closed: failed: 9 bytes in plain text") == 1);
+        assert!(!world.calls.has("handle injected"));
+    });
+}
+
+/// A client that begins TLS and does not go on is closed in time. What rooms have for it waits in
+/// its mailbox, bounded: it is neither sent in plain text, nor reached.
+#[test]
+fn mail_waits_for_the_handshake() {
+    on_both_engines(|world| {
+        let (identity, room) = (Identity::new("localhost"), Room::new());
+        let server = serve(&world, &identity, &room);
+        let mut finishes = begin(&world, &identity, "STARTTLS");
+        let stops = begin(&world, &identity, "STARTTLS");
+        world.settle();
+        let (done, receipts) = mpsc::channel();
+        let message = room.message(vec![b'x'; 100]);
+        message
+            .on_done(move |receipt| done.send(receipt).unwrap())
+            .send();
+        world.settle();
+        assert!(receipts.try_recv().is_err());
+        assert!(finishes.peer.received().is_empty() && stops.peer.received().is_empty());
+        finishes.shake_hands();
+        finishes.assert_gets([b'x'; 100]);
+        world.pass_seconds(11);
+        stops.peer.wait_closed();
+        let receipt = receipts.recv().unwrap();
+        assert_eq!((receipt.reached, receipt.missed), (1, 1));
+        world
+            .calls
+            .wait_for(&format!("closed: limit {}", Limit::HandshakeTime));
+        drop(server);
+    });
+}
