@@ -125,10 +125,11 @@ fn run_in(
     world.ends.store(true, Ordering::SeqCst);
     wrong.extend(finish(plan, &world, owner));
     world.is_over.store(true, Ordering::SeqCst);
-    reader.join().unwrap();
     log.stage("the end of the joiners");
+    // A joiner may be in the close(2) of a socket with SO_LINGER, which waits for the reader.
     joiners.into_iter().for_each(|it| it.join().unwrap());
     world.stands_still.store(true, Ordering::SeqCst);
+    reader.join().unwrap();
     if let Some(ticker) = ticker {
         ticker.join().unwrap();
     }
@@ -269,7 +270,7 @@ fn tick(world: &Arc<World>, simulation: Simulation) -> thread::JoinHandle<()> {
 fn read_on(world: &Arc<World>) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || {
-        while !world.is_over.load(Ordering::SeqCst) {
+        while !world.stands_still.load(Ordering::SeqCst) {
             let (all, patience) = (world.ends.load(Ordering::SeqCst), world.patience());
             for slot in &world.slots {
                 let mut client = slot.lock().unwrap();

@@ -72,7 +72,7 @@ pub(crate) struct World {
     /// The pools end.
     pub(crate) ends: AtomicBool,
     pub(crate) is_over: AtomicBool,
-    /// Virtual time stops: no thread waits for it any more.
+    /// No thread of the pools waits any more, neither for virtual time nor for a peer that reads.
     pub(crate) stands_still: AtomicBool,
 }
 
