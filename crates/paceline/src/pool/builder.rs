@@ -219,7 +219,7 @@ impl Builder {
     }
 
     /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default: all
-    /// zero. Threads that join choose their own: see [`Pool::enter_with_priority`].
+    /// zero. Threads that join choose their own: see [`Pool::entrance`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
         self.outfit.priority = Some(by_index(of));

@@ -21,6 +21,8 @@ mod attach;
 
 mod observation;
 
+mod entrance;
+
 mod builder;
 mod clock;
 mod listen;
@@ -41,6 +43,7 @@ use std::{fmt, io, sync::Arc};
 pub use self::{
     builder::Builder,
     clock::PoolClock,
+    entrance::Entrance,
     listen::{Listener, ListenerBuilder, ListenerSocket},
     observation::{Inspect, Observation},
     references::{Pool, WeakPool},
@@ -114,11 +117,11 @@ impl Shared {
         self.lead.wants_attention()
     }
 
-    fn join(&self, deadline: Option<Timestamp>) -> io::Result<Left> {
-        match self.lead.is_closed() {
-            true => Ok(Left::Closing),
-            false => turn::join(self.enter(deadline, 0)?),
+    fn join(&self, deadline: Option<Timestamp>, priority: u8) -> io::Result<Left> {
+        if self.lead.is_closed() {
+            return Ok(Left::Closing);
         }
+        turn::join(self.enter(deadline, priority)?)
     }
 
     fn enter(&self, deadline: Option<Timestamp>, priority: u8) -> io::Result<Follower<'_>> {

@@ -21,9 +21,18 @@ use crate::{
 
 /// A pool of threads that take turns at the front of one handle set.
 ///
-/// Cloning it gives another handle to the same pool. When the last one is dropped the pool is shut
-/// down at once, without waiting; see [`shutdown`](Self::shutdown) for the graceful way. Handlers that
-/// need their pool hold a [`WeakPool`].
+/// A server begins with [`listen`](Self::listen). [`register`](Self::register) gives the pool any
+/// other source, [`connect`](Self::connect) an outgoing connection, [`post`](Self::post),
+/// [`after`](Self::after) and [`every`](Self::every) work to do. [`join`](Self::join) lends it the
+/// calling thread, and [`shutdown`](Self::shutdown) ends it gracefully.
+///
+/// Families of operations are types of their own: the settings of the pool ([`Builder`]), of a
+/// listener ([`listener`](Self::listener)) and of a thread that joins
+/// ([`entrance`](Self::entrance)); queues, semaphores and signals ([`sources`](Self::sources)); what
+/// its threads do ([`inspect`](Self::inspect)).
+///
+/// A clone is another reference to the same pool. When the last one is dropped, the pool is shut
+/// down at once, without waiting. A handler that needs its pool holds a [`WeakPool`].
 #[derive(Clone)]
 pub struct Pool {
     inner: Arc<Strong>,
@@ -180,43 +189,25 @@ impl Pool {
     /// `Deadlock` if this thread is inside a handler of the same pool, `QuotaExceeded` if too many threads are in the pool.
     /// Otherwise the error of the wait itself.
     pub fn join(&self) -> io::Result<()> {
-        self.shared().join(None).map(drop)
+        self.entrance().join().map(drop)
     }
 
-    /// Lends the calling thread to the pool for `time`: one deadline for the whole call, in whatever
-    /// role. It is looked at between roles; a handler is never interrupted.
+    /// As [`join`](Self::join), for at most `time`: see [`Entrance::timeout`](crate::Entrance::timeout).
     ///
     /// # Errors
     /// As [`join`](Self::join).
     pub fn join_timeout(&self, time: Duration) -> io::Result<Left> {
-        let shared = self.shared();
-        shared.join(Some(shared.clock.now().after(time)))
+        self.entrance().timeout(time).join()
     }
 
-    /// Makes the calling thread a follower, to go through the roles by hand: see [`turn`].
+    /// Makes the calling thread a follower, to go through the roles by hand: see
+    /// [`turn`](crate::turn). [`entrance`](Self::entrance) gives it a priority, or a time.
     ///
     /// # Errors
     /// `BrokenPipe` if the pool is shut down, `Deadlock` if this thread is inside a handler of the same pool,
     /// `QuotaExceeded` if too many threads are in the pool.
     pub fn enter(&self) -> io::Result<Follower<'_>> {
-        self.shared().enter(None, 0)
-    }
-
-    /// As [`enter`](Self::enter), with a priority for [`Order::Priority`](crate::Order::Priority).
-    ///
-    /// # Errors
-    /// As [`enter`](Self::enter).
-    pub fn enter_with_priority(&self, priority: u8) -> io::Result<Follower<'_>> {
-        self.shared().enter(None, priority)
-    }
-
-    /// As [`enter`](Self::enter), for at most `time`.
-    ///
-    /// # Errors
-    /// As [`enter`](Self::enter).
-    pub fn enter_timeout(&self, time: Duration) -> io::Result<Follower<'_>> {
-        let shared = self.shared();
-        shared.enter(Some(shared.clock.now().after(time)), 0)
+        self.entrance().enter()
     }
 
     /// The kind of calls with this name, such as that of a route: for
