@@ -50,7 +50,7 @@ ptrace, prlimit), takes it away, and asks on fresh connections. One row per faul
   lost, doubled, misrouted, hung: none is allowed
   recovery   from the end of the fault until fresh connections were served, at most
 Besides, no more connections may end than faults struck, no thread may be gone, and the server must end
-in order.
+gracefully.
 
 `echo` and `relay`: a message is answered when it comes back. It is lost if it does not though its
 connection lives or a later one comes back, or if it comes back changed; doubled if it comes back again;

@@ -160,8 +160,8 @@ pub use dispatch::{
 pub use handle_set::{simulated, Descriptor, Source};
 pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};
 pub use pool::{
-    Builder, Inspect, Listener, ListenerBuilder, ListenerSocket, Observation, Pool, PoolClock,
-    SetKind, ShutdownReport, Sources, Threads, Timer, TimerGuard, Unfinished, WeakPool,
+    Builder, Entrance, Inspect, Listener, ListenerBuilder, ListenerSocket, Observation, Pool,
+    PoolClock, SetKind, ShutdownReport, Sources, Threads, Timer, TimerGuard, Unfinished, WeakPool,
 };
 pub use promotion::{Order, Wake};
 pub use sets::{Leaders, Sets, SetsBuilder, Spread};

@@ -6,6 +6,7 @@ mod operations {
     mod after_release;
     mod age_limits;
     mod bad_input;
+    mod boxed_handlers;
     mod connect;
     mod deadlines;
     mod farewells;

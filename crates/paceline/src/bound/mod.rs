@@ -1,4 +1,6 @@
 #![doc = include_str!("README.md")]
+//!
+//! [B3]: crate::glossary#b3
 
 mod mux;
 

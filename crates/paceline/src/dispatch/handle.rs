@@ -141,7 +141,9 @@ impl Handle {
     /// # Errors
     /// As [`pin_to`](Self::pin_to).
     pub fn prefer_last_thread(&self, span: Duration) -> io::Result<()> {
-        self.settle("sticky", |registry| registry.stick(self.key, span))
+        self.settle("prefer_last_thread", |registry| {
+            registry.stick(self.key, span)
+        })
     }
 
     /// Lets any thread have it, as at first.

@@ -10,7 +10,7 @@ use super::{
     set_kind::{open, SetKind},
     threads::{self, Outfit, Threads},
     watch::Watch,
-    ErrorHook, Pool, Shared, Strong,
+    ErrorHook, Pool, Shared,
 };
 use crate::{
     dispatch::{
@@ -219,7 +219,7 @@ impl Builder {
     }
 
     /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default: all
-    /// zero. Threads that join choose their own: see [`Pool::enter_with_priority`].
+    /// zero. Threads that join choose their own: see [`Pool::entrance`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
         self.outfit.priority = Some(by_index(of));
@@ -338,12 +338,10 @@ impl Builder {
         let threads = *self.threads.get_or_insert_with(default_threads);
         let shared = Arc::new(self.into_shared()?);
         let _ = shared.outfit.pool.set(Arc::downgrade(&shared));
-        let pool = Pool {
-            inner: Arc::new(Strong { shared }),
-        };
+        let pool = Pool::of(shared);
         // If a spawn fails, dropping the pool sends those home that were spawned already.
         for _ in 0..threads.least {
-            threads::spawn(&pool.inner.shared)?;
+            threads::spawn(pool.shared())?;
         }
         let Shared {
             outfit, monitor, ..

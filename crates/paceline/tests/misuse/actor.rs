@@ -8,13 +8,14 @@ use std::{
     time::Duration,
 };
 
-use paceline::{ConcurrentContext, Interest};
+use paceline::{ConcurrentContext, Interest, Listener};
 
 use crate::misuse::{
     attacks, deeds,
     ledger::{Id, Kind, Life},
     log::Log,
     ops::{interest, Near, Op, Script},
+    process::{self, Peers},
     service::{Grouped, Service},
     wire::{Client, Far, Wire},
     world::{discard, World},
@@ -214,7 +215,7 @@ pub(crate) fn refuse<T>(world: &World, id: Id, value: T, error: io::Error) -> io
 
 fn dial(world: &World, slot: usize, at: usize) -> io::Result<()> {
     let listeners = world.listeners.lock().unwrap();
-    let Some(address) = listeners.get(at).copied() else {
+    let Some(address) = listeners.get(at).map(Listener::local_addr) else {
         return Ok(());
     };
     drop(listeners);
@@ -234,7 +235,8 @@ fn connect(
     let Some(pool) = world.pool(at) else {
         return Ok(());
     };
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let peers = if answers { Peers::One } else { Peers::Refused };
+    let listener = std::net::TcpListener::bind(process::address_for(peers))?;
     let address = listener.local_addr()?;
     let listener = answers.then_some(listener);
     let service = Service::new(world, script.clone(), "a handler that connects");

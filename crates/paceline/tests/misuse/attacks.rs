@@ -16,6 +16,7 @@ use socket2::{MsgHdr, SockRef};
 use crate::misuse::{
     actor::put,
     ledger::{Kind, Life},
+    process::{address_for, Peers},
     wire::{Client, Far, NO_ECHO},
     world::World,
 };
@@ -90,7 +91,7 @@ pub(crate) fn linger(world: &Arc<World>, slot: usize, at: usize) -> io::Result<(
     let Some(pool) = world.pool(at) else {
         return Ok(());
     };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let listener = TcpListener::bind(address_for(Peers::One))?;
     let mut far = TcpStream::connect(listener.local_addr()?)?;
     let (near, _) = listener.accept()?;
     SockRef::from(&near).set_linger(Some(Duration::from_secs(60)))?;

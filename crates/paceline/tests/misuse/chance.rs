@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::misuse::{
     is_known,
-    ops::{Act, Ask, AtClosed, HangUp, Near, Op, Script, ServeWord, Stage, Work},
+    ops::{
+        Act, Ask, AtClosed, HangUp, Near, Op, Script, ServeWord, Stage, WhenOverdue, Work, KINDS,
+    },
     settings::pick,
     world::{GROUPS, OBSERVERS, SLOTS, TIMERS},
 };
@@ -188,7 +190,10 @@ impl Chance {
     }
 
     fn ask(&mut self) -> Ask {
-        match self.below(16) {
+        if self.pools > 1 && self.one_in(6) {
+            return Ask::MoveTo(self.below(3));
+        }
+        match self.below(17) {
             0 => Ask::Close,
             1..=3 => Ask::Interest(self.interest()),
             4 => Ask::Suspend,
@@ -200,8 +205,14 @@ impl Chance {
             12 => Ask::Sticky(self.micros(2000)),
             13 => Ask::Unpin,
             14 => Ask::MoveTo(self.below(3)),
+            15 => Ask::Deadline(self.deadline()),
             _ => Ask::Adopt(self.below(GROUPS)),
         }
+    }
+
+    /// A deadline that passes in the round, or none.
+    fn deadline(&mut self) -> Option<Duration> {
+        (!self.one_in(3)).then(|| self.micros(4000))
     }
 
     /// What broke the library once.
@@ -252,6 +263,8 @@ impl Chance {
             thorough: self.one_in(2),
             speaks_first: self.one_in(4),
             patient: self.one_in(2),
+            when_overdue: self.when_overdue(),
+            kind: self.one_in(4).then(|| self.below(KINDS)),
             at_closed: match self.below(10) {
                 0 => Some(AtClosed::Panic),
                 1 | 2 => Some(AtClosed::Ask(self.below(SLOTS), self.ask())),
@@ -262,9 +275,22 @@ impl Chance {
         }
     }
 
+    fn when_overdue(&mut self) -> WhenOverdue {
+        let ways = [
+            WhenOverdue::Fail,
+            WhenOverdue::GoOn,
+            WhenOverdue::LastWord,
+            WhenOverdue::Panic,
+        ];
+        pick(&mut self.random, &ways)
+    }
+
     fn act(&mut self) -> Act {
         let slot = self.below(SLOTS);
-        match self.below(28) {
+        if self.pools > 1 && self.one_in(12) {
+            return Act::MoveTo(self.below(3));
+        }
+        match self.below(35) {
             0 | 1 => Act::Panic,
             2 => Act::Fail,
             3 => Act::Close,
@@ -287,10 +313,22 @@ impl Chance {
             22 if self.ends_early && self.one_in(3) => Act::ShutDown(self.micros(10_000)),
             23 if self.ends_early && self.one_in(3) => Act::DropPool,
             24 => Act::Join,
-            25 => Act::Flood(pick(&mut self.random, &[1, 500, 5000, 100_000])),
+            25 => Act::Flood(self.flood()),
             26 => Act::MoveTo(self.below(3)),
+            27 | 28 => Act::CloseGently,
+            29 => Act::LeaveUnread,
+            30 | 31 => Act::Deadline(self.deadline()),
+            32 => Act::BeginKind(self.below(KINDS)),
+            33 => Act::FloodInParts {
+                bytes: self.flood(),
+                owned: self.one_in(2),
+            },
             _ => Act::ReadWhileSending,
         }
+    }
+
+    fn flood(&mut self) -> usize {
+        pick(&mut self.random, &[1, 500, 5000, 100_000])
     }
 
     fn serve(&mut self) -> ServeWord {

@@ -221,7 +221,7 @@ pub(crate) fn by_hand(
         }
         here == stage
     };
-    let follower = pool.enter_timeout(Duration::from_millis(2))?;
+    let follower = pool.entrance().timeout(Duration::from_millis(2)).enter()?;
     if asks(Stage::Follower) {
         return Ok(());
     }

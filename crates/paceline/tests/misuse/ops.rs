@@ -179,6 +179,7 @@ pub(crate) enum Ask {
     Resume,
     Notify,
     TimeOut(Option<Duration>),
+    Deadline(Option<Duration>),
     Priority(u8),
     Pin(usize),
     Sticky(Duration),
@@ -218,8 +219,26 @@ pub(crate) struct Script {
     pub(crate) speaks_first: bool,
     /// It serves what has waited for too long.
     pub(crate) patient: bool,
+    /// What it does when a time of its handle is over.
+    pub(crate) when_overdue: WhenOverdue,
+    /// Its calls are of this kind, one of [`KINDS`].
+    pub(crate) kind: Option<usize>,
     pub(crate) at_closed: Option<AtClosed>,
     pub(crate) drop_panics: bool,
+}
+
+/// Kinds that the layer above gives: one that is learnt, and two that are known.
+pub(crate) const KINDS: usize = 3;
+
+/// What a handler does when a time of its handle is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WhenOverdue {
+    #[default]
+    Fail,
+    GoOn,
+    /// It writes something, and ends gently.
+    LastWord,
+    Panic,
 }
 
 /// What a handler does in one call.
@@ -228,7 +247,13 @@ pub(crate) enum Act {
     Panic,
     Fail,
     Close,
+    CloseGently,
     Again,
+    /// It returns, and has read nothing.
+    LeaveUnread,
+    Deadline(Option<Duration>),
+    /// The rest of the call is of this kind.
+    BeginKind(usize),
     Ask(usize, Ask),
     CloseItselfAndWait,
     CloseOther(usize),
@@ -248,6 +273,11 @@ pub(crate) enum Act {
     DropPool,
     Join,
     Flood(usize),
+    /// A flood of several slices, or of pieces that are kept without a copy.
+    FloodInParts {
+        bytes: usize,
+        owned: bool,
+    },
     MoveTo(usize),
     ReadWhileSending,
 }

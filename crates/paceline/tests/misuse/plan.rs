@@ -1,6 +1,6 @@
 //! The plan of a round: everything that chance decides, made from the seed before anything runs.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use paceline::QueueOrder;
 
@@ -21,6 +21,25 @@ pub(crate) enum End {
     Drop,
 }
 
+/// The settings of the listeners.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Door {
+    /// So many connections may be open. Those beyond get so long a refusal: without one a client
+    /// would wait for a place until the end of the round.
+    pub(crate) bound: Option<(usize, usize)>,
+    pub(crate) idle_timeout: Option<Duration>,
+}
+
+impl Door {
+    fn random(random: &mut Random) -> Self {
+        let bound = (pick(random, &[1, 2, 5]), pick(random, &[0, 20, 300_000]));
+        Self {
+            bound: random.once_in(2).then_some(bound),
+            idle_timeout: random.once_in(4).then_some(Duration::from_millis(3)),
+        }
+    }
+}
+
 /// Everything that is going to happen.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -31,6 +50,7 @@ pub(crate) struct Plan {
     pub(crate) queue: Option<usize>,
     pub(crate) queue_is_concurrent: bool,
     pub(crate) hears_signals: bool,
+    pub(crate) door: Door,
     /// What the handlers of accepted connections do, one after the other.
     pub(crate) accepted: Vec<Option<Script>>,
     pub(crate) actors: Vec<Vec<Op>>,
@@ -72,6 +92,7 @@ impl Plan {
             queue: random.once_in(2).then(|| pick(random, &[1, 4, 64])),
             queue_is_concurrent: random.once_in(2),
             hears_signals: random.once_in(3),
+            door: Door::random(random),
             accepted,
             actors,
             looks_whether_idle: random.once_in(6) && !joins,
@@ -97,6 +118,7 @@ impl fmt::Display for Plan {
             settings,
             joiners,
             queue,
+            door,
             end,
             ..
         } = self;
@@ -105,6 +127,7 @@ impl fmt::Display for Plan {
             "seed {seed}, ends by {end:?}, {joiners} joiners, queue {queue:?}"
         )?;
         writeln!(f, "{settings:?}")?;
+        writeln!(f, "{door:?}")?;
         for (number, script) in self.accepted.iter().enumerate() {
             writeln!(f, "accepted {number}: {script:?}")?;
         }

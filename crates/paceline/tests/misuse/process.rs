@@ -3,12 +3,36 @@
 
 use std::{
     collections::BTreeMap,
-    fs, panic,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    panic,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
 use crate::misuse::{ledger::Ledger, rest::settle};
+
+/// Who is to connect to a listener. Each of these has a loopback address that no other process has.
+///
+/// A client of a round may connect when its listener has ended. Its port may be another listener's
+/// by then: with one address for all, a program beside the test answered bytes that no client had
+/// sent, and a client took the place of the connection that a listener was made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peers {
+    /// Clients that dial, as long as the round goes on.
+    Dialling = 0x00,
+    /// The one connection that the listener is made for.
+    One = 0x80,
+    /// None: it ends before the pool connects.
+    Refused = 0x40,
+}
+
+/// The address for a listener with such peers; the system chooses the port.
+pub(crate) fn address_for(peers: Peers) -> SocketAddr {
+    // A number of a process has 22 bits.
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    (Ipv4Addr::new(127, high | peers as u8, middle, low), 0).into()
+}
 
 /// The descriptors and threads of the process at one moment.
 #[derive(Debug)]

@@ -87,7 +87,12 @@ fn cancel_timers(world: &World) {
 /// Lets every handle be called for its input, and for nothing else.
 fn release_all(world: &World) {
     for handle in world.ledger.handles() {
-        for ask in [Ask::TimeOut(None), Ask::Resume, Ask::Interest(1)] {
+        for ask in [
+            Ask::TimeOut(None),
+            Ask::Deadline(None),
+            Ask::Resume,
+            Ask::Interest(1),
+        ] {
             let _ = world.ask_handle(&handle, ask);
         }
     }

@@ -10,18 +10,19 @@ use std::{
 
 use paceline::{
     simulated::{Faults, Simulation},
-    Pool, SetKind, Signal, TaskContext,
+    Listener, ListenerBuilder, Pool, SetKind, Signal, TaskContext,
 };
 
 use crate::misuse::{
     actor,
     ledger::{Kind, Ledger, Life},
     log::{Log, SLOW},
-    plan::{End, Plan},
-    process, rest,
+    plan::{Door, End, Plan},
+    process::{self, Peers},
+    rest,
     service::Service,
     settings::Owner,
-    wire::Client,
+    wire::{Client, NO_ECHO},
     world::{Item, World},
 };
 
@@ -125,10 +126,11 @@ fn run_in(
     world.ends.store(true, Ordering::SeqCst);
     wrong.extend(finish(plan, &world, owner));
     world.is_over.store(true, Ordering::SeqCst);
-    reader.join().unwrap();
     log.stage("the end of the joiners");
+    // A joiner may be in the close(2) of a socket with SO_LINGER, which waits for the reader.
     joiners.into_iter().for_each(|it| it.join().unwrap());
     world.stands_still.store(true, Ordering::SeqCst);
+    reader.join().unwrap();
     if let Some(ticker) = ticker {
         ticker.join().unwrap();
     }
@@ -141,11 +143,19 @@ fn run_in(
             Arc::strong_count(&world)
         ));
     }
+    wrong.extend(open_connections(&world));
     let members = world.members.lock().unwrap();
     let ends = world.member_ends.lock().unwrap();
     let odd = members.iter().filter(|member| ends.get(member) != Some(&1));
     wrong.extend(odd.map(|it| format!("H3: member {it:?}: ends {:?}", ends.get(it))));
     wrong
+}
+
+/// Connections that a listener still counts, though the pools have ended.
+fn open_connections(world: &World) -> Option<String> {
+    let listeners = world.listeners.lock().unwrap();
+    let open = || listeners.iter().map(Listener::connections).sum::<usize>();
+    (!rest::settle(|| open() == 0)).then(|| format!("S2: {} connections still count", open()))
 }
 
 /// What there is before the actors begin: listeners, a queue, a semaphore, signals.
@@ -154,12 +164,14 @@ fn open(plan: &Plan, world: &Arc<World>, owner: &Owner) {
         let (Some(pool), None) = (world.pool(at), &world.simulation) else {
             continue;
         };
-        let listener = match owner {
-            Owner::Sets(sets) => sets.listen("127.0.0.1:0", maker(plan, world)),
-            _ => pool.listen("127.0.0.1:0", maker(plan, world)),
+        let builder = match owner {
+            Owner::Sets(sets) => sets.listener(),
+            _ => pool.listener(),
         };
+        let listener = with_door(builder, plan.door);
+        let listener = listener.bind(process::address_for(Peers::Dialling), maker(plan, world));
         let listener = listener.expect("it listens");
-        world.listeners.lock().unwrap().push(listener.local_addr());
+        world.listeners.lock().unwrap().push(listener);
     }
     let Some(pool) = world.pool(0) else { return };
     if let Some(capacity) = plan.queue {
@@ -176,6 +188,18 @@ fn open(plan: &Plan, world: &Arc<World>, owner: &Owner) {
             .signals(signals, |_: Signal, _: &mut TaskContext<'_>| ());
         heard.expect("signals can be heard");
     }
+}
+
+fn with_door(mut builder: ListenerBuilder<'_>, door: Door) -> ListenerBuilder<'_> {
+    if let Some((most, refusal)) = door.bound {
+        builder = builder
+            .max_connections(most)
+            .refusal(vec![NO_ECHO; refusal]);
+    }
+    if let Some(idle) = door.idle_timeout {
+        builder = builder.idle_timeout(idle);
+    }
+    builder
 }
 
 fn open_queue(
@@ -269,7 +293,7 @@ fn tick(world: &Arc<World>, simulation: Simulation) -> thread::JoinHandle<()> {
 fn read_on(world: &Arc<World>) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || {
-        while !world.is_over.load(Ordering::SeqCst) {
+        while !world.stands_still.load(Ordering::SeqCst) {
             let (all, patience) = (world.ends.load(Ordering::SeqCst), world.patience());
             for slot in &world.slots {
                 let mut client = slot.lock().unwrap();

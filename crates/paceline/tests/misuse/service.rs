@@ -2,7 +2,7 @@
 //! connections.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSlice, Read, Write},
     sync::{
         atomic::{AtomicBool, Ordering},
         Arc,
@@ -12,12 +12,13 @@ use std::{
 };
 
 use paceline::{
-    Closed, Context, Errand, EventHandler, GroupHandler, Handle, InHandler, Members, Next,
+    Closed, Context, Errand, EventHandler, GroupHandler, Handle, HandlerKind, InHandler, Members,
+    Next, Overdue, Piece,
 };
 
 use crate::misuse::{
     ledger::{Bomb, Kind, Life},
-    ops::{Act, AtClosed, Script, Work},
+    ops::{Act, AtClosed, Script, WhenOverdue, Work},
     wire::{Wire, NO_ECHO},
     world::World,
 };
@@ -74,6 +75,41 @@ impl Service {
         }
     }
 
+    /// One call of the handler, which may panic.
+    fn watched<S>(
+        &mut self,
+        cx: &mut Context<'_, S>,
+        call: impl FnOnce(&mut Self, &mut Context<'_, S>) -> io::Result<Next>,
+    ) -> io::Result<Next> {
+        self.begin(cx);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(self, cx)));
+        self.inside.store(false, Ordering::SeqCst);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// A time of the handle is over. At rest a deadline changes nothing; a handle that is idle ends,
+    /// for otherwise it would be idle again and again.
+    fn answer_overdue<S>(&mut self, cx: &mut Context<'_, S>, what: Overdue) -> io::Result<Next>
+    where
+        for<'s> &'s S: Read + Write,
+    {
+        let Some(_acting) = self.world.act() else {
+            return match what {
+                Overdue::Deadline => Ok(Next::Continue),
+                _ => Err(io::ErrorKind::TimedOut.into()),
+            };
+        };
+        match self.script.when_overdue {
+            WhenOverdue::Fail => Err(io::ErrorKind::TimedOut.into()),
+            WhenOverdue::GoOn => Ok(Next::Continue),
+            WhenOverdue::LastWord => {
+                cx.write_all(&[NO_ECHO])?;
+                Ok(Next::CloseGently)
+            }
+            WhenOverdue::Panic => panic!("misuse: in overdue"),
+        }
+    }
+
     fn complain(&self, what: &str) {
         let text = format!("{what} (value {})", self.life.id);
         self.world.ledger.complain(text);
@@ -125,6 +161,14 @@ impl Service {
             Act::Panic => panic!("misuse: in a handler"),
             Act::Fail => return Err(io::Error::other("misuse: a handler fails")),
             Act::Close => return Ok(Some(Next::Close)),
+            Act::CloseGently => return Ok(Some(Next::CloseGently)),
+            Act::LeaveUnread => return Ok(Some(Next::Continue)),
+            Act::Deadline(within) => cx.set_deadline(within),
+            Act::BeginKind(number) => {
+                if let Some(kind) = world.kind(number) {
+                    cx.begin_kind(&kind);
+                }
+            }
             Act::Again => return Ok(Some(Next::Again)),
             Act::Ask(slot, ask) => drop(world.ask(slot, ask)),
             Act::CloseItselfAndWait => {
@@ -154,6 +198,7 @@ impl Service {
             Act::DropPool => world.drop_pool(self.calls),
             Act::Join => self.join(),
             Act::Flood(bytes) => drop(cx.write_all(&vec![NO_ECHO; bytes])),
+            Act::FloodInParts { bytes, owned } => drop(flood_in_parts(cx, bytes, owned)),
             Act::MoveTo(level) => {
                 if let Some(level) = world.levels.get(level) {
                     return Ok(cx.move_to(level).ok());
@@ -195,6 +240,23 @@ fn after_release<S>(
     });
 }
 
+/// Sends so many bytes in three parts, of which one is empty.
+fn flood_in_parts<S>(cx: &mut Context<'_, S>, bytes: usize, owned: bool) -> io::Result<()>
+where
+    for<'s> &'s S: Read + Write,
+{
+    let parts = [
+        vec![NO_ECHO; bytes / 2],
+        Vec::new(),
+        vec![NO_ECHO; bytes - bytes / 2],
+    ];
+    if owned {
+        cx.send_all(&mut parts.map(Piece::from))
+    } else {
+        cx.write_all_vectored(&parts.each_ref().map(|part| IoSlice::new(part)))
+    }
+}
+
 fn compute(span: Duration) {
     let start = Instant::now();
     while start.elapsed() < span {
@@ -207,10 +269,15 @@ where
     for<'s> &'s S: Read + Write,
 {
     fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
-        self.begin(cx);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.serve(cx)));
-        self.inside.store(false, Ordering::SeqCst);
-        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.watched(cx, Self::serve)
+    }
+
+    fn kind(&self) -> Option<HandlerKind> {
+        self.world.kind(self.script.kind?)
+    }
+
+    fn overdue(&mut self, cx: &mut Context<'_, S>, what: Overdue) -> io::Result<Next> {
+        self.watched(cx, |service, cx| service.answer_overdue(cx, what))
     }
 
     fn speaks_first(&self) -> bool {
@@ -298,6 +365,19 @@ impl GroupHandler<Wire> for Grouped {
             }
         }
         EventHandler::ready(&mut self.inner, cx)
+    }
+
+    fn kind(&self) -> Option<HandlerKind> {
+        EventHandler::<Wire>::kind(&self.inner)
+    }
+
+    fn overdue(
+        &mut self,
+        cx: &mut Context<'_, Wire>,
+        what: Overdue,
+        _: &mut Members<'_, Wire>,
+    ) -> io::Result<Next> {
+        EventHandler::overdue(&mut self.inner, cx, what)
     }
 
     fn closed(&mut self, member: &Handle, _: Closed, _: &mut Members<'_, Wire>) {

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use paceline::{
-    observe::{Observer, Role, Stuck},
+    observe::{Observer, Role, Stuck, Unread},
     Builder, HandleId, Leaders, Levels, Order, Panics, Pool, QueueOrder, SetKind, Sets, Spread,
     Wake,
 };
@@ -62,6 +62,9 @@ pub(crate) struct Settings {
     pub(crate) keep_alive: Duration,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) age_limit: Option<Duration>,
+    pub(crate) linger_time: Duration,
+    pub(crate) linger_limit: usize,
+    pub(crate) unread_limit: u32,
     pub(crate) board: bool,
     pub(crate) stuck_after: Option<Duration>,
     pub(crate) hooks_panic: bool,
@@ -102,6 +105,9 @@ impl Settings {
             keep_alive: Duration::from_millis(pick(random, &[10_000, 1, 3])),
             idle_timeout: pick(random, &[None, None, None, Some(2)]).map(Duration::from_millis),
             age_limit: pick(random, &[None, None, None, Some(500)]).map(Duration::from_micros),
+            linger_time: Duration::from_millis(pick(random, &[1, 5, 50])),
+            linger_limit: pick(random, &[1 << 20, 1000, 1]),
+            unread_limit: pick(random, &[1000, 3, 1]),
             board: random.once_in(3),
             stuck_after: random.once_in(4).then_some(Duration::from_millis(1)),
             hooks_panic: random.once_in(3),
@@ -148,6 +154,9 @@ impl Settings {
             .read_budget(self.read_budget)
             .post_limit(self.post_limit)
             .nesting(self.nesting)
+            .linger_time(self.linger_time)
+            .linger_limit(self.linger_limit)
+            .unread_limit(self.unread_limit)
             .board(self.board)
             .observer(Leading::new(Arc::clone(ledger), memory, hooks_panic))
             .on_panic(move |_, _| complain(hooks_panic))
@@ -297,6 +306,10 @@ impl Observer for Leading {
     }
 
     fn stuck(&self, _: &Stuck) {
+        complain(self.panics);
+    }
+
+    fn unread(&self, _: &Unread) {
         complain(self.panics);
     }
 }

@@ -26,7 +26,7 @@ use crate::misuse::{
 const ROUND: Duration = Duration::from_secs(40);
 
 /// So many rounds each test runs, if nothing else is asked for.
-const ROUNDS: u64 = 40;
+const ROUNDS: u64 = 100;
 
 /// After so many rounds the memory of the process is compared.
 const WARM: u64 = 200;

@@ -18,6 +18,7 @@ use socket2::SockRef;
 use crate::misuse::{
     ledger::{Bomb, Id, Life},
     ops::{HangUp, Near},
+    process::{address_for, Peers},
 };
 
 /// The pool's end.
@@ -67,7 +68,7 @@ fn simulated_pair(world: &Simulation) -> (Inner, Far) {
 }
 
 fn tcp_pair(settings: Near) -> io::Result<(Inner, Far)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let listener = TcpListener::bind(address_for(Peers::One))?;
     let far = TcpStream::connect(listener.local_addr()?)?;
     let (near, _) = listener.accept()?;
     near.set_nodelay(true)?;

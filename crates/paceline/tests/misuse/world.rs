@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex,
@@ -13,8 +12,8 @@ use std::{
 };
 
 use paceline::{
-    simulated::Simulation, Errand, Group, Handle, InHandler, Level, Observation, Pool, Semaphore,
-    Sender, TaskContext, Timer,
+    simulated::Simulation, Errand, Group, Handle, HandlerKind, InHandler, Level, Listener,
+    Observation, Pace, Pool, Semaphore, Sender, TaskContext, Timer,
 };
 
 use crate::misuse::{
@@ -49,7 +48,7 @@ pub(crate) struct World {
     pub(crate) pools: Vec<Mutex<Option<Pool>>>,
     pub(crate) levels: Vec<Level>,
     pub(crate) simulation: Option<Simulation>,
-    pub(crate) listeners: Mutex<Vec<SocketAddr>>,
+    pub(crate) listeners: Mutex<Vec<Listener>>,
     pub(crate) slots: [Mutex<Option<Client>>; SLOTS],
     pub(crate) groups: [Mutex<Option<Grouping>>; GROUPS],
     pub(crate) timers: [Mutex<Option<Timer>>; TIMERS],
@@ -72,7 +71,7 @@ pub(crate) struct World {
     /// The pools end.
     pub(crate) ends: AtomicBool,
     pub(crate) is_over: AtomicBool,
-    /// Virtual time stops: no thread waits for it any more.
+    /// No thread of the pools waits any more, neither for virtual time nor for a peer that reads.
     pub(crate) stands_still: AtomicBool,
 }
 
@@ -162,6 +161,7 @@ impl World {
             Ask::Resume => handle.resume(),
             Ask::Notify => handle.notify(),
             Ask::TimeOut(idle) => handle.set_timeout(idle),
+            Ask::Deadline(within) => handle.set_deadline(within),
             Ask::Priority(priority) => handle.set_priority(priority),
             Ask::Pin(thread) => self.pin(handle, thread),
             Ask::Sticky(span) => handle.prefer_last_thread(span),
@@ -175,6 +175,16 @@ impl World {
                 None => Ok(()),
             },
         }
+    }
+
+    /// A kind that the layer above gives, as long as the first pool is there.
+    pub(crate) fn kind(&self, number: usize) -> Option<HandlerKind> {
+        let pool = self.pool(0)?;
+        Some(match number {
+            0 => pool.handler_kind("misuse: learnt"),
+            1 => pool.handler_kind("misuse: blocks").blocks(),
+            _ => pool.handler_kind("misuse: short").fixed(Pace::Short),
+        })
     }
 
     fn pin(&self, handle: &Handle, thread: usize) -> io::Result<()> {

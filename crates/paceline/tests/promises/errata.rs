@@ -333,8 +333,8 @@ fn e3_late_after_processing_gives_the_lead_back() {
         let peer = scene.echo();
         late.send(b"1");
         peer.send(b"1");
-        let follower = scene.pool.enter_timeout(Duration::from_secs(10)).unwrap();
-        let follower = turn(follower);
+        let visit = scene.pool.entrance().timeout(Duration::from_secs(10));
+        let follower = turn(visit.enter().unwrap());
         assert_eq!(scene.pool.snapshot().leads_taken_back, 1);
         assert!(matches!(follower.lead(), Led::TimedOut));
         assert!(peer.received().is_empty());

@@ -295,7 +295,8 @@ fn no_barging_between_signal_and_wake() {
             });
             peer.send(b"1");
             let claimed = claim(leader);
-            let barging = scene.pool.enter_timeout(Duration::from_secs(10)).unwrap();
+            let barging = scene.pool.entrance().timeout(Duration::from_secs(10));
+            let barging = barging.enter().unwrap();
             let processing = claimed.promote();
             assert!(matches!(barging.lead(), Led::TimedOut), "it barged in");
 

@@ -233,7 +233,7 @@ where
                 let time = Duration::from_micros(random.below(500));
                 drop(pool.join_timeout(time));
             }
-            (92..=93, _) => drop(pool.enter_timeout(Duration::ZERO)),
+            (92..=93, _) => drop(pool.entrance().timeout(Duration::ZERO).enter()),
             (94..=98, _) => drop((pool.snapshot(), format!("{pool:?}"))),
             // Once in a while, the end of all.
             (_, _) if random.once_in(20) => drop(pool.shutdown(Duration::ZERO)),

@@ -413,8 +413,8 @@ fn stuck_handler_is_listed() {
     });
 }
 
-/// The deadline is one for the whole call, and is used: what is finished shortly before it is finished
-/// in order.
+/// The deadline is one for the whole call, and is used: what is finished shortly before it ends
+/// gracefully.
 #[test]
 fn waits_until_shortly_before_the_deadline() {
     bounded(|| {

@@ -14,7 +14,6 @@ use std::{
 use paceline::{
     observe::{Role, Snapshot},
     simulated::{SimPeer, SimStream, Simulation},
-    turn::{Led, Waited},
     Builder, Context, EventHandler, Interest, Next, Pool, SetKind,
 };
 
@@ -47,7 +46,7 @@ impl Stage {
         let stage = Self::empty(priorities.len(), |pool| set(pool.threads(0)));
         for (index, priority) in priorities.iter().copied().enumerate() {
             let pool = stage.pool.clone();
-            thread::spawn(move || work(&pool, priority));
+            thread::spawn(move || pool.entrance().priority(priority).join().unwrap());
             let expected = match index {
                 0 => Role::Leader,
                 _ => Role::Follower,
@@ -218,17 +217,6 @@ impl Drop for Stage {
     /// Sends the joined threads home, and waits for nothing.
     fn drop(&mut self) {
         let _ = self.pool.shutdown(Duration::ZERO);
-    }
-}
-
-/// Joins with a priority, until the pool is shut down.
-fn work(pool: &Pool, priority: u8) {
-    let mut follower = pool.enter_with_priority(priority).unwrap();
-    while let Led::Leader(leader) = follower.lead() {
-        follower = match leader.wait(None).unwrap() {
-            Waited::Claimed(claimed) => claimed.promote().run(),
-            Waited::Nothing(follower) => follower,
-        };
     }
 }
 

@@ -437,10 +437,10 @@ fn refusals() {
             let pool = builder.threads(2).build().unwrap();
             let (handle, ids) = (register(&pool), pool.inspect().thread_ids());
             refused(&handle, &ids, ErrorKind::Unsupported, "");
-            assert_eq!(
-                handle.prefer_last_thread(LONG).unwrap_err().kind(),
-                ErrorKind::Unsupported
-            );
+            let error = handle.prefer_last_thread(LONG).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let text = error.to_string();
+            assert!(text.starts_with("prefer_last_thread: handle "), "{text}");
         }
         let sets = Sets::builder().sets(1).threads(3).leaders(Leaders::Roaming);
         let sets = sets.build().unwrap();
