@@ -221,7 +221,8 @@ impl Chatter {
             return Ok(Next::Continue);
         };
         let names = self.house.names_in(&seat.room_name);
-        cx.reply(format!("* {}", names.join(" ")))?;
+        // Sent as it is: the limit of the codec is for replies too.
+        cx.send(format!("* {}\r\n", names.join(" ")))?;
         Ok(Next::Continue)
     }
 }

@@ -19,9 +19,10 @@ use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 use lexopt::{Arg::Long, Parser, ValueExt};
 use paceline_server::{
     codec::{line, Malformed, Message},
+    tls::Tls,
     Limit, Limits, Listen, Next, Peer, Server, Session,
 };
-use support::certificate::Certificate;
+use support::certificate::{Certificate, Pair};
 
 const HELP: &str = "\
 An echo server for lines.
@@ -32,6 +33,9 @@ usage: line_echo [options]
   --unix PATH         listen at this Unix socket too
   --tls CERT KEY      TLS at ADDR, with the certificate chain and key in these PEM files;
                       SIGHUP reads them anew
+  --tls-named NAME CERT KEY
+                      with --tls, another certificate for clients that ask for NAME; may be given
+                      several times
   --tls-self-signed   TLS at ADDR, with a certificate made at the start: for trials
   --threads N         how many threads serve (default: four per core)
   --connections N     how many connections each listener has at most (default 10000)
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
 fn serve(options: Options) -> io::Result<()> {
     let mut tcp = Listen::tcp(options.listen).limits(options.limits.clone());
     if let Some(certificate) = &options.certificate {
-        tcp = tcp.tls(&certificate.tls()?);
+        tcp = tcp.tls(&tls(certificate, &options.named)?);
     }
     let mut server = Server::builder().listener(tcp, line(LONGEST_LINE), |_peer| Echo);
     if let Some(path) = options.unix {
@@ -73,6 +77,18 @@ fn serve(options: Options) -> io::Result<()> {
         server = server.access_log(io::stderr());
     }
     server.run_with(support::announce)
+}
+
+/// The certificate for all clients, and those for clients that ask for a name.
+fn tls(certificate: &Certificate, named: &[(String, Pair)]) -> io::Result<Tls> {
+    let Certificate::Files(first) = certificate else {
+        return certificate.tls();
+    };
+    let mut tls = Tls::builder(&first.chain, &first.key);
+    for (name, pair) in named {
+        tls = tls.named(name, &pair.chain, &pair.key);
+    }
+    tls.build()
 }
 
 /// Answers each line with itself.
@@ -99,6 +115,7 @@ struct Options {
     listen: String,
     unix: Option<PathBuf>,
     certificate: Option<Certificate>,
+    named: Vec<(String, Pair)>,
     threads: Option<usize>,
     limits: Limits,
     metrics: Option<String>,
@@ -112,6 +129,7 @@ impl Options {
             listen: "127.0.0.1:7000".to_owned(),
             unix: None,
             certificate: None,
+            named: Vec::new(),
             threads: None,
             limits: Limits::default(),
             metrics: None,
@@ -122,6 +140,10 @@ impl Options {
                 Long("listen") => options.listen = parser.value()?.string()?,
                 Long("unix") => options.unix = Some(parser.value()?.into()),
                 Long("tls") => options.certificate = Some(Certificate::files(parser)?),
+                Long("tls-named") => {
+                    let name = parser.value()?.string()?;
+                    options.named.push((name, Pair::parse(parser)?));
+                }
                 Long("tls-self-signed") => options.certificate = Some(Certificate::SelfSigned),
                 Long("threads") => options.threads = Some(support::count(parser, "--threads")?),
                 Long("connections") => connections = support::count(parser, "--connections")?,
@@ -130,6 +152,10 @@ impl Options {
                 Long("access-log") => options.has_access_log = true,
                 other => return Err(other.unexpected()),
             }
+        }
+        if !options.named.is_empty() && !matches!(options.certificate, Some(Certificate::Files(_)))
+        {
+            return Err(support::mistake("--tls-named needs --tls CERT KEY"));
         }
         options.limits = options.limits.connections(connections).idle(idle);
         Ok(options)

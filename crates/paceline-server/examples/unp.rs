@@ -88,6 +88,7 @@ fn serve(options: &Options) -> io::Result<()> {
 struct Blaster(usize);
 
 impl Session for Blaster {
+    /// The limit of the codec is for replies too, so the errors are sent as they are.
     fn handle(&mut self, line: Message<'_>, cx: &mut Peer<'_>) -> io::Result<Next> {
         match line.as_str()?.trim().parse() {
             Ok(bytes @ 1..=MOST_BYTES) => {
@@ -95,7 +96,7 @@ impl Session for Blaster {
                 self.again(cx)
             }
             _ => {
-                cx.reply(format!("error: want a number from 1 to {MOST_BYTES}"))?;
+                cx.send(format!("error: want a number from 1 to {MOST_BYTES}\r\n"))?;
                 Ok(Next::CloseGently)
             }
         }
@@ -114,7 +115,7 @@ impl Session for Blaster {
     }
 
     fn malformed(&mut self, why: Malformed, cx: &mut Peer<'_>) {
-        let _ = cx.reply(format!("error: {why}"));
+        let _ = cx.send(format!("error: {why}\r\n"));
     }
 }
 

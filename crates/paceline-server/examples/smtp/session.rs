@@ -10,7 +10,7 @@
 //! Commands are read by the codec `line`, and a message by `dot_chunks`: it goes to its file in pieces,
 //! so no message is ever in memory, and one that is too long is read to its end and then refused.
 
-use std::{io, mem, sync::Arc, time::SystemTime};
+use std::{fmt::Display, io, mem, sync::Arc, time::SystemTime};
 
 use paceline_server::{
     codec::{dot_chunks, line, Malformed, Message},
@@ -96,7 +96,7 @@ impl Session for Mail {
     /// Called when the client connects, and again when TLS has begun.
     fn start(&mut self, cx: &mut Peer<'_>) -> io::Result<Next> {
         if !mem::replace(&mut self.is_greeted, true) {
-            cx.reply(format!("220 {} ESMTP", self.settings.name))?;
+            say(cx, format!("220 {} ESMTP", self.settings.name))?;
         }
         Ok(Next::Continue)
     }
@@ -116,21 +116,25 @@ impl Session for Mail {
     }
 
     fn malformed(&mut self, why: Malformed, cx: &mut Peer<'_>) {
-        let _ = match (&self.phase, why) {
+        let text = match (&self.phase, why) {
             (Phase::Text(_), Malformed::Invalid(_)) => {
-                cx.reply("554 a line of the message does not end with CR and LF")
+                "554 a line of the message does not end with CR and LF"
             }
-            _ => cx.reply("500 the line is too long"),
+            _ => "500 the line is too long",
         };
+        let _ = say(cx, text);
     }
 
     fn overdue(&mut self, limit: Limit, cx: &mut Peer<'_>) -> Next {
-        let _ = cx.reply(format!("421 {} closes: limit {limit}", self.settings.name));
+        let _ = say(
+            cx,
+            format!("421 {} closes: limit {limit}", self.settings.name),
+        );
         Next::CloseGently
     }
 
     fn draining(&mut self, cx: &mut Peer<'_>) {
-        let _ = cx.reply(format!("421 {} shuts down", self.settings.name));
+        let _ = say(cx, format!("421 {} shuts down", self.settings.name));
     }
 }
 
@@ -164,7 +168,7 @@ impl Mail {
             Command::Vrfy => Reply::new(252, "try to send a mail there"),
             Command::Help => Reply::new(214, "see RFC 5321"),
             Command::Quit => {
-                cx.reply(format!("221 {} says good bye", self.settings.name))?;
+                say(cx, format!("221 {} says good bye", self.settings.name))?;
                 return Ok(Next::Close);
             }
             Command::StartTls => return self.start_tls(cx),
@@ -190,10 +194,10 @@ impl Mail {
         if self.mistakes < MOST_MISTAKES && self.failed_logins < MOST_LOGINS {
             return Ok(Next::Continue);
         }
-        cx.reply(format!(
-            "421 {} closes: too many mistakes",
-            self.settings.name
-        ))?;
+        say(
+            cx,
+            format!("421 {} closes: too many mistakes", self.settings.name),
+        )?;
         Ok(Next::CloseGently)
     }
 
@@ -277,7 +281,7 @@ impl Mail {
         };
         self.phase = Phase::Text(Text::Taken(envelope, incoming));
         cx.switch(dot_chunks(LONGEST_TEXT_LINE));
-        cx.reply("354 send the message, and a line with a dot alone")?;
+        say(cx, "354 send the message, and a line with a dot alone")?;
         Ok(Next::Continue)
     }
 
@@ -328,7 +332,7 @@ impl Mail {
         let Some(tls) = self.settings.tls.clone().filter(|_| cx.tls().is_none()) else {
             return self.answer(Reply::new(503, "TLS is not offered now"), cx);
         };
-        cx.reply("220 begin TLS")?;
+        say(cx, "220 begin TLS")?;
         cx.start_tls(&tls)?;
         self.known = Known::default();
         Ok(Next::Continue)
@@ -364,7 +368,7 @@ impl Mail {
         let reply = match progress {
             Progress::Ask(challenge, step) => {
                 self.phase = Phase::Response(step);
-                cx.reply(format!("334 {challenge}"))?;
+                say(cx, format!("334 {challenge}"))?;
                 return Ok(Next::Continue);
             }
             Progress::Passed(user) => {
@@ -379,6 +383,11 @@ impl Mail {
         };
         self.answer(reply, cx)
     }
+}
+
+/// Sends one line as it is: the codec may be that of a message.
+fn say(cx: &mut Peer<'_>, text: impl Display) -> io::Result<()> {
+    cx.send(format!("{text}\r\n"))
 }
 
 /// Stores a whole message. Only then is the client free to forget it.
