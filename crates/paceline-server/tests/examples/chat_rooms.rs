@@ -126,6 +126,7 @@ fn rooms_are_apart() {
     ben.say("/quit");
     ben.expect_end_of_stream();
     ann.expect("* ben has left");
+    drop(ann);
     server.end();
 }
 
@@ -158,6 +159,7 @@ fn names_and_bytes_are_checked() {
     // The name is free again.
     ben.say("/name ann");
     ben.expect("* ben is now ann");
+    drop(ben);
     server.end();
 }
 
@@ -189,5 +191,6 @@ fn a_member_that_does_not_read_misses_lines() {
     assert!(missed.is_some(), "the member misses nothing");
     drop(deaf);
     ben.expect("* guest-2 has left");
+    drop((ann, ben));
     server.end();
 }

@@ -50,6 +50,7 @@ fn a_line_too_long_is_refused_with_a_word() {
     client.write_all(&[b'x'; 8193]).unwrap();
     let answers = read_all(&mut client);
     assert_eq!(answers, "good\r\nerror: item is longer than 8192 bytes\r\n");
+    drop(client);
     server.end();
 }
 
@@ -66,8 +67,10 @@ fn a_signal_ends_it_gracefully() {
     halfway.read_exact(&mut answer).unwrap();
     server.signal("TERM");
     assert_eq!(read_all(&mut idle), "");
+    drop(idle);
     halfway.write_all(b"f\n").unwrap();
     assert_eq!(read_all(&mut halfway), "half\r\n");
+    drop(halfway);
     let ended = server.wait();
     assert_eq!(ended.code, Some(0));
     assert!(
@@ -102,6 +105,7 @@ fn the_metrics_count_lines() {
         server.address
     );
     assert!(page.contains(&items), "{page}");
+    drop(client);
     server.end();
 }
 
@@ -179,6 +183,7 @@ fn one_connection_too_many_is_refused() {
     assert_eq!(second.lines, [""; 0]);
     first.write_all(b"mine\n").unwrap();
     first.read_exact(&mut answer).unwrap();
+    drop(first);
     let ended = server.end();
     assert!(ended.errors.contains("1 refused"), "{}", ended.errors);
 }

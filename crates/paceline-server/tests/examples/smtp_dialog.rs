@@ -71,6 +71,7 @@ fn the_order_of_commands() {
         ("AUTH PLAIN", 502),
         ("mail from:<> size=100 body=8bitmime", 250),
     ]);
+    drop(client);
     let mut client = Client::connect(&server);
     client.dialog(&[
         ("HELO client", 250),
@@ -101,6 +102,7 @@ fn the_order_of_commands() {
     assert!(server
         .line()
         .starts_with("mail from <a@example.org> to b@example.org: 6 bytes"));
+    drop(client);
     server.end();
 }
 
@@ -143,6 +145,7 @@ fn a_message_can_not_be_smuggled() {
         client.send(format!("one{end}{smuggled}").as_bytes());
         assert_eq!(client.code(), 554, "{end:?}");
         assert_eq!(client.code(), 0, "{end:?}");
+        drop(client);
         let ended = server.end();
         assert_eq!(ended.lines, [""; 0], "{end:?}");
     }
@@ -165,6 +168,7 @@ fn half_a_message() {
     cut.send(b"half\r\na mess");
     cut.0.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
     read_all(&mut cut.0);
+    drop(cut);
     let mut whole = Client::connect(&server);
     whole.dialog(&begin);
     whole.send(b"first half\r\n");
@@ -173,9 +177,11 @@ fn half_a_message() {
     server.signal("TERM");
     assert_eq!(idle.code(), 421);
     assert_eq!(idle.code(), 0);
+    drop(idle);
     whole.send(b"second half\r\n.\r\n");
     assert_eq!(whole.code(), 250);
     assert_eq!(whole.code(), 421);
+    drop(whole);
     let ended = server.wait();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.errors.contains(", 0 cut"), "{}", ended.errors);
@@ -206,6 +212,7 @@ fn mistakes_are_bounded() {
     ]);
     assert_eq!(client.code(), 421);
     assert_eq!(client.code(), 0);
+    drop(client);
     let mut client = Client::connect(&server);
     client.dialog(&[
         ("EHLO client", 250),
@@ -223,6 +230,7 @@ fn mistakes_are_bounded() {
     long.send(&[b'x'; 12_289]);
     assert_eq!(long.code(), 500);
     assert_eq!(long.code(), 0);
+    drop((client, long));
     server.end();
 }
 

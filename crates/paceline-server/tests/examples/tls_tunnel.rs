@@ -234,6 +234,7 @@ fn a_client_that_does_not_read_stops_the_back_end() {
     assert_eq!(got, ALL);
     writer.join().unwrap().unwrap();
     end_output(&mut client);
+    drop(client);
     tunnel.server.end();
 }
 
