@@ -92,7 +92,7 @@ impl Work {
                     hint::spin_loop();
                 }
             }
-            // The pool is not informed: it finds out that this session blocks.
+            // The pool is not informed: it finds out that a session blocks.
             Self::Sleep if request % 10 == 0 => thread::sleep(Duration::from_millis(5)),
             Self::Sleep => {}
         }
