@@ -27,7 +27,7 @@ use std::{
 use lexopt::{Arg::Long, Parser};
 use paceline_server::{
     codec::{line, Message},
-    Engine, HalfSync, Limits, Listen, Next, Peer, Server,
+    Engine, HalfSync, Listen, Next, Peer, Server,
 };
 
 const HELP: &str = "\
@@ -140,9 +140,7 @@ impl Choice {
 
 /// Starts a server with this engine, sends it all requests, and ends it.
 fn measure(work: Work, choice: Choice, options: &Options) -> io::Result<Load> {
-    let listen = Listen::tcp("127.0.0.1:0")
-        .limits(Limits::default().connections(options.connections + 1))
-        .refusal(format!("{REFUSAL}\r\n"));
+    let listen = Listen::tcp("127.0.0.1:0").refusal(format!("{REFUSAL}\r\n"));
     let session = move |line: Message<'_>, cx: &mut Peer<'_>| {
         work.run(line.as_str()?.parse().map_err(io::Error::other)?);
         cx.reply(line)?;

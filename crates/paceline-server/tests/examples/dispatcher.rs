@@ -25,31 +25,33 @@ fn each_state_is_named() {
     });
     let full = full.to_string();
     let [one, two, three] = &addresses;
-    let targets = [one, two, three, &full, "no-such-host.invalid:1"];
-    let options = ["--within", "0.5", "--greeting", "0.5"];
-    let ended = run_example("dispatcher", &[&options[..], &targets[..]].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let row = |target: &str| {
-        let mut lines = ended.lines.iter();
-        let line = lines.find(|line| line.starts_with(&format!("{target} ")));
-        line.unwrap_or_else(|| panic!("{target}: {:#?}", ended.lines))
-    };
-    assert!(
-        row(one).contains(" open ") && row(one).ends_with("220 [1mhello"),
-        "{}",
-        row(one)
-    );
-    assert!(
-        row(two).contains(" open ") && row(two).ends_with(" ms"),
-        "{}",
-        row(two)
-    );
-    assert!(row(three).ends_with(" refused"), "{}", row(three));
-    assert!(row(&full).ends_with(" no answer"), "{}", row(&full));
-    assert!(row("no-such-host.invalid:1").contains(" failed "));
-    let sum = "2 open, 1 refused, 1 without an answer, 1 failed";
-    assert_eq!(ended.lines.last().unwrap(), sum);
+    // What comes in time has long for it; what never comes is not waited for long.
+    let (long, short) = ("20", "0.3");
+    let cases: [(&[&str], &str, &str, &str); 5] = [
+        (&["--greeting", long], one, " open ", "220 [1mhello"),
+        (&["--greeting", short], two, " open ", " ms"),
+        (&[], three, " refused", ""),
+        (&["--within", short], &full, " no answer", ""),
+        (&[], "no-such-host.invalid:1", " failed ", ""),
+    ];
+    for (options, target, state, end) in cases {
+        let within = ["--within", long, target];
+        let ended = run_example("dispatcher", &[&within[..], options].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let row = &ended.lines[0];
+        assert!(row.starts_with(&format!("{target} ")), "{row}");
+        assert!(row.contains(state) && row.ends_with(end), "{row}");
+    }
     drop(speaks.join().unwrap());
+    // All in one table, in the order of the command line, and a sum.
+    let targets = [two, three, "no-such-host.invalid:1"];
+    let ended = run_example("dispatcher", &targets);
+    assert_eq!(ended.lines.len(), 4, "{:#?}", ended.lines);
+    for (line, target) in ended.lines.iter().zip(targets) {
+        assert!(line.starts_with(target), "{line}");
+    }
+    let sum = "1 open, 1 refused, 0 without an answer, 1 failed";
+    assert_eq!(ended.lines.last().unwrap(), sum);
 }
 
 /// A listener whose backlog is full: the system answers no further connection.
