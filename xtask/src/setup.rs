@@ -16,8 +16,9 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask setup
 
-Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and strace, gcc and
-valgrind (with apt-get, on Debian and as root only). Says of each whether it was present, was installed or could
+Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
+Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
+socat, netcat-openbsd, openssl, sslscan, python3). A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -42,7 +43,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 6] = [
+const NEEDS: [Need; 12] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -79,6 +80,42 @@ const NEEDS: [Need; 6] = [
         is_there: || run::answers("valgrind", &["--version"]),
         install: with_apt_get,
     },
+    Need {
+        name: "swaks",
+        purpose: "tests of the server's examples: a client of the example smtp",
+        is_there: || run::answers("swaks", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "socat",
+        purpose: "tests of the server's examples: a client of Unix sockets",
+        is_there: || run::answers("socat", &["-V"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "netcat-openbsd",
+        purpose: "tests of the server's examples: a client that ends its output",
+        is_there: || run::answers("nc", &["-h"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "openssl",
+        purpose: "tests of the server's examples: a TLS client",
+        is_there: || run::answers("openssl", &["version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "sslscan",
+        purpose: "tests of the server's examples: which TLS versions are offered",
+        is_there: || run::answers("sslscan", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "python3",
+        purpose: "tests of the server's examples: the clients smtplib and ssl",
+        is_there: || run::answers("python3", &["--version"]),
+        install: with_apt_get,
+    },
 ];
 
 /// What became of a need.
@@ -107,7 +144,7 @@ pub(crate) fn install_all() -> Verdict {
     let mut found = Vec::new();
     for need in &NEEDS {
         let result = satisfy(need);
-        println!("{:<9} {result} ({})", need.name, need.purpose);
+        println!("{:<14} {result} ({})", need.name, need.purpose);
         found.push(result);
     }
     let count = |what: fn(&Found) -> bool| found.iter().filter(|result| what(result)).count();

@@ -111,7 +111,9 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
     ) -> Outcome {
         let limits = link.service().limits();
         loop {
+            // A session may have paused its input in an item, and before the first one, in `start`.
             if wire.unsent() > 0
+                || link.is_paused()
                 || progress.items >= limits.items_per_turn as u64
                 || progress.consumed >= limits.bytes_per_turn
             {
@@ -139,7 +141,6 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
                 Ok(Next::Continue | Next::Again) if progress.changes.wants_tls() => {
                     return Outcome::StartTls;
                 }
-                Ok(Next::Continue) if link.is_paused() => return Outcome::Paused,
                 Ok(Next::Continue) => {}
                 Ok(decided) => return Outcome::Decided(decided),
                 Err(error) => return Outcome::Failed(error),

@@ -73,3 +73,13 @@ pub use remote::Remote;
 pub use room::{Room, RoomMessage};
 pub use server::{DrainReport, Server, ServerBuilder, ServiceReport};
 pub use session::{Ended, Session};
+
+/// The programs of the project's README, of which some use the core alone, are tests of this crate.
+#[cfg(all(doctest, feature = "_tls"))]
+#[doc = include_str!("../../../README.md")]
+struct ProjectReadme;
+
+/// So is the program of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -170,8 +170,3 @@ pub use sources::{
     SourcePool, SourcePoolBuilder, SourceReport, SourceSnapshot,
 };
 pub use turn::Left;
-
-/// The README's programs are tests too.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

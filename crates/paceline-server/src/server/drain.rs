@@ -115,16 +115,15 @@ impl Shared {
         self.listening.iter().for_each(Listening::close);
         self.end_connections(within);
         let cut: Vec<_> = self.services.iter().map(|service| service.open()).collect();
-        let busy_workers = self.end_workers();
-        self.admin.iter().for_each(Listening::close);
-        let rest = within.saturating_sub(clock.now().saturating_sub(since));
+        // What is open has had its time. Otherwise threads may take the rest of it to end.
         let is_empty = cut.iter().all(|open| *open == 0);
-        // Idle handles of the pool close at once. What is open has had its time.
-        let pools = self.pools.shutdown(if is_empty {
-            rest.max(LAST_TIME)
-        } else {
-            LAST_TIME
-        });
+        let last = || match within.saturating_sub(clock.now().saturating_sub(since)) {
+            rest if is_empty => rest.max(LAST_TIME),
+            _ => LAST_TIME,
+        };
+        let busy_workers = self.end_workers(last());
+        self.admin.iter().for_each(Listening::close);
+        let pools = self.pools.shutdown(last());
         let counts = open_before.into_iter().zip(cut);
         DrainReport {
             services: self
@@ -173,10 +172,10 @@ impl Shared {
     }
 
     /// How many workers of the half-sync engine have not ended.
-    fn end_workers(&self) -> usize {
+    fn end_workers(&self, within: Duration) -> usize {
         self.workers.as_ref().map_or(0, |workers| {
             workers.close();
-            workers.wait(LAST_TIME)
+            workers.wait(within)
         })
     }
 

@@ -1,0 +1,50 @@
+//! `--tls CERT KEY` and `--tls-self-signed`: the certificate of an example.
+
+use std::{ffi::OsString, io, path::PathBuf};
+
+use lexopt::Parser;
+use paceline_server::tls::Tls;
+
+/// Two PEM files: a chain of certificates, and the key of the first one.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Pair {
+    /// The next two values of an option.
+    pub(crate) fn parse(parser: &mut Parser) -> Result<Self, lexopt::Error> {
+        let mut path = || parser.value().map(|path: OsString| PathBuf::from(path));
+        let (chain, key) = (path()?, path()?);
+        Ok(Self { chain, key })
+    }
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Certificate {
+    /// From these PEM files.
+    Files(Pair),
+    /// From this program, for `localhost`: clients can't verify it.
+    SelfSigned,
+}
+
+impl Certificate {
+    /// The two values of `--tls`.
+    pub(crate) fn files(parser: &mut Parser) -> Result<Self, lexopt::Error> {
+        Pair::parse(parser).map(Self::Files)
+    }
+
+    /// Reads it, or makes it.
+    pub(crate) fn tls(&self) -> io::Result<Tls> {
+        match self {
+            Self::Files(Pair { chain, key }) => Tls::pem(chain, key),
+            Self::SelfSigned => {
+                let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+                let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
+                Tls::from_pem(made.cert.pem(), made.signing_key.serialize_pem())
+            }
+        }
+    }
+}
