@@ -190,7 +190,9 @@ where
 {
     fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
         self.times.output_sent();
-        self.letters.drain(..).for_each(Letter::reached);
+        if !self.letters.is_empty() {
+            self.letters.drain(..).for_each(Letter::reached);
+        }
         let next = self.turn(cx);
         self.settle(cx, 0, next)
     }
