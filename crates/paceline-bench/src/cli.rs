@@ -10,7 +10,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bound, load, peers,
+    bound, idle, load, peers,
     record::Run,
     report,
     run::{self, Choice},
@@ -56,11 +56,16 @@ enum Verb {
     /// Answers urgent and bulk requests, until its standard input ends
     #[command(hide = true)]
     UrgentServe(urgent::ServeArgs),
+    /// Measures how much memory a server keeps for each idle connection, plain and with TLS, and prints a table
+    Idle(idle::IdleArgs),
     /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
         #[arg(default_value_t = 10_000)]
         count: u64,
+        /// What handles the events; who observes is chosen for frames only
+        #[arg(long, value_enum, default_value = "frames")]
+        handler: turns::Handler,
         #[command(flatten)]
         observed: turns::Observed,
     },
@@ -125,9 +130,14 @@ pub(crate) fn main() -> io::Result<()> {
         Verb::Bound(args) => bound::run(&args),
         Verb::Urgent(args) => urgent::run(&args),
         Verb::UrgentServe(args) => urgent::serve(&args),
+        Verb::Idle(args) => idle::run(&args),
         Verb::BoundCall(args) => bound::call(&args),
         Verb::BoundServe(args) => bound::serve(&args),
-        Verb::Turns { count, observed } => turns::run(count, &observed),
+        Verb::Turns {
+            count,
+            handler,
+            observed,
+        } => turns::run(count, handler, &observed),
         Verb::InstallPeers => peers::install(),
     }
 }
@@ -211,7 +221,7 @@ fn list() {
         println!("  {subset} {:<15} {}", work.name, work.about);
     }
     println!("\nservers:");
-    for server in servers::ALL {
+    for server in servers::all() {
         println!("    {:<22} {}", server.name, server.about);
     }
     println!("\nclients of `bound`:");

@@ -5,7 +5,7 @@
 
 use crate::{
     record::{Place, Record, Slice},
-    works::Work,
+    works::{self, Work},
 };
 
 use Place::{Apart, Together};
@@ -13,6 +13,16 @@ use Quantity::{Cpu, Max, Throughput, P50, P99};
 
 /// The server that is to reach the goals.
 pub(crate) const OURS: &str = "paceline";
+
+/// Ours, where lines are asked for.
+pub(crate) const SERVER: &str = "paceline-server";
+
+/// Ours, where frames over TLS are.
+pub(crate) const SERVER_TLS: &str = "paceline-server-tls";
+
+/// What `idle` may find in bytes for each idle connection, with its session: a plain one, and one with TLS, with all
+/// that rustls keeps.
+pub(crate) const IDLE: [f64; 2] = [1024.0, 9.0 * 1024.0];
 
 /// The same with a leader that looks again and again for a while before it sleeps.
 const SPINNING: &str = "paceline-spin";
@@ -218,7 +228,7 @@ impl Goal {
     pub(crate) fn ours(&self) -> &'static str {
         match self.against {
             Against::Peer(peer) => peer.ours,
-            Against::Itself(..) | Against::Nothing => OURS,
+            Against::Itself(..) | Against::Nothing => works::ours_of(self.work),
         }
     }
 
@@ -231,9 +241,9 @@ impl Goal {
                 server == peer.ours || usual || peer.servers.contains(&server)
             }
             Against::Itself(other, there) => {
-                (here || work.name == other && place == there) && server == OURS
+                (here || work.name == other && place == there) && server == self.ours()
             }
-            _ => here && server == OURS,
+            _ => here && server == self.ours(),
         }
     }
 }
@@ -294,6 +304,16 @@ const ACE: Peer = Peer::of(
 /// Every server that is not ours.
 const ALL: Peer = Peer::of("best of all peers", &[]);
 
+/// Lines by a handler on the pool, which splits them itself.
+const BARE_LINES: Peer = Peer::of("bare handler", &["bare-lines"]).facing(SERVER);
+/// Lines by tokio's codec.
+const TOKIO_LINES: Peer = Peer::of("tokio, LinesCodec", &["tokio-lines"]).facing(SERVER);
+/// The same sessions on the other engine.
+const HALF_SYNC_LINES: Peer =
+    Peer::of("half-sync engine", &["paceline-server-half-sync"]).facing(SERVER);
+/// TLS by tokio.
+const TOKIO_TLS: Peer = Peer::of("tokio-rustls", &["tokio-tls"]).facing(SERVER_TLS);
+
 /// To a peer.
 const fn to(peer: Peer) -> Against {
     Against::Peer(peer)
@@ -302,6 +322,11 @@ const fn to(peer: Peer) -> Against {
 /// To ourselves under another work, apart.
 const fn itself(work: &'static str) -> Against {
     Against::Itself(work, Apart)
+}
+
+/// The same together.
+const fn itself_together(work: &'static str) -> Against {
+    Against::Itself(work, Together)
 }
 
 /// What the spread over works i and j may be.
@@ -365,6 +390,14 @@ const TABLE: &[Row] = &[
     Row("j-64", Apart, itself("j-4"), OVER_THREADS),
     Row("slow-handler", Together, to(TOKIO), NOT_BEHIND),
     Row("churn", Apart, to(BARE), &[(Throughput, 1.0)]),
+    Row("lines", Apart, to(BARE_LINES), &[(Cpu, 1.1)]),
+    Row("lines", Apart, to(TOKIO_LINES), &[(Cpu, 0.95)]),
+    // Both engines serve the same sessions: the usual one is to be the cheaper one.
+    Row("lines", Apart, to(HALF_SYNC_LINES), &[(Cpu, 1.0)]),
+    Row("lines-blocking", Apart, to(TOKIO_LINES), &[(P99, 0.3)]),
+    Row("tls", Apart, to(TOKIO_TLS), &[(Cpu, 0.98)]),
+    Row("beside-1000", Together, itself_together("beside-none"), &[(P99, 1.1)]),
+    Row("beside-1000", Apart, itself("beside-none"), &[(P99, 1.1)]),
 ];
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! itself elsewhere.
 
 use crate::{
-    goals::{goals, Against, OURS},
+    goals::{goals, Against},
     record::Place,
     round::Entry,
 };
@@ -11,7 +11,7 @@ use crate::{
 pub(crate) fn homes(entries: &[Entry]) -> Vec<Option<usize>> {
     let home_of = |(at, entry): (usize, &Entry)| {
         let home = itself(entries, entry)
-            .or_else(|| find(entries, entry.work.name, entry.place, OURS))
+            .or_else(|| find(entries, entry.work.name, entry.place, entry.work.ours()))
             .or_else(|| first_of_scene(entries, entry));
         home.filter(|home| *home != at)
     };
@@ -20,11 +20,12 @@ pub(crate) fn homes(entries: &[Entry]) -> Vec<Option<usize>> {
 
 /// Ours, with which a goal compares ours.
 fn itself(entries: &[Entry], entry: &Entry) -> Option<usize> {
-    let is_ours = entry.server.name == OURS;
+    let ours = entry.work.ours();
+    let is_ours = entry.server.name == ours;
     let mut goals =
         goals().filter(|goal| is_ours && goal.work == entry.work.name && goal.place == entry.place);
     goals.find_map(|goal| match goal.against {
-        Against::Itself(work, place) => find(entries, work, place, OURS),
+        Against::Itself(work, place) => find(entries, work, place, ours),
         _ => None,
     })
 }

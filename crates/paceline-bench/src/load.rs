@@ -26,6 +26,7 @@ mod mix;
 mod patterns;
 mod plan;
 mod request;
+mod sealed;
 mod slices;
 mod tally;
 mod wire;
@@ -33,7 +34,10 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, BufRead, Write};
+use std::{
+    cell::RefCell,
+    io::{self, BufRead, Write},
+};
 
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -49,10 +53,11 @@ use connect::{patience, take_in_little, Opener};
 use driver::Driver;
 use measured::Measured;
 use mix::Choice;
-use patterns::{Bursts, Churn, Closed, Greeting, Open, Pairs, SlowReaders};
+use patterns::{Bursts, Churn, Closed, Greeting, Open, Pairs, SlowClients, SlowReaders, Trickle};
+use request::Form;
 use wire::Wire;
 
-use crate::{record::Load, service::Task, usage::Sample};
+use crate::{record::Load, service::Task, tls, usage::Sample};
 
 /// Seconds after the end within which the last replies come, or the client gives up.
 const DRAIN: f64 = 10.0;
@@ -101,6 +106,12 @@ fn run_for(plan: &Plan, orders: impl BufRead, answers: impl Write) -> io::Result
             measure(plan, conductor, || {
                 Ok(SlowReaders::new(closed(), sockets()?))
             })
+        }
+        Pattern::SlowClient => {
+            let sockets = Opener::lasting(plan.address, slow).open_all(slow)?;
+            // The same clients in every slice.
+            let trickle = RefCell::new(Trickle::over(sockets)?);
+            measure(plan, conductor, || Ok(SlowClients::new(closed(), &trickle)))
         }
     }
 }
@@ -159,7 +170,17 @@ fn connect(plan: &Plan) -> io::Result<Wire> {
         _ => Opener::lasting(plan.address, plan.connections),
     };
     let sockets = opener.open_all(plan.connections)?;
-    Wire::over(sockets, opener, plan.pipeline)
+    let form = if plan.lines {
+        Form::Lines
+    } else {
+        Form::Frames
+    };
+    let wire = Wire::over(sockets, opener, plan.pipeline)?.with_form(form);
+    if plan.tls {
+        wire.with_tls(tls::client()?)
+    } else {
+        Ok(wire)
+    }
 }
 
 /// The connections of the slow readers.

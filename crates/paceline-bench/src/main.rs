@@ -13,7 +13,8 @@
 //!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
 //! ```
 //!
-//! `bound` and `urgent` are programs of their own inside: clients that share one connection, and service levels.
+//! `bound`, `urgent` and `idle` are programs of their own inside: clients that share one connection, service levels,
+//! and the memory of idle connections.
 
 mod allocations;
 mod answering;
@@ -24,6 +25,7 @@ mod distance;
 mod goals;
 mod heats;
 mod homes;
+mod idle;
 mod load;
 mod machine;
 mod peers;
@@ -38,6 +40,7 @@ mod servers;
 mod service;
 mod session;
 mod statistics;
+mod tls;
 mod turns;
 mod urgent;
 mod usage;

@@ -12,15 +12,21 @@ pub(crate) fn bar(count: u64, seconds: f64, overhead: Duration) -> ProgressBar {
 
 /// A bar of so many steps, for so many measurements, which take so long in all.
 pub(crate) fn bar_of(steps: u64, count: u64, seconds: f64, all: Duration) -> ProgressBar {
+    let bar = plain_bar(steps);
+    let minutes = all.as_secs_f64() / 60.0;
+    let line = format!("{count} measurements of {seconds} s: about {minutes:.1} minutes");
+    say(&bar, &line);
+    bar
+}
+
+/// A bar of so many steps, of which it is not known beforehand how long they take.
+pub(crate) fn plain_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
     if let Ok(style) = style {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_secs(1));
-    let minutes = all.as_secs_f64() / 60.0;
-    let line = format!("{count} measurements of {seconds} s: about {minutes:.1} minutes");
-    say(&bar, &line);
     bar
 }
 

@@ -148,7 +148,7 @@ fn count_all(batches: &[Vec<Entry>], steps: u32, run: &mut Run, bar: &ProgressBa
 
 /// Builds what must be built, and leaves out the servers for which that fails, each with its reason.
 fn leave_out_absent(batches: &mut [Vec<Entry>], absent: &mut Vec<String>) {
-    for server in servers::ALL {
+    for server in servers::all() {
         let is_of = |entry: &Entry| entry.server.name == server.name;
         if !batches.iter().flatten().any(is_of) {
             continue;
@@ -216,12 +216,17 @@ fn chosen(choice: &Choice) -> io::Result<Vec<Entry>> {
 
 /// Everything without which a goal can't be judged, and the works that no goal is set for with a few servers.
 fn needed_for_goals() -> Vec<Entry> {
-    const FEW: [&str; 4] = [OURS, "bare", "tokio", "half-sync"];
+    const FEW: &[&str] = &[OURS, "bare", "tokio", "half-sync"];
+    let is_of_few = |work: &Work, server: &Server| match work.servers {
+        Entrants::Only(names) => names.contains(&server.name),
+        _ => FEW.contains(&server.name),
+    };
     let has_goal = |work: &Work| goals().any(|goal| goal.work == work.name);
+    let every: Vec<&Server> = servers::all().collect();
     let mut entries = Vec::new();
     for work in works::ALL {
-        for (&place, server) in product(work.places, servers::ALL) {
-            let few = !has_goal(work) && place == Place::Apart && FEW.contains(&server.name);
+        for (&place, server) in product(work.places, &every) {
+            let few = !has_goal(work) && place == Place::Apart && is_of_few(work, server);
             if few || goals().any(|goal| goal.needs(work, place, server.name)) {
                 entries.push(Entry {
                     work,
@@ -398,7 +403,7 @@ mod tests {
         for goal in goals() {
             let ours = find(goal.work, goal.place, goal.ours());
             let other = match goal.against {
-                Against::Itself(work, place) => find(work, place, OURS),
+                Against::Itself(work, place) => find(work, place, goal.ours()),
                 Against::Peer(peer) => {
                     let server = peer.servers.first().unwrap_or(&"half-sync");
                     find(goal.work, goal.place, server)

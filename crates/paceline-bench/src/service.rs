@@ -51,6 +51,12 @@ impl Task {
         named.copied().unwrap_or(Task::Nothing)
     }
 
+    /// The task that a line names, by its first character. What has no name asks for nothing.
+    pub(crate) fn of_line(line: &[u8]) -> Task {
+        let byte = line.first().map(|digit| digit.wrapping_sub(b'0'));
+        Task::of(byte.as_slice())
+    }
+
     /// The byte that names it.
     pub(crate) fn byte(self) -> u8 {
         self as u8
@@ -182,6 +188,9 @@ mod tests {
             assert_eq!(Task::of(&[task.byte(), 1]), task);
         }
         assert_eq!(Task::of(&[200]), Task::Nothing);
+        assert_eq!(Task::of_line(b"2 x"), Task::SleepLong);
+        assert_eq!(Task::of_line(b"slow"), Task::Nothing);
+        assert_eq!(Task::of_line(b""), Task::Nothing);
         assert_eq!(Task::of(&[]), Task::Nothing);
     }
 

@@ -114,8 +114,18 @@ pub(crate) struct Client {
 impl Client {
     /// Starts one, and waits until its connections stand.
     pub(crate) fn of(server: &Running, work: &Work, terms: Terms) -> io::Result<Self> {
+        Self::with(server, work, terms, &[])
+    }
+
+    /// The same, with more words for `load` than the work has.
+    pub(crate) fn with(
+        server: &Running,
+        work: &Work,
+        terms: Terms,
+        more: &[String],
+    ) -> io::Result<Self> {
         let mut command = server.loaded(work, terms)?;
-        command.arg("--in-slices");
+        command.args(more).arg("--in-slices");
         let process = Process::start("the client", command)?;
         match process.line(GRACE)?.as_str() {
             load::READY => Ok(Self { process }),

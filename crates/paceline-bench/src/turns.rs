@@ -1,5 +1,8 @@
 //! `turns`: one thread that leads, handles and leads again, so many times, and asks itself. For counting
-//! instructions: nothing else runs, and no clock is needed.
+//! instructions: nothing else runs, and no clock is needed. With lines, it is `paceline-server` that handles them, or the
+//! handler that it is measured by.
+
+mod lines;
 
 use std::{
     io::{self, Read, Write},
@@ -17,6 +20,17 @@ use crate::service::REQUEST;
 /// So many handles are ready at once.
 const HANDLES: usize = 10;
 
+/// Which handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Handler {
+    /// Frames of 64 bytes, by a handler on the pool
+    Frames,
+    /// Lines, by a handler on the pool that splits them itself
+    BareLines,
+    /// Lines, by a session of paceline-server
+    ServerLines,
+}
+
 /// Who looks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Observed {
@@ -32,7 +46,15 @@ pub(crate) struct Observed {
 }
 
 /// Goes through `turns` turns, one after the other.
-pub(crate) fn run(turns: u64, by: &Observed) -> io::Result<()> {
+pub(crate) fn run(turns: u64, handler: Handler, by: &Observed) -> io::Result<()> {
+    match handler {
+        Handler::Frames => frames(turns, by),
+        Handler::BareLines => lines::bare(turns),
+        Handler::ServerLines => lines::by_server(turns),
+    }
+}
+
+fn frames(turns: u64, by: &Observed) -> io::Result<()> {
     let builder = Pool::builder().threads(0).board(by.board);
     let pool = match by.observed {
         true => builder.observer(Nobody).build()?,
@@ -50,6 +72,10 @@ pub(crate) fn run(turns: u64, by: &Observed) -> io::Result<()> {
             Asking { client, buffer },
         )?;
     }
+    take_turns(&pool, turns)
+}
+
+fn take_turns(pool: &Pool, turns: u64) -> io::Result<()> {
     let mut follower = pool.enter()?;
     for _ in 0..turns {
         follower = turn(follower)?;

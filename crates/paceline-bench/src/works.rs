@@ -1,6 +1,6 @@
 //! The works: what is asked of a server, by how many connections, and of how many threads.
 
-use crate::{record::Place, servers::Server};
+use crate::{goals, record::Place, servers::Server};
 
 /// One work of the catalogue.
 #[derive(Debug)]
@@ -26,12 +26,20 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Works of one family are measured in the same rounds: those of `i` and of `j` are compared with each
-    /// other.
+    /// Works of one family are measured in the same rounds: those of `i`, of `j` and of `beside` are compared with
+    /// each other.
     pub(crate) fn family(&self) -> &'static str {
         match self.name.split_once('-') {
-            Some((family @ ("i" | "j"), _)) => family,
+            Some((family @ ("i" | "j" | "beside"), _)) => family,
             _ => self.name,
+        }
+    }
+
+    /// The server that is to reach the goals of this work: the first of those that are named.
+    pub(crate) fn ours(&self) -> &'static str {
+        match self.servers {
+            Entrants::Only([first, ..]) => first,
+            _ => goals::OURS,
         }
     }
 
@@ -61,6 +69,18 @@ const OURS: Entrants = Entrants::Only(&["paceline"]);
 /// A request sleeps 5 ms, the others do nothing.
 const ONE_IN_A_HUNDRED_SLEEPS: &[&str] =
     &["--connections", "64", "--mix", "nothing=99,sleep-long=1"];
+
+/// Lines, by each way that there is.
+const LINES: Entrants = Entrants::Only(&[
+    goals::SERVER,
+    "bare-lines",
+    "tokio-lines",
+    "paceline-server-half-sync",
+]);
+/// Frames over TLS.
+const TLS: Entrants = Entrants::Only(&[goals::SERVER_TLS, "tokio-tls"]);
+/// Lines, and clients that may be slow.
+const PATIENT: Entrants = Entrants::Only(&["paceline-server-patient"]);
 
 /// Every work, in the order in which they are run.
 pub(crate) const ALL: &[Work] = &[
@@ -260,7 +280,68 @@ pub(crate) const ALL: &[Work] = &[
         default: &[],
         rate: None,
     },
+    framed("lines", "64 connections, short lines", LINES, &["--lines", "--connections", "64"]),
+    framed(
+        "lines-pipelined",
+        "64 connections, 16 short lines in flight on each",
+        LINES,
+        &["--lines", "--connections", "64", "--pipeline", "16"],
+    ),
+    Work {
+        threads: 16,
+        ..framed(
+            "lines-blocking",
+            "64 connections, one line in a hundred sleeps 5 ms by surprise",
+            LINES,
+            &["--lines", "--connections", "64", "--mix", "nothing=99,sleep-long=1"],
+        )
+    },
+    framed("tls", "64 connections with TLS, short requests", TLS, &["--tls", "--connections", "64"]),
+    framed(
+        "tls-churn",
+        "connect, a full TLS handshake, one request, close: 16 at a time",
+        TLS,
+        &["--tls", "--connections", "16", "--pattern", "churn"],
+    ),
+    Work {
+        threads: 4,
+        ..framed(
+            "beside-none",
+            "64 connections, short lines, 4 threads",
+            PATIENT,
+            &["--lines", "--connections", "64"],
+        )
+    },
+    Work {
+        threads: 4,
+        ..framed(
+            "beside-1000",
+            "the same beside 1,000 clients that send and read a byte a second",
+            PATIENT,
+            &["--lines", "--connections", "64", "--pattern", "slow-client", "--slow", "1000"],
+        )
+    },
 ];
+
+/// A work of lines, or of TLS.
+const fn framed(
+    name: &'static str,
+    about: &'static str,
+    servers: Entrants,
+    load: &'static [&'static str],
+) -> Work {
+    Work {
+        name,
+        about,
+        threads: 8,
+        told: false,
+        load,
+        places: BOTH,
+        servers,
+        default: &[],
+        rate: None,
+    }
+}
 
 /// Work a as an open loop: latencies run from the intended start.
 const fn open(name: &'static str, about: &'static str, rate: f64) -> Work {
@@ -309,6 +390,11 @@ const fn threads(name: &'static str, about: &'static str, threads: usize) -> Wor
         default: &[],
         rate: None,
     }
+}
+
+/// The server that is to reach the goals of the work of this name.
+pub(crate) fn ours_of(name: &str) -> &'static str {
+    find(name).map_or(goals::OURS, Work::ours)
 }
 
 /// The work of this name.

@@ -204,7 +204,9 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     fn all_is_sent(&mut self) {
         let service = &self.service;
         self.times.output_sent(|| service.now());
-        self.letters.drain(..).for_each(Letter::reached);
+        if !self.letters.is_empty() {
+            self.letters.drain(..).for_each(Letter::reached);
+        }
     }
 
     fn is_paused(&self) -> bool {

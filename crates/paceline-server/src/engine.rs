@@ -370,11 +370,13 @@ impl Wire for Collected {
     }
 
     fn write_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes: Vec<u8> = slices
+        self.take(slices.iter().map(|slice| slice.len()).sum())?;
+        let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
+        slices
             .iter()
-            .flat_map(|slice| slice.iter().copied())
-            .collect();
-        self.send_all(&mut [bytes.into()])
+            .for_each(|slice| bytes.extend_from_slice(slice));
+        self.pieces.push(bytes.into());
+        Ok(())
     }
 
     /// The peer is not asked before the worker is done.

@@ -52,6 +52,7 @@ mod secure;
 mod server;
 mod service;
 mod session;
+mod spare;
 mod stream;
 mod sync;
 mod times;

@@ -14,6 +14,7 @@ use crate::{
     codec::{Codec, Framing},
     link::{ConnectionId, Link},
     remote::Remote,
+    spare,
     wire::Wire,
 };
 
@@ -80,10 +81,20 @@ impl<'p, C: Codec> Peer<'p, C> {
     /// `InvalidInput` if no item can have this payload. Otherwise as [`send`](Self::send).
     pub fn reply(&mut self, payload: impl AsRef<[u8]>) -> io::Result<()> {
         let payload = payload.as_ref();
+        if payload.len() <= spare::SHORT {
+            return spare::with_framed(|framed| {
+                self.encode(payload, framed)?;
+                self.write_all(framed)
+            });
+        }
         let mut framed = Vec::with_capacity(payload.len() + 8);
-        let encoded = self.codec.encode(payload, &mut framed);
-        encoded.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        self.encode(payload, &mut framed)?;
         self.send(framed)
+    }
+
+    fn encode(&self, payload: &[u8], framed: &mut Vec<u8>) -> io::Result<()> {
+        let encoded = self.codec.encode(payload, framed);
+        encoded.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
     /// Sends a piece as it is: a `Vec<u8>`, a `String`, an `Arc<[u8]>`, a `&'static str`. What the

@@ -6,6 +6,7 @@ use paceline::{HandlerKind, Level, Next, Piece};
 
 use crate::{
     service::HandshakePlace,
+    spare,
     tls::{EndOfInput, Received, Tls, TlsClient, TlsFailure, TlsInfo, TlsLayer},
     wire::Wire,
 };
@@ -110,12 +111,18 @@ struct SecureWire<'w> {
 impl SecureWire<'_> {
     /// Encrypts and sends all slices, if there is room for them: otherwise nothing is encrypted,
     /// because the peer must get every record.
-    fn encrypt(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    fn encrypt(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         let needed = bytes + (bytes / RECORD + 1) * OVERHEAD;
         if needed > self.wire.room() {
             // The wire refuses so many bytes, and names its limit.
             return self.wire.write_slices(&[IoSlice::new(&vec![0; needed])]);
+        }
+        if needed <= spare::SHORT {
+            return spare::with_records(|output| {
+                self.secure.layer.send(slices, output)?;
+                self.wire.write_slices(&[IoSlice::new(output)])
+            });
         }
         let mut output = Vec::with_capacity(needed);
         self.secure.layer.send(slices, &mut output)?;
@@ -125,19 +132,18 @@ impl SecureWire<'_> {
 
 impl Wire for SecureWire<'_> {
     fn send_all(&mut self, pieces: &mut [Piece]) -> io::Result<()> {
-        let mut slices: Vec<_> = pieces
-            .iter()
-            .map(|piece| IoSlice::new(piece.as_ref()))
-            .collect();
-        self.encrypt(&mut slices)?;
-        drop(slices);
+        if let [piece] = &*pieces {
+            self.encrypt(&[IoSlice::new(piece.as_ref())])?;
+        } else {
+            let slices = pieces.iter().map(|piece| IoSlice::new(piece.as_ref()));
+            self.encrypt(&slices.collect::<Vec<_>>())?;
+        }
         pieces.fill_with(Piece::default);
         Ok(())
     }
 
     fn write_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let mut slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
-        self.encrypt(&mut slices)
+        self.encrypt(slices)
     }
 
     fn unsent(&self) -> usize {

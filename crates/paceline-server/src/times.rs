@@ -166,6 +166,10 @@ impl Times {
 
     /// When the pool must ask next.
     pub(crate) fn deadline(&self, limits: &Limits, unsent: usize, is_read: bool) -> Option<Moment> {
+        if let (Awaited::Next, None) = (self.awaited, self.output) {
+            // The usual turn.
+            return self.own;
+        }
         let all = self.all(limits, unsent, is_read);
         all.into_iter().flatten().map(|(at, _)| at).min()
     }

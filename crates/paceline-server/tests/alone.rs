@@ -1,8 +1,10 @@
-//! What the whole process shares: signals, the environment. Each test is a process of its own.
+//! What the whole process shares: signals, the environment, the allocator. A test of signals or of the
+//! environment is a process of its own.
 
 mod support;
 
 mod alone {
+    mod allocations;
     mod signals;
     #[cfg(feature = "systemd")]
     mod systemd;

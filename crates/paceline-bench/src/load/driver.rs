@@ -188,7 +188,8 @@ impl Driver {
         now: Nanos,
     ) -> usize {
         let mut replies = 0;
-        for frame in self.incoming[..bytes].chunks_exact(REQUEST) {
+        let form = self.wire.form();
+        for frame in form.replies(&self.incoming[..bytes]) {
             match self.wire.reply(connection, frame) {
                 Reply::Right(asked) => {
                     let in_focus = asker.focuses_on(connection, asked);

@@ -7,6 +7,7 @@ mod greeting;
 mod open;
 mod pairs;
 mod slow;
+mod slow_client;
 
 pub(super) use bursts::Bursts;
 pub(super) use churn::Churn;
@@ -15,3 +16,4 @@ pub(super) use greeting::Greeting;
 pub(super) use open::Open;
 pub(super) use pairs::Pairs;
 pub(super) use slow::SlowReaders;
+pub(super) use slow_client::{SlowClients, Trickle};

@@ -58,9 +58,18 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "K")]
     pub(crate) size: Option<usize>,
 
-    /// Of `slow-reader`: how many ask much and read one reply every 10 ms, beside the connections that are measured
+    /// Of `slow-reader`: how many ask much and read one reply every 10 ms; of `slow-client`: how many send and read one
+    /// byte a second; beside the connections that are measured
     #[arg(long, value_name = "K")]
     pub(crate) slow: Option<usize>,
+
+    /// Requests are lines of 64 bytes, and replies the same lines, which may end with LF alone
+    #[arg(long)]
+    pub(crate) lines: bool,
+
+    /// The connections have TLS, and each handshake is a full one
+    #[arg(long)]
+    pub(crate) tls: bool,
 
     /// How long it measures
     #[arg(long, value_name = "S", default_value_t = 3.0)]
@@ -95,6 +104,8 @@ pub(crate) enum Pattern {
     Churn,
     /// Closed, beside connections that ask much and hardly read
     SlowReader,
+    /// Closed, beside connections that send and read one byte a second, in lines
+    SlowClient,
 }
 
 impl Plan {
@@ -113,6 +124,8 @@ impl Plan {
             idle: None,
             size: None,
             slow: None,
+            lines: false,
+            tls: false,
             seconds: 3.0,
             warm_up: 0.5,
             pid: None,
@@ -186,16 +199,18 @@ impl Plan {
 
     /// Options that belong to one pattern are given with it, unless they have a default, and only with it.
     fn check_options(&self) -> io::Result<()> {
-        let options = [
-            ("--rate", self.rate.is_some(), Pattern::Open),
-            ("--first", self.first.is_some(), Pattern::Pairs),
-            ("--idle", self.idle.is_some(), Pattern::Bursts),
-            ("--size", self.size.is_some(), Pattern::Bursts),
-            ("--slow", self.slow.is_some(), Pattern::SlowReader),
+        const SLOW: &[Pattern] = &[Pattern::SlowReader, Pattern::SlowClient];
+        let options: [(_, _, &[Pattern]); 5] = [
+            ("--rate", self.rate.is_some(), &[Pattern::Open]),
+            ("--first", self.first.is_some(), &[Pattern::Pairs]),
+            ("--idle", self.idle.is_some(), &[Pattern::Bursts]),
+            ("--size", self.size.is_some(), &[Pattern::Bursts]),
+            ("--slow", self.slow.is_some(), SLOW),
         ];
-        for (option, given, pattern) in options {
-            let wanted = self.pattern == pattern;
-            let name = pattern.name();
+        for (option, given, patterns) in options {
+            let wanted = patterns.contains(&self.pattern);
+            let names: Vec<_> = patterns.iter().map(|pattern| pattern.name()).collect();
+            let name = names.join(" or ");
             let optional = option == "--first";
             demand(
                 given || !wanted || optional,
@@ -212,7 +227,16 @@ impl Plan {
         );
         demand(
             self.pipeline == 1 || !one_each,
-            "--pipeline is of the patterns closed, open and slow-reader",
+            "--pipeline is of the patterns closed, open, slow-reader and slow-client",
+        )?;
+        let frames = !self.lines && !self.tls;
+        demand(
+            frames || self.pattern != Pattern::SlowReader,
+            "--pattern slow-reader asks in frames of 64 bytes, without TLS",
+        )?;
+        demand(
+            (self.lines && !self.tls) || self.pattern != Pattern::SlowClient,
+            "--pattern slow-client needs --lines, without --tls",
         )
     }
 }
@@ -281,6 +305,9 @@ mod tests {
             ("--pattern bursts --size 4", "needs --idle"),
             ("--pattern bursts --idle 4 --size 65", "--size"),
             ("--pattern churn --pipeline 2", "--pipeline"),
+            ("--pattern slow-client --lines", "needs --slow"),
+            ("--pattern slow-client --slow 5", "needs --lines"),
+            ("--pattern slow-reader --slow 5 --tls", "without TLS"),
         ];
         for (line, reason) in wrong {
             let error = plan(line).check().unwrap_err();

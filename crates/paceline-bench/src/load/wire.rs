@@ -10,7 +10,7 @@
 //! a request costs one write and one read, and nothing is allocated. What the kernel did not take of a write, and
 //! the beginning of a reply, are kept for the next event; neither happens with few requests on the way.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use rustix::{
     event::epoll::{self, EventData, EventFlags},
@@ -18,14 +18,19 @@ use rustix::{
     io::Errno,
     net::{recv, send, RecvFlags, SendFlags},
 };
+use rustls::ClientConfig;
 
 use super::{
     asker::Lines,
     clock::{Clock, Nanos},
     connect::Opener,
-    request::{bytes_of, Asked},
+    request::{Asked, Form},
+    sealed::Sealed,
 };
 use crate::service::{Task, REQUEST};
+
+/// How many bytes of TLS one read may bring.
+const CIPHERTEXT: usize = 64 * 1024;
 
 /// The connections of a run.
 #[derive(Debug)]
@@ -40,6 +45,12 @@ pub(super) struct Wire {
     asked: Vec<Asked>,
     /// How many places a ring has: a power of two.
     places: usize,
+    /// How requests and replies are written.
+    form: Form,
+    /// The settings of TLS, if the connections have it.
+    tls: Option<Arc<ClientConfig>>,
+    /// What a read brought, of a connection with TLS.
+    ciphertext: Vec<u8>,
     /// Requests that are written down and not sent, of one connection.
     outgoing: Vec<u8>,
     /// Replies that are due, over all.
@@ -71,9 +82,11 @@ struct Connection {
     unsent: Vec<u8>,
     /// The beginning of a reply.
     begun: Vec<u8>,
+    /// Its TLS.
+    sealed: Option<Box<Sealed>>,
 }
 
-/// What came of a frame of 64 bytes.
+/// What came of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// The reply to this request.
@@ -96,6 +109,9 @@ impl Wire {
             opener,
             asked: vec![Asked::NEVER; sockets.len() * places],
             places,
+            form: Form::Frames,
+            tls: None,
+            ciphertext: Vec::new(),
             outgoing: Vec::with_capacity(places * REQUEST),
             outstanding: 0,
             standing: sockets.len(),
@@ -108,6 +124,30 @@ impl Wire {
             wire.watch(number)?;
         }
         Ok(wire)
+    }
+
+    /// With requests and replies of this form.
+    pub(super) fn with_form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// With TLS on each connection.
+    ///
+    /// # Errors
+    /// What rustls said.
+    pub(super) fn with_tls(mut self, config: Arc<ClientConfig>) -> io::Result<Self> {
+        for connection in &mut self.connections {
+            connection.sealed = Some(Box::new(Sealed::new(&config)?));
+        }
+        self.ciphertext = vec![0; CIPHERTEXT];
+        self.tls = Some(config);
+        Ok(self)
+    }
+
+    /// How requests and replies are written.
+    pub(super) fn form(&self) -> Form {
+        self.form
     }
 
     /// Where the connections are watched; the number of one is the data of its events.
@@ -146,26 +186,23 @@ impl Wire {
     /// The connection ended; [`lose`](Self::lose) it.
     pub(super) fn read(&mut self, connection: usize, buffer: &mut [u8]) -> io::Result<usize> {
         let connection = &mut self.connections[connection];
+        if connection.sealed.is_some() {
+            connection.read_sealed(&mut self.ciphertext)?;
+            return Ok(connection.take_begun(self.form, buffer));
+        }
         let begun = connection.begun.len();
         buffer[..begun].copy_from_slice(&connection.begun);
-        let read = match recv(&connection.socket, &mut buffer[begun..], RecvFlags::empty()) {
-            Ok((0, _)) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "the server closed the connection",
-                ))
-            }
-            Ok((read, _)) => begun + read,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
-            Err(error) => return Err(error.into()),
+        let Some(read) = received(&connection.socket, &mut buffer[begun..])? else {
+            return Ok(0);
         };
-        let whole = read - read % REQUEST;
+        let filled = &buffer[..begun + read];
+        let whole = self.form.replies(filled).map(<[u8]>::len).sum();
         connection.begun.clear();
-        connection.begun.extend_from_slice(&buffer[whole..read]);
+        connection.begun.extend_from_slice(&filled[whole..]);
         Ok(whole)
     }
 
-    /// Takes 64 bytes that came on `connection`.
+    /// Takes a frame that came on `connection`.
     pub(super) fn reply(&mut self, number: usize, frame: &[u8]) -> Reply {
         let connection = &mut self.connections[number];
         if connection.due == connection.next {
@@ -173,7 +210,8 @@ impl Wire {
             return Reply::Unasked;
         }
         let asked = self.asked[number * self.places + place(connection.due, self.places)];
-        let right = bytes_of(asked.task, number, connection.due) == *frame;
+        let request = self.form.bytes_of(asked.task, number, connection.due);
+        let right = self.form.is_reply(frame, &request);
         connection.due += 1;
         self.outstanding -= 1;
         if right {
@@ -234,10 +272,24 @@ impl Wire {
         )?)
     }
 
+    /// Sends what is written down, and watches the connection.
+    fn send_written(&mut self, number: usize) -> io::Result<()> {
+        let connection = &mut self.connections[number];
+        if let Some(sealed) = &mut connection.sealed {
+            sealed.seal(&mut self.outgoing)?;
+        }
+        connection.send(&self.outgoing);
+        self.outgoing.clear();
+        self.watch(number)
+    }
+
     /// A new socket in the place of one that has no reply due.
     fn replace(&mut self, number: usize) -> io::Result<()> {
         let socket = self.opener.begin()?;
+        let sealed = self.tls.as_ref().map(Sealed::new).transpose()?;
         let connection = &mut self.connections[number];
+        connection.say_end();
+        connection.sealed = sealed.map(Box::new);
         // The old one is closed here, and epoll forgets it.
         connection.socket = socket;
         connection.watched = false;
@@ -255,7 +307,7 @@ impl Lines for Wire {
         let connection = &mut self.connections[number];
         debug_assert!((connection.next - connection.due) < self.places as u64);
         self.outgoing
-            .extend_from_slice(&bytes_of(task, number, connection.next));
+            .extend_from_slice(&self.form.bytes_of(task, number, connection.next));
         self.asked[number * self.places + place(connection.next, self.places)] =
             Asked { start, task };
         connection.next += 1;
@@ -263,20 +315,9 @@ impl Lines for Wire {
     }
 
     fn send(&mut self, number: usize) {
-        let connection = &mut self.connections[number];
-        let before = if connection.unsent.is_empty() {
-            sent_of(&connection.socket, &self.outgoing)
-        } else {
-            0
-        };
-        connection
-            .unsent
-            .extend_from_slice(&self.outgoing[before..]);
-        self.outgoing.clear();
-        if !connection.watched {
-            if let Err(error) = self.watch(number) {
-                self.lose(number, error);
-            }
+        if let Err(error) = self.send_written(number) {
+            self.outgoing.clear();
+            self.lose(number, error);
         }
     }
 
@@ -307,7 +348,72 @@ impl Connection {
             lost: false,
             unsent: Vec::new(),
             begun: Vec::new(),
+            sealed: None,
         }
+    }
+
+    /// Sends these bytes, behind those that the kernel did not take before.
+    fn send(&mut self, bytes: &[u8]) {
+        let sent = if self.unsent.is_empty() {
+            sent_of(&self.socket, bytes)
+        } else {
+            0
+        };
+        self.unsent.extend_from_slice(&bytes[sent..]);
+    }
+
+    /// Reads until nothing is left, opens it, and answers what the protocol wants answered. The replies are behind
+    /// what has `begun`.
+    fn read_sealed(&mut self, ciphertext: &mut [u8]) -> io::Result<()> {
+        let Some(sealed) = &mut self.sealed else {
+            return Ok(());
+        };
+        let mut output = Vec::new();
+        while let Some(read) = received(&self.socket, ciphertext)? {
+            sealed.open(&ciphertext[..read], &mut self.begun, &mut output)?;
+            if read < ciphertext.len() {
+                break;
+            }
+        }
+        if !output.is_empty() {
+            self.send(&output);
+        }
+        Ok(())
+    }
+
+    /// Moves whole replies to the front of `buffer`. Says how many bytes these are.
+    fn take_begun(&mut self, form: Form, buffer: &mut [u8]) -> usize {
+        let fits = &self.begun[..self.begun.len().min(buffer.len())];
+        let whole = form.replies(fits).map(<[u8]>::len).sum();
+        buffer[..whole].copy_from_slice(&self.begun[..whole]);
+        self.begun.drain(..whole);
+        whole
+    }
+
+    /// Says to the server that nothing more is sent, if TLS wants that said.
+    fn say_end(&mut self) {
+        if let Some(sealed) = &mut self.sealed {
+            let mut output = Vec::new();
+            sealed.end(&mut output);
+            // The server sees the end of the stream in any case.
+            sent_of(&self.socket, &output);
+        }
+    }
+}
+
+/// One read: how many bytes it brought, if there were any.
+///
+/// # Errors
+/// The connection ended.
+fn received(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    match recv(socket, buffer, RecvFlags::empty()) {
+        Ok((0, _)) => {
+            let text = "the server closed the connection";
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, text))
+        }
+        Ok((read, _)) => Ok(Some(read)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

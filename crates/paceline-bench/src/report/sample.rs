@@ -101,7 +101,7 @@ impl<'a> Scene<'a> {
 
     /// Ours; see [`find`](Self::find).
     pub(super) fn ours(self) -> Option<Entry<'a>> {
-        self.find(OURS)
+        self.find(works::ours_of(self.work))
     }
 
     /// A server; if it was measured with several numbers of threads, the one that came first.
@@ -186,7 +186,7 @@ impl<'a> Entry<'a> {
 
     /// Whether it is the server that is to reach the goals.
     pub(super) fn is_ours(&self) -> bool {
-        self.server == OURS
+        self.server == works::ours_of(self.scene.work)
     }
 
     /// Whether it is ours in some setting: no peer.

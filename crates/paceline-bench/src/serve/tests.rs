@@ -1,6 +1,7 @@
 //! Every server offers the service, whatever way the bytes come.
 
 mod checks;
+mod framed;
 #[cfg(feature = "programs")]
 mod programs;
 

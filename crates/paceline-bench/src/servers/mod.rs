@@ -8,15 +8,19 @@
 //!  written by hand:  bare, textbook, shared_epoll, half_sync, threads
 //!     on             door (accepts), epoll, slots (by descriptor), peer (one connection)
 //!  by libraries:     paceline, tokio, may
+//!
+//!  FRAMED: lines, and frames over TLS: framework (paceline-server), bare_lines, tokio_codec
 //! ```
 
 // `tokio_unstable` is given only to the second build, of the server `tokio-eager`.
 #![allow(unexpected_cfgs)]
 
 mod bare;
+mod bare_lines;
 pub(crate) mod counts;
 mod door;
 mod epoll;
+mod framework;
 mod half_sync;
 mod may;
 mod paceline;
@@ -26,8 +30,9 @@ mod slots;
 mod textbook;
 mod threads;
 mod tokio;
+mod tokio_codec;
 
-use std::{io, net::TcpListener};
+use std::{io, net::TcpListener, thread};
 
 use crate::peers::{Program, ACE_DEV_POLL, ACE_TP, ASIO};
 pub(crate) use crate::service::steps_of_20us;
@@ -68,7 +73,7 @@ pub(crate) enum Means {
 /// Serves until the process ends; returns only an error.
 pub(crate) type Serve = fn(TcpListener, &Setting) -> io::Result<()>;
 
-/// Every server, ours first.
+/// Every server of 64-byte frames over plain TCP, ours first.
 pub(crate) const ALL: &[Server] = &[
     Server {
         name: "paceline",
@@ -265,6 +270,52 @@ pub(crate) const ALL: &[Server] = &[
     },
 ];
 
+/// Every server of lines, or of frames over TLS; those of `paceline-server` first.
+pub(crate) const FRAMED: &[Server] = &[
+    Server {
+        name: "paceline-server",
+        about: "lines: paceline-server with its line codec and default limits",
+        threads: None,
+        means: Means::Here(framework::lines),
+    },
+    Server {
+        name: "paceline-server-half-sync",
+        about: "lines: the same sessions on the half-sync/half-async engine, as many workers",
+        threads: None,
+        means: Means::Here(framework::lines_half_sync),
+    },
+    Server {
+        name: "paceline-server-patient",
+        about: "lines: the same as paceline-server, without a least data rate",
+        threads: None,
+        means: Means::Here(framework::lines_patient),
+    },
+    Server {
+        name: "bare-lines",
+        about: "lines: a handler on paceline's pool that splits them itself, without limits",
+        threads: None,
+        means: Means::Here(bare_lines::serve),
+    },
+    Server {
+        name: "tokio-lines",
+        about: "lines: tokio with tokio_util's LinesCodec, a worker per core",
+        threads: None,
+        means: Means::Here(tokio_codec::lines),
+    },
+    Server {
+        name: "paceline-server-tls",
+        about: "TLS: paceline-server with rustls",
+        threads: None,
+        means: Means::Here(framework::tls),
+    },
+    Server {
+        name: "tokio-tls",
+        about: "TLS: tokio-rustls, a worker per core, the same provider and certificate",
+        threads: None,
+        means: Means::Here(tokio_codec::tls),
+    },
+];
+
 /// The unstable part of tokio is to be had only by a flag for the whole build, so this server is served by a
 /// second build of this program, which has it.
 const TOKIO_EAGER: Means = {
@@ -275,7 +326,19 @@ const TOKIO_EAGER: Means = {
     means
 };
 
+/// Every server of the catalogue.
+pub(crate) fn all() -> impl Iterator<Item = &'static Server> {
+    ALL.iter().chain(FRAMED)
+}
+
 /// The server of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Server> {
-    ALL.iter().find(|server| server.name == name)
+    all().find(|server| server.name == name)
+}
+
+/// The threads of `pools` serve; this one only keeps them.
+fn keep<P>(_pools: P) -> io::Result<()> {
+    loop {
+        thread::park();
+    }
 }

@@ -3,7 +3,6 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    thread,
     time::Duration,
 };
 
@@ -13,7 +12,7 @@ use paceline::{
 
 use super::{
     counts::{self, LastThread, Leaderless},
-    Setting,
+    keep, Setting,
 };
 use crate::service::{perform_all, tasks, Rest, Task, ROOM};
 
@@ -132,13 +131,6 @@ fn serve(
     counts::ask_leaderless(move || leaderless(&of_counts));
     pool.listener().on(listener, connection(setting))?;
     keep(pool)
-}
-
-/// The pool's own threads serve; this one only keeps what they serve.
-fn keep<P>(_pools: P) -> io::Result<()> {
-    loop {
-        thread::park();
-    }
 }
 
 /// What is made of each connection.

@@ -3,7 +3,7 @@
 // `tokio_unstable` is given only to the second build, of the server `tokio-eager`.
 #![allow(unexpected_cfgs)]
 
-use std::{io, net::TcpListener, thread::available_parallelism, time::Duration};
+use std::{future::Future, io, net::TcpListener, thread::available_parallelism, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -76,23 +76,51 @@ fn serve(
     sleeper: Sleeper,
     runtime: &mut Builder,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
     let steps = setting.steps;
+    accept_in(runtime, listener, move |stream| {
+        converse(stream, sleeper, steps)
+    })
+}
+
+/// Serves each connection by `converse`, on a worker per core.
+pub(super) fn serve_by<F>(
+    listener: TcpListener,
+    setting: &Setting,
+    converse: impl Fn(TcpStream) -> F + Send + 'static,
+) -> io::Result<()>
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    accept_in(&mut runtime(setting), listener, converse)
+}
+
+fn accept_in<F>(
+    runtime: &mut Builder,
+    listener: TcpListener,
+    converse: impl Fn(TcpStream) -> F + Send + 'static,
+) -> io::Result<()>
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    listener.set_nonblocking(true)?;
     runtime.build()?.block_on(async move {
         let listener = Listener::from_std(listener)?;
         // A task of its own: the thread in `block_on` is not one of the workers.
-        let accepting = tokio::spawn(accept(listener, sleeper, steps));
+        let accepting = tokio::spawn(accept(listener, converse));
         accepting.await.map_err(io::Error::other)
     })
 }
 
 /// Accepts for ever. Whatever goes wrong, there will be another connection.
-async fn accept(listener: Listener, sleeper: Sleeper, steps: u32) {
+async fn accept<F>(listener: Listener, converse: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(converse(stream, sleeper, steps));
+                tokio::spawn(converse(stream));
             }
             Err(_) => sleep(PAUSE).await,
         }

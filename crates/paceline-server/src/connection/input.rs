@@ -11,6 +11,7 @@ use crate::{
     limits::Limit,
     secure::is_plain_text,
     session::{Ended, Session},
+    spare,
     stream::Stream,
     wire::Wire,
 };
@@ -56,11 +57,23 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
 
     /// Bytes have come from the network.
     pub(super) fn receive(&mut self, bytes: &[u8], wire: &mut dyn Wire) -> io::Result<Next> {
-        let Some(secure) = &mut self.secure else {
+        if self.secure.is_none() {
             return self.handle_input(bytes, wire);
+        }
+        spare::with_plaintext(|plaintext| self.receive_sealed(bytes, plaintext, wire))
+    }
+
+    /// The same with TLS. `plaintext` is empty.
+    fn receive_sealed(
+        &mut self,
+        bytes: &[u8],
+        plaintext: &mut Vec<u8>,
+        wire: &mut dyn Wire,
+    ) -> io::Result<Next> {
+        let Some(secure) = &mut self.secure else {
+            return Ok(Next::Continue);
         };
-        let before = self.input.len();
-        let received = secure.receive(bytes, &mut self.input, wire);
+        let received = secure.receive(bytes, plaintext, wire);
         let received = received.inspect_err(|error| {
             if is_plain_text(error) {
                 self.why = Some(Ended::Malformed(Malformed::Invalid(
@@ -73,15 +86,15 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             let next = self.start(wire)?;
             if next != Next::Continue {
                 // The session gets no item before it says so.
+                self.input.extend_from_slice(plaintext);
                 self.input_ended |= received.closed_by_peer;
                 self.holds_item = !self.input.is_empty() || self.input_ended;
                 return Ok(next);
             }
         }
         self.input_ended |= received.closed_by_peer;
-        let new = self.input.len() - before;
-        if new > 0 || self.input_ended {
-            self.handle_kept(new, wire)
+        if !plaintext.is_empty() || self.input_ended {
+            self.handle_input(plaintext, wire)
         } else {
             Ok(Next::Continue)
         }
