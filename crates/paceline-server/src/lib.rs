@@ -52,11 +52,13 @@ mod secure;
 mod server;
 mod service;
 mod session;
+pub mod sse;
 mod stream;
 mod sync;
 mod times;
 #[cfg(feature = "_tls")]
 pub mod tls;
+pub mod websocket;
 mod wire;
 
 pub use datagram::UdpPeer;
