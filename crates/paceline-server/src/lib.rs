@@ -38,6 +38,7 @@ mod counters;
 mod datagram;
 mod dialer;
 mod dialog;
+mod encoding;
 mod engine;
 mod inlet;
 mod limits;
@@ -63,6 +64,7 @@ mod wire;
 
 pub use datagram::UdpPeer;
 pub use dialer::Dialer;
+pub use encoding::Encoding;
 pub use engine::{Engine, HalfSync};
 pub use inlet::Inlet;
 pub use limits::{LeastRate, Limit, Limits};

@@ -196,6 +196,15 @@ impl Shared {
         self.observers.tell_guests(seat.index(), role);
     }
 
+    /// The handler of the calling thread, whose seat this is, blocks, or has come back. Without an observer it costs
+    /// a load.
+    pub(crate) fn report_away(&self, seat: &Seat, is_away: bool) {
+        if self.lead.is_observed() {
+            self.observers
+                .tell(|it| it.away_changed(seat.index(), is_away));
+        }
+    }
+
     /// The calling thread goes to handle an event; likewise.
     #[cold]
     pub(crate) fn tell_event(&self, seat: &Seat, event: &mut Claim<'_>, now: Timestamp) {
