@@ -125,6 +125,9 @@ impl Shared {
         } else {
             LAST_TIME
         });
+        if let Some(page) = self.page.get() {
+            page.end();
+        }
         let counts = open_before.into_iter().zip(cut);
         DrainReport {
             services: self

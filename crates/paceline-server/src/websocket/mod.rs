@@ -25,6 +25,8 @@ pub use self::{
     outgoing::{Close, Outgoing},
 };
 
+#[cfg(test)]
+pub(crate) use self::opening::base64;
 use crate::codec::Malformed;
 
 /// Why a WebSocket closes (RFC 6455, 7.4).
