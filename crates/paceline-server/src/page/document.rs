@@ -8,8 +8,8 @@ const DOCUMENT: &str = include_str!("page.html");
 /// The fields that go with it. The hashes are those of the script and the style in the document.
 const FIELDS: &str = concat!(
     "content-security-policy: default-src 'none'; connect-src 'self'; img-src data:; ",
-    "script-src 'sha256-Ed8vY7DItQ/Fn+Gcsl0x25WEJUU1VMOZSn0DdG9WJT4='; ",
-    "style-src 'sha256-ftf1YJbRA2YysCVscokoraLgy4nIgYePdI1gnYeMp2U='; ",
+    "script-src 'sha256-astzxWThnefw2e7MUTdg21VFAjnz+D4Qb0p2QpjHlMk='; ",
+    "style-src 'sha256-/W+/0U6Q9z0W0Goufli+prVLNfrWVBYmA3io2ja+Fkk='; ",
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n",
     "referrer-policy: no-referrer\r\n",
 );

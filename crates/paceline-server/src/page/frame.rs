@@ -70,7 +70,7 @@ pub(super) fn encode(subject: &dyn Subject, pools: Vec<Observed<'_>>, now: Durat
         json.array_field("pools", |json| {
             pools
                 .into_iter()
-                .for_each(|pool| json.object(|json| write_pool(&pool, json)));
+                .for_each(|pool| json.object(|json| write_pool(subject, &pool, json)));
         });
         json.array_field("services", |json| {
             for service in subject.services() {
@@ -81,7 +81,7 @@ pub(super) fn encode(subject: &dyn Subject, pools: Vec<Observed<'_>>, now: Durat
     json.into_text()
 }
 
-fn write_pool(observed: &Observed<'_>, json: &mut Json) {
+fn write_pool(subject: &dyn Subject, observed: &Observed<'_>, json: &mut Json) {
     let Observed { name, pool, report } = observed;
     let snapshot = pool.snapshot();
     let threads = pool.inspect().threads();
@@ -89,6 +89,9 @@ fn write_pool(observed: &Observed<'_>, json: &mut Json) {
     json.string_field("name", name);
     json.number_field("threads", snapshot.threads as u64);
     json.option_field("bound", pool.inspect().blind_bound().map(nanos));
+    let times = pool.inspect().histograms();
+    let blind_p99 = times.map(|times| nanos(times.blind.p99()));
+    json.option_field("blind_p99", blind_p99);
     json.number_field("end", report.end);
     json.object_field("counters", |json| {
         for (name, value) in COUNTERS {
@@ -105,13 +108,19 @@ fn write_pool(observed: &Observed<'_>, json: &mut Json) {
     });
     json.array_field("lanes", |json| {
         for lane in &report.lanes {
-            json.object(|json| write_lane(lane, known.get(&lane.thread).copied(), json));
+            let known = known.get(&lane.thread).copied();
+            json.object(|json| write_lane(subject, lane, known, json));
         }
     });
 }
 
 /// `known` is what the board of the pool says of the thread, if it has one.
-fn write_lane(lane: &LaneReport, known: Option<&ThreadReport>, json: &mut Json) {
+fn write_lane(
+    subject: &dyn Subject,
+    lane: &LaneReport,
+    known: Option<&ThreadReport>,
+    json: &mut Json,
+) {
     json.number_field("thread", lane.thread as u64);
     let name = known.map(|it| it.name.clone());
     json.string_field(
@@ -123,8 +132,12 @@ fn write_lane(lane: &LaneReport, known: Option<&ThreadReport>, json: &mut Json) 
     json.string_field("slots", &lane.slots);
     let is_inside = lane.doing.is_some_and(Doing::is_inside);
     if is_inside && lane.lasts >= STUCK_AFTER {
-        let handler = known.and_then(|it| it.handles).map(|call| call.handler);
-        json.string_field("stuck", handler.unwrap_or(""));
+        let call = known.and_then(|it| it.handles);
+        let name = call.map_or_else(String::new, |call| {
+            let service = subject.service_of(call.handle);
+            service.unwrap_or_else(|| call.handler.to_owned())
+        });
+        json.string_field("stuck", &name);
     }
 }
 

@@ -146,11 +146,13 @@ impl Hub {
 impl Watched {
     fn new(name: String, pool: &Pool) -> Self {
         let lanes = Arc::new(Lanes::new(pool.clock()));
+        let observation = pool.observe(SharedLanes(Arc::clone(&lanes)));
+        lanes.begin_with(&pool.inspect().threads());
         Self {
             name,
             pool: pool.downgrade(),
-            _observation: pool.observe(SharedLanes(Arc::clone(&lanes))),
             lanes,
+            _observation: observation,
         }
     }
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 use paceline::{
-    observe::{Observer, Role},
+    observe::{Observer, Role, ThreadReport},
     PoolClock,
 };
 
@@ -138,7 +138,7 @@ pub(super) struct Lanes {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LaneReport {
     pub(super) thread: usize,
-    /// `None`: it has not changed since the observation began.
+    /// `None`: it has not changed since the observation began, and the pool has no board.
     pub(super) doing: Option<Doing>,
     pub(super) lasts: Duration,
     /// Four characters for each slot: the shares of a follower, leader, handler and blocking
@@ -195,6 +195,23 @@ impl Lanes {
         drop(lane);
         if let Some(turn) = turn {
             lock(&self.times).note(turn);
+        }
+    }
+
+    /// What the board of the pool says of its threads: it holds for those that have not changed since
+    /// the observation began. Call it after that, so that no change is missed.
+    pub(super) fn begin_with(&self, threads: &[ThreadReport]) {
+        let now = self.now();
+        for thread in threads {
+            let lane = self.lane(thread.index);
+            let mut lane = lock(&lane);
+            if lane.doing.is_none() && !lane.has_left {
+                let ago = |time: Duration| now.saturating_sub(time.as_nanos() as u64);
+                lane.doing = Doing::of(thread.role);
+                lane.since = ago(thread.lasts);
+                let call = thread.handles.map(|call| call.lasts);
+                lane.turn_began = ago(call.unwrap_or_default());
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a page shows: a pool, or a server with its pools and listeners.
 
-use paceline::{Pool, WeakPool};
+use paceline::{HandleId, Pool, WeakPool};
 
 /// What a page shows.
 pub(crate) trait Subject: Send + Sync + 'static {
@@ -15,6 +15,12 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// Its pools, each with its name. Empty: it is over.
     fn pools(&self) -> Vec<(String, Pool)>;
+
+    /// The name of the listener or dialer whose connection has this handle.
+    fn service_of(&self, handle: HandleId) -> Option<String> {
+        let _ = handle;
+        None
+    }
 
     /// Its listeners and dialers.
     fn services(&self) -> Vec<ServiceState> {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use paceline::Pool;
+use paceline::{HandleId, Pool};
 
 use super::{Server, Shared};
 use crate::{
@@ -51,6 +51,16 @@ impl Subject for Status {
     fn pools(&self) -> Vec<(String, Pool)> {
         let server = self.server();
         server.map_or_else(Vec::new, |server| server.shared.pools.all())
+    }
+
+    fn service_of(&self, handle: HandleId) -> Option<String> {
+        let server = self.server()?;
+        let has = |service: &&Arc<Service>| {
+            let mut links = service.links().into_iter();
+            links.any(|link| link.handle().id() == handle)
+        };
+        let service = server.shared.services.iter().find(has)?;
+        Some(service.name.clone())
     }
 
     fn services(&self) -> Vec<ServiceState> {

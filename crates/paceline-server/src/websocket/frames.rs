@@ -220,7 +220,7 @@ impl Frames {
 impl Codec for Frames {
     type Item<'b> = Incoming;
 
-    fn decode<'b>(&mut self, input: &'b [u8], ended: bool) -> Result<Decoded<Incoming>, Malformed> {
+    fn decode(&mut self, input: &[u8], ended: bool) -> Result<Decoded<Incoming>, Malformed> {
         if self.is_over && !input.is_empty() {
             return Ok(Decoded::Item {
                 item: Incoming::Part,
