@@ -26,7 +26,6 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use super::{
@@ -36,7 +35,7 @@ use super::{
     held::{HeldLead, Inside},
     lounge::Link,
     opener::Opener,
-    policy::{Judgement, Policy, Taker, Wake},
+    policy::{Judgement, Policy, Taker},
     recall::Until,
     staff::Staff,
     watcher::Watcher,
@@ -181,14 +180,6 @@ impl<T> Lead<T> {
     /// Whether somebody wants to be told who does what.
     pub(crate) fn is_observed(&self) -> bool {
         self.word.look().is_observed()
-    }
-
-    /// The longest time that nobody leads although a follower sleeps, by design: the longest pause between two looks
-    /// of the standby, and half a tick.
-    pub(crate) fn blind_bound(&self) -> Option<Duration> {
-        let tick = self.policy.tick;
-        (self.policy.wake == Wake::Adaptive)
-            .then(|| tick.saturating_mul(4).saturating_add(tick / 2))
     }
 
     pub(crate) fn set_observed(&self, observed: bool) {
