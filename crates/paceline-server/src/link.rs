@@ -10,7 +10,13 @@ use std::{
 
 use paceline::Handle;
 
-use crate::{mailbox::Mailbox, peer::PeerAddress, service::Service, sync::lock};
+use crate::{
+    encoding::{Encoding, EncodingCell},
+    mailbox::Mailbox,
+    peer::PeerAddress,
+    service::Service,
+    sync::lock,
+};
 
 /// The number of a connection: no other connection of this process ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +47,7 @@ pub(crate) struct Link {
     #[cfg(feature = "_tls")]
     tls: std::sync::OnceLock<Box<crate::tls::TlsInfo>>,
     is_paused: AtomicBool,
+    encoding: EncodingCell,
     mailbox: Mailbox,
 }
 
@@ -55,6 +62,7 @@ impl Link {
             #[cfg(feature = "_tls")]
             tls: std::sync::OnceLock::new(),
             is_paused: AtomicBool::new(false),
+            encoding: EncodingCell::default(),
         }
     }
 
@@ -76,6 +84,15 @@ impl Link {
 
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// In which form the connection gets its mail.
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding.get()
+    }
+
+    pub(crate) fn set_encoding(&self, encoding: Encoding) {
+        self.encoding.set(encoding);
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox {

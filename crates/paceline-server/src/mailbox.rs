@@ -14,7 +14,12 @@ use std::{
 
 use paceline::Piece;
 
-use crate::{link::ConnectionId, room::Members, sync::lock};
+use crate::{
+    encoding::{Body, Encoding},
+    link::ConnectionId,
+    room::Members,
+    sync::lock,
+};
 
 /// How many addressees a message has reached, and how many have missed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +32,9 @@ pub struct Receipt {
 
 pub(crate) type OnDone = Box<dyn FnOnce(Receipt) + Send>;
 
-/// Counts what became of the letters of one message.
+/// A message on its way, and what became of its letters.
 pub(crate) struct Tally {
+    body: Body,
     /// Letters that are not decided yet, and one for the sender.
     undecided: AtomicUsize,
     reached: AtomicUsize,
@@ -37,8 +43,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(on_done: Option<OnDone>) -> Self {
+    pub(crate) fn new(bytes: Arc<[u8]>, on_done: Option<OnDone>) -> Self {
         Self {
+            body: Body::new(bytes),
             undecided: AtomicUsize::new(1),
             reached: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
@@ -70,24 +77,23 @@ impl Tally {
 
 /// One message on its way to one connection.
 pub(crate) struct Letter {
-    bytes: Arc<[u8]>,
     tally: Arc<Tally>,
     is_decided: bool,
 }
 
 impl Letter {
-    pub(crate) fn new(bytes: &Arc<[u8]>, tally: &Arc<Tally>) -> Self {
+    pub(crate) fn new(tally: &Arc<Tally>) -> Self {
         // The sender's own share is undecided until all letters are made.
         tally.undecided.fetch_add(1, Ordering::Relaxed);
         Self {
-            bytes: Arc::clone(bytes),
             tally: Arc::clone(tally),
             is_decided: false,
         }
     }
 
-    pub(crate) fn piece(&self) -> Piece {
-        Piece::from(Arc::clone(&self.bytes))
+    /// The message in this form.
+    pub(crate) fn piece(&self, encoding: Encoding) -> Piece {
+        Piece::from(Arc::clone(self.tally.body.encoded(encoding)))
     }
 
     /// The system has taken all of it.
@@ -147,7 +153,7 @@ impl Mail {
     fn bytes(&self) -> usize {
         match self {
             // An empty letter takes a place, too.
-            Self::Letter(letter) => letter.bytes.len().max(1),
+            Self::Letter(letter) => letter.tally.body.len().max(1),
             Self::EndOfOutput | Self::Close => 0,
         }
     }

@@ -12,6 +12,7 @@ use paceline::{Handle, HandlerKind, Level, Next, Piece};
 
 use crate::{
     codec::{Codec, Framing},
+    encoding::Encoding,
     link::{ConnectionId, Link},
     remote::Remote,
     spare,
@@ -176,6 +177,12 @@ impl<'p, C: Codec> Peer<'p, C> {
     /// The connection itself, for rooms.
     pub(crate) fn link(&self) -> &Arc<Link> {
         self.link
+    }
+
+    /// Gets the messages of rooms, and what is sent to its [`Remote`], in this form from now on: also
+    /// those that wait already. Default: [`Encoding::Raw`].
+    pub fn set_encoding(&mut self, encoding: Encoding) {
+        self.link.set_encoding(encoding);
     }
 
     /// Decodes with `codec` from the next byte on: what has come behind this item goes to it too.

@@ -61,7 +61,8 @@ impl Remote {
         self.0.mailbox().waiting()
     }
 
-    /// Sends `bytes` as they are. Whether its mailbox had a place for them; if not, the connection
+    /// Sends `bytes`, in the form that the connection has chosen
+    /// ([`Peer::set_encoding`](crate::Peer::set_encoding)): by default as they are. Whether its mailbox had a place for them; if not, the connection
     /// misses them, and [`Limit::Mailbox`] is counted.
     pub fn send(&self, bytes: impl Into<Arc<[u8]>>) -> bool {
         self.deliver(bytes.into(), None)
@@ -78,8 +79,8 @@ impl Remote {
     }
 
     fn deliver(&self, bytes: Arc<[u8]>, on_done: Option<OnDone>) -> bool {
-        let tally = Arc::new(Tally::new(on_done));
-        let letter = Letter::new(&bytes, &tally);
+        let tally = Arc::new(Tally::new(bytes, on_done));
+        let letter = Letter::new(&tally);
         let has_place = self.post(Mail::Letter(letter));
         if !has_place {
             self.0.service().counters().met(Limit::Mailbox);

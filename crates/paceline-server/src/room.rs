@@ -1,4 +1,4 @@
-//! Rooms: one message to many connections, in one shared buffer, with an exact receipt.
+//! Rooms: one message to many connections, in one shared buffer for each form, with an exact receipt.
 //!
 //! ```text
 //!   Room::send --> posts a letter in the mailbox of each member --> notifies its handle
@@ -26,7 +26,9 @@ use crate::{
 
 /// Connections that get the same messages. Cloning gives another handle to the same room.
 ///
-/// Each message is one buffer that all members share. A member that does not read has its letters
+/// Each message is one buffer that all members share, or one for each [`Encoding`](crate::Encoding)
+/// that members have chosen: a line session, a stream of server-sent events and a WebSocket can be
+/// in one room. A member that does not read has its letters
 /// wait in its mailbox, up to [`Limits::mailbox`](crate::Limits::mailbox); beyond that it misses
 /// messages, and holds up no other member. All members get the messages of a room in the same
 /// order. A connection may be in many rooms, and leaves them all when it closes.
@@ -102,7 +104,7 @@ impl Room {
         self.len() == 0
     }
 
-    /// Sends `bytes` to all members, as they are.
+    /// Sends `bytes` to all members: to each in the form that it has chosen.
     pub fn send(&self, bytes: impl Into<Arc<[u8]>>) {
         self.message(bytes).send();
     }
@@ -160,7 +162,7 @@ impl RoomMessage<'_> {
 
     /// Sends it to all members but the exceptions.
     pub fn send(self) {
-        let tally = Arc::new(Tally::new(self.on_done));
+        let tally = Arc::new(Tally::new(self.bytes, self.on_done));
         let mut to_notify = Vec::new();
         let mut without_place = Vec::new();
         {
@@ -170,7 +172,7 @@ impl RoomMessage<'_> {
                 .values()
                 .filter(|link| !self.except.contains(&link.id()));
             for link in addressees {
-                let letter = Mail::Letter(Letter::new(&self.bytes, &tally));
+                let letter = Mail::Letter(Letter::new(&tally));
                 match link.mailbox().post(letter) {
                     Posted::First => to_notify.push(Arc::clone(link)),
                     Posted::Behind => {}

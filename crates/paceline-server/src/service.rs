@@ -100,6 +100,16 @@ impl Service {
         lock(&self.connections).len()
     }
 
+    /// The open connections.
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        lock(&self.connections).values().map(Arc::clone).collect()
+    }
+
+    /// How many TLS handshakes are under way.
+    pub(crate) fn handshakes(&self) -> usize {
+        self.handshakes.load(Ordering::Relaxed)
+    }
+
     /// The connection with this number, if it is open.
     pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<Link>> {
         lock(&self.connections).get(&id).map(Arc::clone)
@@ -115,8 +125,7 @@ impl Service {
         // Pairs with the load in `is_draining`: a connection that is notified below, or that
         // enters after the lock below, sees it.
         self.is_draining.store(true, Ordering::Release);
-        let connections: Vec<_> = lock(&self.connections).values().map(Arc::clone).collect();
-        for link in connections {
+        for link in self.links() {
             // A connection that is over needs no notification.
             let _ = link.handle().notify();
         }

@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 11] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -79,6 +79,37 @@ const RULES: [Rule; 9] = [
             Item("std", "fs"),
             Item("std", "thread"),
             Item("std", "time"),
+            Word("paceline"),
+            Item("crate", "peer"),
+            Item("crate", "session"),
+            Item("crate", "times"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-server/src/websocket",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("paceline"),
+            Item("crate", "peer"),
+            Item("crate", "session"),
+            Item("crate", "times"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-server/src/sse",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("Instant"),
+            Word("SystemTime"),
             Word("paceline"),
             Item("crate", "peer"),
             Item("crate", "session"),

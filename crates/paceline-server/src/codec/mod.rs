@@ -98,6 +98,8 @@ pub enum Malformed {
     },
     /// The peer has ended its output within an item.
     Truncated,
+    /// A text is not UTF-8.
+    NotUtf8,
     /// The bytes break a rule of the protocol, which the text names.
     Invalid(&'static str),
 }
@@ -107,6 +109,7 @@ impl fmt::Display for Malformed {
         match self {
             Self::TooLong { limit } => write!(f, "item is longer than {limit} bytes"),
             Self::Truncated => f.write_str("input ended within an item"),
+            Self::NotUtf8 => f.write_str("text is not UTF-8"),
             Self::Invalid(why) => write!(f, "invalid item: {why}"),
         }
     }

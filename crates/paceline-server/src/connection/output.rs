@@ -82,9 +82,8 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                     return Ok(Delivered::All);
                 }
             };
-            over(&mut self.secure, wire, |wire| {
-                wire.send_all(&mut [letter.piece()])
-            })?;
+            let piece = letter.piece(link.encoding());
+            over(&mut self.secure, wire, |wire| wire.send_all(&mut [piece]))?;
             if wire.unsent() == 0 {
                 letter.reached();
             } else {

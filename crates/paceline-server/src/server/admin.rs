@@ -1,35 +1,20 @@
-//! The port of metrics and health.
+//! What the port of metrics and the page show of a server.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock, Weak};
 
-use paceline::Next;
+use paceline::{HandleId, Pool};
 
 use super::{Server, Shared};
 use crate::{
-    codec::{until, Framing, Message},
-    limits::Limits,
-    peer::{Peer, PeerAddress},
-    session::Session,
+    codec::Framing,
+    limits::Limit,
+    page::{PortSession, ServiceState, States, Subject},
+    peer::PeerAddress,
+    service::Service,
 };
 
 pub(super) type AdminCodec = Framing;
-pub(super) type Make = Box<dyn Fn(&PeerAddress) -> Admin + Send + Sync>;
-
-/// The head of a request.
-pub(super) fn codec() -> AdminCodec {
-    until(b"\r\n\r\n", 8192)
-}
-
-/// A monitoring system needs few connections.
-pub(super) fn limits() -> Limits {
-    Limits::default()
-        .connections(64)
-        .idle(Duration::from_secs(30))
-}
+pub(super) type Make = Box<dyn Fn(&PeerAddress) -> PortSession + Send + Sync>;
 
 /// The server whose state is served, from its start on.
 #[derive(Debug, Default)]
@@ -47,73 +32,80 @@ impl Status {
     }
 }
 
-/// One connection of a monitoring system: one request, one answer.
-pub(super) struct Admin(Arc<Status>);
-
-impl Admin {
-    pub(super) fn new(status: Arc<Status>) -> Self {
-        Self(status)
+impl Subject for Status {
+    fn name(&self) -> String {
+        let server = self.server();
+        let first = server.and_then(|server| server.local_addr());
+        first.map_or_else(|| "server".to_owned(), |address| address.to_string())
     }
-}
 
-impl Session for Admin {
-    fn handle(&mut self, head: Message<'_>, cx: &mut Peer<'_>) -> io::Result<Next> {
-        cx.send(self.answer(&head))?;
-        Ok(Next::CloseGently)
+    fn metrics(&self) -> String {
+        let server = self.server();
+        server.map_or_else(String::new, |server| server.open_metrics())
     }
-}
 
-const TEXT: &str = "text/plain; charset=utf-8";
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    fn is_ready(&self) -> bool {
+        self.server().is_some_and(|server| server.is_ready())
+    }
 
-impl Admin {
-    fn answer(&self, head: &[u8]) -> String {
-        let Some((method, path)) = request_line(head) else {
-            return response("400 Bad Request", TEXT, "bad request\n", true);
+    fn pools(&self) -> Vec<(String, Pool)> {
+        let server = self.server();
+        server.map_or_else(Vec::new, |server| server.shared.pools.all())
+    }
+
+    fn service_of(&self, handle: HandleId) -> Option<String> {
+        let server = self.server()?;
+        let has = |service: &&Arc<Service>| {
+            let mut links = service.links().into_iter();
+            links.any(|link| link.handle().id() == handle)
         };
-        let has_body = method != "HEAD";
-        if !matches!(method, "GET" | "HEAD") {
-            return response(
-                "405 Method Not Allowed",
-                TEXT,
-                "only GET and HEAD\n",
-                has_body,
-            );
-        }
-        let server = self.0.server();
-        let is_ready = server.as_ref().is_some_and(Server::is_ready);
-        match path.split('?').next() {
-            Some("/metrics") => {
-                let text = server.map(|server| server.open_metrics());
-                response("200 OK", OPEN_METRICS, &text.unwrap_or_default(), has_body)
-            }
-            Some("/healthz") => response("200 OK", TEXT, "ok\n", has_body),
-            Some("/readyz") if is_ready => response("200 OK", TEXT, "ready\n", has_body),
-            Some("/readyz") => response("503 Service Unavailable", TEXT, "draining\n", has_body),
-            _ => response(
-                "404 Not Found",
-                TEXT,
-                "try /metrics, /healthz or /readyz\n",
-                has_body,
-            ),
+        let service = server.shared.services.iter().find(has)?;
+        Some(service.name.clone())
+    }
+
+    fn services(&self) -> Vec<ServiceState> {
+        let Some(server) = self.server() else {
+            return Vec::new();
+        };
+        let services = server.shared.services.iter();
+        services
+            .map(|service| server.shared.state_of(service))
+            .collect()
+    }
+}
+
+impl Shared {
+    fn state_of(&self, service: &Arc<Service>) -> ServiceState {
+        let counters = service.counters();
+        let met = |limit: &Limit| match limit {
+            Limit::Connections => self.refused(service),
+            limit => counters.times_met(*limit),
+        };
+        let is_counted = |(_, count): &(&str, u64)| *count > 0;
+        let limits = Limit::ALL.iter().map(|limit| (limit.name(), met(limit)));
+        ServiceState {
+            name: service.name.clone(),
+            opened: counters.opened.get(),
+            items: counters.items.get(),
+            bytes_in: counters.bytes_in.get(),
+            refused: self.refused(service),
+            states: states_of(service),
+            limits: limits.filter(is_counted).collect(),
+            endings: counters.endings().filter(is_counted).collect(),
+            percentiles: None,
         }
     }
 }
 
-/// The method and the path of a request, if its first line is one of HTTP/1.
-fn request_line(head: &[u8]) -> Option<(&str, &str)> {
-    let line = head.split(|byte| *byte == b'\r').next()?;
-    let mut words = std::str::from_utf8(line).ok()?.split(' ');
-    let (method, path, version) = (words.next()?, words.next()?, words.next()?);
-    let is_http = matches!(version, "HTTP/1.1" | "HTTP/1.0") && words.next().is_none();
-    is_http.then_some((method, path))
-}
-
-fn response(status: &str, kind: &str, body: &str, has_body: bool) -> String {
-    let length = body.len();
-    let body = if has_body { body } else { "" };
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\
-         connection: close\r\n\r\n{body}"
-    )
+fn states_of(service: &Service) -> States {
+    let links = service.links();
+    States {
+        open: links.len(),
+        handshaking: service.handshakes().min(links.len()),
+        paused: links.iter().filter(|link| link.is_paused()).count(),
+        with_mail: links
+            .iter()
+            .filter(|link| link.mailbox().has_mail())
+            .count(),
+    }
 }

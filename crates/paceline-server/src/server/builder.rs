@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     io::{self, Write},
     net::ToSocketAddrs,
-    sync::{atomic::AtomicBool, Arc, Mutex},
+    sync::{atomic::AtomicBool, Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use crate::{
     dialer::Dialer,
     engine::{Engine, Workers},
     listen::Listen,
+    page::{self, Port, PortSession, Settings},
     peer::PeerAddress,
     session::Session,
 };
@@ -38,6 +39,8 @@ pub struct ServerBuilder {
     parts: Vec<Box<dyn Part>>,
     dialers: Vec<Dialer>,
     admin: Option<Endpoint<admin::AdminCodec, admin::Make>>,
+    page: Option<Settings>,
+    page_hosts: Vec<String>,
     status: Arc<admin::Status>,
     access_log: Option<Arc<AccessLog>>,
     drain_time: Duration,
@@ -53,6 +56,8 @@ impl Default for ServerBuilder {
             parts: Vec::new(),
             dialers: Vec::new(),
             admin: None,
+            page: None,
+            page_hosts: Vec::new(),
             status: Arc::default(),
             access_log: None,
             drain_time: Duration::from_secs(30),
@@ -143,10 +148,29 @@ impl ServerBuilder {
 
     /// Serves `/metrics` (OpenMetrics), `/healthz` and `/readyz` at this address.
     pub fn metrics<A: ToSocketAddrs + std::fmt::Debug>(mut self, address: A) -> Self {
-        let listen = Listen::tcp(address).name("metrics").limits(admin::limits());
-        let status = Arc::clone(&self.status);
-        let make: admin::Make = Box::new(move |_| admin::Admin::new(Arc::clone(&status)));
-        self.admin = Some(Endpoint::new(listen, admin::codec(), make));
+        let listen = Listen::tcp(address).name("metrics").limits(page::limits());
+        let port = Arc::new(Port::of_metrics(Arc::clone(&self.status) as _));
+        let make: admin::Make = Box::new(move |_| PortSession::new(Arc::clone(&port)));
+        self.admin = Some(Endpoint::new(listen, page::codec(), make));
+        self
+    }
+
+    /// Serves a page at this address that shows the server at work, and what
+    /// [`metrics`](Self::metrics) serves. The page has a thread of its own, and the pools are
+    /// observed while a browser shows it in front, and only then.
+    ///
+    /// An address that other computers reach needs a [`page_host`](Self::page_host).
+    pub fn page<A: ToSocketAddrs + std::fmt::Debug>(mut self, address: A) -> Self {
+        let mut settings = Settings::default();
+        settings.set_address(address);
+        self.page = Some(settings);
+        self
+    }
+
+    /// A name by which browsers may find the [page](Self::page), beside those of this computer. A
+    /// request by another name gets 403: its page may belong to an attacker, whose name points here.
+    pub fn page_host(mut self, name: impl Into<String>) -> Self {
+        self.page_hosts.push(name.into());
         self
     }
 
@@ -219,6 +243,12 @@ impl ServerBuilder {
         if let Some(admin) = &mut self.admin {
             admin.open()?;
         }
+        let page = self.page.take().map(|mut page| {
+            let hosts = self.page_hosts.drain(..);
+            hosts.for_each(|name| page.add_host(name));
+            page.open()
+        });
+        let page = page.transpose()?;
         let pools = Pools::build(self.pool, self.levels)?;
         let workers = match self.engine {
             Engine::LeaderFollowers => None,
@@ -247,6 +277,7 @@ impl ServerBuilder {
             services,
             listening: listeners,
             admin,
+            page: OnceLock::new(),
             workers,
             gate,
             pools,
@@ -256,6 +287,10 @@ impl ServerBuilder {
             drains: Mutex::default(),
         });
         self.status.set(&shared);
+        if let Some(page) = page {
+            // If that fails, all that was begun ends with `shared`.
+            let _ = shared.page.set(page.begin(self.status)?);
+        }
         Ok(Server { shared })
     }
 

@@ -124,6 +124,9 @@ impl Shared {
         let busy_workers = self.end_workers(last());
         self.admin.iter().for_each(Listening::close);
         let pools = self.pools.shutdown(last());
+        if let Some(page) = self.page.get() {
+            page.end();
+        }
         let counts = open_before.into_iter().zip(cut);
         DrainReport {
             services: self

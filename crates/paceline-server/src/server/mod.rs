@@ -23,7 +23,7 @@ use std::{
     path::PathBuf,
     sync::{
         atomic::{AtomicBool, Ordering},
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
     },
     time::Duration,
 };
@@ -40,6 +40,7 @@ use crate::{
     engine::Workers,
     limits::Limit,
     link::ConnectionId,
+    page::Page,
     remote::Remote,
     service::{Gate, Service},
     sync::lock,
@@ -87,6 +88,8 @@ struct Shared {
     listening: Vec<Listening>,
     /// The listener of metrics and health, which a drain closes last.
     admin: Vec<Listening>,
+    /// It outlives a drain, which it shows.
+    page: OnceLock<Page>,
     workers: Option<Arc<Workers>>,
     gate: Arc<Gate>,
     drain_time: Duration,
@@ -140,6 +143,12 @@ impl Server {
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         addresses(&self.shared.admin).first().copied()
+    }
+
+    /// The address of its [page](ServerBuilder::page), if it has one.
+    #[must_use]
+    pub fn page_addr(&self) -> Option<SocketAddr> {
+        Some(self.shared.page.get()?.local_addr())
     }
 
     /// The pool that serves its connections: for timers, posts, other handles, and to look at. With

@@ -53,6 +53,20 @@ impl Pools {
         }
     }
 
+    /// Each pool, with its name.
+    pub(super) fn all(&self) -> Vec<(String, Pool)> {
+        match self {
+            Self::One(pool) => vec![(MAIN.to_owned(), pool.clone())],
+            Self::Several { levels, .. } => {
+                let keys = levels.snapshot().into_iter();
+                let named = keys.filter_map(|(key, _)| {
+                    Some((key.name().to_owned(), levels.pool(&key)?.clone()))
+                });
+                named.collect()
+            }
+        }
+    }
+
     /// The counters of each pool, with its name.
     pub(super) fn snapshots(&self) -> Vec<(String, Snapshot)> {
         match self {

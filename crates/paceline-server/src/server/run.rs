@@ -76,6 +76,9 @@ impl Server {
         if let Some(address) = self.metrics_addr() {
             eprintln!("metrics on http://{address}/metrics");
         }
+        if let Some(page) = self.shared.page.get() {
+            eprintln!("page on {}", page.url());
+        }
     }
 }
 

@@ -58,8 +58,9 @@ pub enum Role {
     /// It is the follower that watches over surprises, under [`Wake::Adaptive`](crate::Wake::Adaptive). Only
     /// [`Inspect::threads`](crate::Inspect::threads) knows it: observers are told `Follower`.
     Standby,
-    /// It handles an event and has told that it blocks: it is inside [`Context::blocking`](crate::Context::blocking). Only
-    /// the board knows it: observers were told `Processing`.
+    /// Its handler blocks, and the pool knows it: the thread is inside [`Context::blocking`](crate::Context::blocking).
+    /// [`Inspect::threads`](crate::Inspect::threads) reports it. For an observer the role stays `Processing`, and
+    /// [`Observer::away_changed`] says when the thread blocks.
     Away,
 }
 
@@ -105,6 +106,12 @@ pub trait Observer: Send + Sync + 'static {
     /// Thread `thread` (counted from zero in the order of entering) is now in `role`.
     fn role_changed(&self, thread: usize, role: Role) {
         let _ = (thread, role);
+    }
+
+    /// The handler that thread `thread` runs begins to block in [`Context::blocking`](crate::Context::blocking)
+    /// (`is_away`), or has come back from that. The role of the thread is [`Role::Processing`] throughout.
+    fn away_changed(&self, thread: usize, is_away: bool) {
+        let _ = (thread, is_away);
     }
 
     /// User code has panicked on behalf of this handle: see [`Builder::on_panic`](crate::Builder::on_panic).

@@ -154,6 +154,10 @@ impl<O: Observer> Observer for Contained<O> {
         (**self).role_changed(thread, role);
     }
 
+    fn away_changed(&self, thread: usize, is_away: bool) {
+        (**self).away_changed(thread, is_away);
+    }
+
     fn panicked(&self, handle: HandleId, message: &str) {
         (**self).panicked(handle, message);
     }
@@ -193,6 +197,10 @@ impl Several {
 impl Observer for Several {
     fn role_changed(&self, thread: usize, role: Role) {
         self.0.iter().for_each(|it| it.role_changed(thread, role));
+    }
+
+    fn away_changed(&self, thread: usize, is_away: bool) {
+        self.tell(|it| it.away_changed(thread, is_away));
     }
 
     fn panicked(&self, handle: HandleId, message: &str) {

@@ -134,6 +134,21 @@ impl Inspect<'_> {
         Some(self.pool.shared().crew.board()?.times())
     }
 
+    /// The bound of [`Snapshot::longest_blind`]: four and a half [ticks](crate::Builder::tick). A wake and what the
+    /// system's scheduler adds come on top. `None` under [`Wake::Eager`](crate::Wake::Eager), which wakes a follower
+    /// each time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let pool = paceline::Pool::builder().tick(Duration::from_millis(2)).build()?;
+    /// assert_eq!(pool.inspect().blind_bound(), Some(Duration::from_millis(9)));
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn blind_bound(&self) -> Option<Duration> {
+        self.pool.shared().lead.blind_bound()
+    }
+
     /// The threads that are in the pool now, its own and those that joined, in the order of entering: for
     /// [`Handle::pin_to`](crate::Handle::pin_to), which has an example.
     #[must_use]
@@ -194,6 +209,15 @@ impl Shared {
             row.set_role(role, now);
         }
         self.observers.tell_guests(seat.index(), role);
+    }
+
+    /// The handler of the calling thread, whose seat this is, blocks, or has come back. Without an observer it costs
+    /// a load.
+    pub(crate) fn report_away(&self, seat: &Seat, is_away: bool) {
+        if self.lead.is_observed() {
+            self.observers
+                .tell(|it| it.away_changed(seat.index(), is_away));
+        }
     }
 
     /// The calling thread goes to handle an event; likewise.

@@ -23,6 +23,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
     lead::{doze, Attempt, Lead, Promotion},
+    policy::Wake,
     recall::Until,
     watcher::Watcher,
     word::{Snapshot, Standby},
@@ -109,6 +110,14 @@ enum Look {
 }
 
 impl<T> Lead<T> {
+    /// The longest time that nobody leads although a follower sleeps, by design: the longest pause between two looks
+    /// of the standby, and half a tick.
+    pub(crate) fn blind_bound(&self) -> Option<Duration> {
+        let tick = self.policy.tick;
+        let bound = tick.saturating_mul(CALM).saturating_add(tick / 2);
+        (self.policy.wake == Wake::Adaptive).then_some(bound)
+    }
+
     /// The life of a standby, until it leads, leaves, or is sent home.
     pub(super) fn stand_by(&self, seat: &Arc<Seat>, clock: &Clock, until: Until<'_>) -> Attempt {
         let mut memory = Memory::of(self.word.look());

@@ -99,12 +99,13 @@ fn is_over(place: &Place<'_>) -> bool {
 struct OneOfMany<'t>(&'t Place<'t>);
 
 impl OneOfMany<'_> {
-    /// Shows on the board, if there is one, whether this thread is away.
+    /// Shows to the board and to observers whether this thread is away.
     fn show(&self, role: Role) {
         let Seated { shared, seat, .. } = &**self.0;
         if let Some(row) = seat.row() {
             row.set_away(role, shared.clock.now());
         }
+        shared.report_away(seat, role == Role::Away);
     }
 }
 

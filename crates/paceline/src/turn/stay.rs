@@ -35,12 +35,15 @@ pub(super) struct OnDuty<'t, 'p> {
 
 impl Duty for OnDuty<'_, '_> {
     fn go_away(&self) {
+        // After this another thread may lead, and its observer's calls come in their own order.
         self.running.go_away();
+        self.place.shared.report_away(&self.place.seat, true);
     }
 
     fn come_back(&self) {
         // It was not on the list meanwhile.
         let _ = self.running.come_back();
+        self.place.shared.report_away(&self.place.seat, false);
     }
 
     fn call_for_help(&self) {
@@ -135,10 +138,10 @@ impl OnDuty<'_, '_> {
 
     /// Sleeps, away from the pool, until it is recalled or its time is over.
     fn sleep(&self, until: Until<'_>) -> Returned {
-        let Self { running, place } = *self;
-        running.go_away();
+        let place = self.place;
+        self.go_away();
         place.seat.sleep(&place.shared.clock, until);
-        let _ = running.come_back();
+        self.come_back();
         match until.is_recalled() {
             true => Returned::Done,
             false => Returned::TimedOut,

@@ -37,6 +37,11 @@ impl Observer for Diary {
         self.note(format!("{thread} {role}"));
     }
 
+    fn away_changed(&self, thread: usize, is_away: bool) {
+        let what = if is_away { "blocks" } else { "is back" };
+        self.note(format!("{thread} {what}"));
+    }
+
     fn panicked(&self, handle: HandleId, message: &str) {
         self.note(format!("{handle} panicked: {message}"));
     }
@@ -151,6 +156,46 @@ fn observers_are_dropped_when_they_go() {
         drop(pool);
         drop(outlives);
         assert_eq!(Arc::strong_count(&diary.0), 1);
+    });
+}
+
+/// A handler that blocks is reported while an observer is there, on the thread that runs it, and also when it panics:
+/// without that, an observer takes a thread that sleeps for one that computes.
+#[test]
+fn a_handler_that_blocks_is_reported() {
+    bounded(|| {
+        let (world, pool) = world_and_pool();
+        let (stream, peer) = world.stream();
+        let diary = Diary::default();
+        let inside = diary.clone();
+        let handler = move |cx: &mut Context<'_, SimStream>| {
+            let mut byte = [0];
+            cx.read(&mut byte)?;
+            cx.blocking(|| {
+                inside.note("inside".to_owned());
+                assert_ne!(byte[0], b'!', "the handler's own panic");
+            });
+            Ok(Next::Continue)
+        };
+        pool.register(stream, Interest::READ, handler).unwrap();
+        peer.send(b"1");
+        serve_all(&pool);
+        assert_eq!(diary.notes(), ["inside"]);
+
+        let observation = pool.observe(diary.clone());
+        for byte in [b"2", b"!"] {
+            peer.send(byte);
+            serve_all(&pool);
+        }
+        drop(observation);
+        let notes = diary.notes();
+        let turns = notes.iter().filter(|note| !note.contains("follow"));
+        let turns: Vec<_> = turns
+            .map(|note| note.split_once(' ').map_or("inside", |it| it.1))
+            .collect();
+        let blocks = ["blocks", "inside", "is back"];
+        let count = turns.windows(3).filter(|three| *three == blocks).count();
+        assert_eq!(count, 2, "{notes:?}");
     });
 }
 
