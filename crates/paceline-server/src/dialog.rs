@@ -6,6 +6,7 @@ use paceline::Next;
 
 use crate::{
     codec::{Codec, Decoded, Malformed},
+    cork::Cork,
     link::Link,
     peer::{Changes, Peer},
     session::{Ended, Session},
@@ -52,18 +53,23 @@ pub(crate) enum Outcome {
 }
 
 impl<C> Progress<C> {
+    /// Nothing is handled yet.
+    fn new(outcome: Outcome) -> Self {
+        Self {
+            consumed: 0,
+            items: 0,
+            ended_message: false,
+            outcome,
+            changes: Changes::default(),
+        }
+    }
+
     /// Nothing is known of the input: the session panicked.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let message = text.unwrap_or_else(|| "a panic without a text".to_owned());
-        Self {
-            consumed: 0,
-            items: 0,
-            ended_message: false,
-            outcome: Outcome::Panicked(message),
-            changes: Changes::default(),
-        }
+        Self::new(Outcome::Panicked(message))
     }
 }
 
@@ -82,7 +88,8 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         self.codec.is_within_message()
     }
 
-    /// Handles the items in `input`, as many as one turn may.
+    /// Handles the items in `input`, as many as one turn may. Short replies to several of them
+    /// leave together.
     pub(crate) fn handle_items(
         &mut self,
         input: &[u8],
@@ -90,61 +97,65 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         wire: &mut dyn Wire,
         link: &Arc<Link>,
     ) -> Progress<C> {
-        let mut progress = Progress {
-            consumed: 0,
-            items: 0,
-            ended_message: false,
-            outcome: Outcome::Incomplete,
-            changes: Changes::default(),
-        };
-        progress.outcome = self.run(input, ended, wire, link, &mut progress);
+        let mut progress = Progress::new(Outcome::Incomplete);
+        progress.outcome = Cork::over(wire, |cork| {
+            let outcome = loop {
+                if let Some(outcome) = self.handle_item(input, ended, cork, link, &mut progress) {
+                    break outcome;
+                }
+            };
+            match (outcome, cork.release()) {
+                (Outcome::Failed(error), _) | (_, Err(error)) => Outcome::Failed(error),
+                (outcome, Ok(())) => outcome,
+            }
+        });
         progress
     }
 
-    fn run(
+    /// Handles the next item. Why no other one follows, if none does.
+    fn handle_item(
         &mut self,
         input: &[u8],
         ended: bool,
-        wire: &mut dyn Wire,
+        cork: &mut Cork<'_>,
         link: &Arc<Link>,
         progress: &mut Progress<C>,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         let limits = link.service().limits();
-        loop {
-            // A session may have paused its input in an item, and before the first one, in `start`.
-            if wire.unsent() > 0
-                || link.is_paused()
-                || progress.items >= limits.items_per_turn as u64
-                || progress.consumed >= limits.bytes_per_turn
-            {
-                return Outcome::Paused;
+        // A session may have paused its input in an item, and before the first one, in `start`.
+        if cork.unsent() > 0
+            || link.is_paused()
+            || progress.items >= limits.items_per_turn as u64
+            || progress.consumed >= limits.bytes_per_turn
+        {
+            return Some(Outcome::Paused);
+        }
+        let rest = &input[progress.consumed..];
+        if rest.is_empty() && !ended {
+            return Some(Outcome::Incomplete);
+        }
+        let (item, consumed) = match self.codec.decode(rest, ended) {
+            Ok(Decoded::Item { item, consumed }) => (item, consumed),
+            Ok(Decoded::Incomplete) => return Some(Outcome::Incomplete),
+            Err(why) => return Some(Outcome::Malformed(why)),
+        };
+        progress.consumed += consumed.min(rest.len());
+        progress.items += 1;
+        cork.hold(progress.consumed < input.len());
+        let mut cx = Peer::new(cork, link, &self.codec, &mut progress.changes);
+        let next = self.session.handle(item, &mut cx);
+        if let Some(codec) = progress.changes.codec.take() {
+            self.codec = codec;
+        }
+        progress.ended_message |= !self.codec.is_within_message();
+        match next {
+            // After the handshake the session starts anew: it is not called again before that.
+            Ok(Next::Continue | Next::Again) if progress.changes.wants_tls() => {
+                Some(Outcome::StartTls)
             }
-            let rest = &input[progress.consumed..];
-            if rest.is_empty() && !ended {
-                return Outcome::Incomplete;
-            }
-            let (item, consumed) = match self.codec.decode(rest, ended) {
-                Ok(Decoded::Item { item, consumed }) => (item, consumed),
-                Ok(Decoded::Incomplete) => return Outcome::Incomplete,
-                Err(why) => return Outcome::Malformed(why),
-            };
-            progress.consumed += consumed.min(rest.len());
-            progress.items += 1;
-            let mut cx = Peer::new(wire, link, &self.codec, &mut progress.changes);
-            let next = self.session.handle(item, &mut cx);
-            if let Some(codec) = progress.changes.codec.take() {
-                self.codec = codec;
-            }
-            progress.ended_message |= !self.codec.is_within_message();
-            match next {
-                // After the handshake the session starts anew: it is not called again before that.
-                Ok(Next::Continue | Next::Again) if progress.changes.wants_tls() => {
-                    return Outcome::StartTls;
-                }
-                Ok(Next::Continue) => {}
-                Ok(decided) => return Outcome::Decided(decided),
-                Err(error) => return Outcome::Failed(error),
-            }
+            Ok(Next::Continue) => None,
+            Ok(decided) => Some(Outcome::Decided(decided)),
+            Err(error) => Some(Outcome::Failed(error)),
         }
     }
 

@@ -34,6 +34,7 @@ pub mod guide {}
 
 mod access_log;
 mod connection;
+mod cork;
 mod counters;
 mod datagram;
 mod dialer;

@@ -1,7 +1,7 @@
 //! Buffers of the thread, for bytes that are needed during one call: a short reply needs no memory of its own.
 //!
 //! ```text
-//!   payload --frame--> FRAMED --encrypt--> RECORDS --> the system takes them, or the pool keeps a copy
+//!   payload --frame--> FRAMED (--hold--> HELD) --encrypt--> RECORDS --> the system takes them, or the pool keeps a copy
 //!   ciphertext --decrypt--> PLAINTEXT --> items; an unfinished rest goes to its connection
 //! ```
 //!
@@ -21,6 +21,7 @@ const MOST: usize = 64 * 1024;
 
 thread_local! {
     static FRAMED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static HELD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     #[cfg(feature = "_tls")]
     static RECORDS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static PLAINTEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -29,6 +30,11 @@ thread_local! {
 /// Calls `with` with an empty buffer for a framed reply.
 pub(crate) fn with_framed<R>(with: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     lend(&FRAMED, with)
+}
+
+/// Calls `with` with an empty buffer for replies that leave together.
+pub(crate) fn with_held<R>(with: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    lend(&HELD, with)
 }
 
 /// Calls `with` with an empty buffer for TLS records.
