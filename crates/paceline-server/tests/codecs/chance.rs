@@ -147,6 +147,22 @@ proptest! {
         }
     }
 
+    /// An item ends before the first place where the delimiter is, also behind false starts.
+    #[test]
+    fn the_first_delimiter_ends_an_item(input in proptest::collection::vec(b'a'..b'c', 0..30)) {
+        for delimiter in [&b"aab"[..], b"ababab", b"aa"] {
+            let first = input.windows(delimiter.len()).position(|bytes| bytes == delimiter);
+            let found = match until(delimiter, 100).decode(&input, false) {
+                Ok(Decoded::Item { item, .. }) => Some(item.len()),
+                other => {
+                    prop_assert_eq!(other, Ok(Decoded::Incomplete));
+                    None
+                }
+            };
+            prop_assert_eq!(found, first, "{:?}", delimiter);
+        }
+    }
+
     /// After a switch the rest of the buffer goes to the new codec, so a cut changes nothing
     /// either. (Codecs that deliver what has come, however much, can't take part.)
     #[test]
