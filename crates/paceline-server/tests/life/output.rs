@@ -70,7 +70,7 @@ fn a_payload_that_is_no_item_is_not_sent() {
 }
 
 /// While output is kept the session gets no item: a client that pipelines and reads nothing makes
-/// the server keep one answer, not all of them.
+/// the server keep a few answers, not all of them.
 #[test]
 fn kept_output_holds_back_items() {
     on_both_engines(|world| {
@@ -82,8 +82,9 @@ fn kept_output_holds_back_items() {
             })
         });
         let peer = world.inlet.connect();
-        // A worker collects the answers of one turn before the peer is asked.
-        let most = if world.is_half_sync() { 16 } else { 1 };
+        // A worker collects the answers of one turn before the peer is asked. Without workers, short
+        // answers leave together, up to 4 KiB of them.
+        let most = if world.is_half_sync() { 16 } else { 5 };
         for _ in 0..40 {
             peer.send(b"a\n");
         }

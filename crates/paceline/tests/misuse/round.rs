@@ -22,7 +22,7 @@ use crate::misuse::{
     rest,
     service::Service,
     settings::Owner,
-    wire::{Client, NO_ECHO},
+    wire::{self, Client, NO_ECHO},
     world::{Item, World},
 };
 
@@ -259,13 +259,16 @@ type Maker<H> = Box<dyn FnMut(&std::net::TcpStream, std::net::SocketAddr) -> Opt
 fn maker(plan: &Plan, world: &Arc<World>) -> Maker<Service> {
     let (world, scripts) = (Arc::clone(world), plan.accepted.clone());
     let mut number = 0;
-    Box::new(move |_, peer| {
+    Box::new(move |stream, peer| {
         number += 1;
         let script = scripts[(number - 1) % scripts.len()].clone()?;
         let service = Service::made(&world, script);
         service.life.accept();
-        let mut accepted = world.accepted.lock().unwrap();
-        accepted.insert(peer.port(), service.life.id);
+        // A connection that is gone already has no ports: its client has an end instead.
+        if let Some(ports) = wire::ports(Ok(peer), stream.local_addr()) {
+            let mut accepted = world.accepted.lock().unwrap();
+            accepted.insert(ports, service.life.id);
+        }
         Some(service)
     })
 }

@@ -169,7 +169,8 @@ pub(crate) struct Client {
     pub(crate) far: Far,
     /// The value behind it; of an accepted connection it is known later.
     pub(crate) life: Option<Id>,
-    pub(crate) local: Option<SocketAddr>,
+    /// Its own port and that of the listener: clients of two listeners may share the first one.
+    pub(crate) ports: Option<(u16, u16)>,
     pub(crate) sent: u64,
     pub(crate) got: u64,
     /// It sends no more.
@@ -186,17 +187,25 @@ pub(crate) struct Client {
 /// thread of the application may be blocked, and an actor that waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
+/// The ports of a connection: the client's, and the listener's.
+pub(crate) fn ports(
+    client: io::Result<SocketAddr>,
+    listener: io::Result<SocketAddr>,
+) -> Option<(u16, u16)> {
+    Some((client.ok()?.port(), listener.ok()?.port()))
+}
+
 impl Client {
     pub(crate) fn new(far: Far, life: Option<Id>) -> Self {
-        let local = match &far {
-            Far::Tcp(stream) => stream.local_addr().ok(),
+        let ports = match &far {
+            Far::Tcp(stream) => ports(stream.local_addr(), stream.peer_addr()),
             _ => None,
         };
         Self {
             is_datagrams: matches!(far, Far::Udp(_)),
             far,
             life,
-            local,
+            ports,
             sent: 0,
             got: 0,
             is_half: false,

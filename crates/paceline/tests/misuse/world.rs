@@ -55,8 +55,8 @@ pub(crate) struct World {
     pub(crate) observers: [Mutex<Option<Observation>>; OBSERVERS],
     pub(crate) queue: Mutex<Option<Sender<Item>>>,
     pub(crate) semaphore: Mutex<Option<Semaphore>>,
-    /// The values behind accepted connections, by the port of the client.
-    pub(crate) accepted: Mutex<HashMap<u16, Id>>,
+    /// The values behind accepted connections, by the ports of the client and the listener.
+    pub(crate) accepted: Mutex<HashMap<(u16, u16), Id>>,
     /// Ends of members that handlers of groups were outcome.
     pub(crate) member_ends: Mutex<HashMap<Handle, u32>>,
     pub(crate) members: Mutex<Vec<Handle>>,
@@ -136,7 +136,7 @@ impl World {
         let client = client.as_mut()?;
         if client.life.is_none() {
             let accepted = self.accepted.lock().unwrap();
-            client.life = accepted.get(&client.local?.port()).copied();
+            client.life = accepted.get(&client.ports?).copied();
         }
         client.life
     }
