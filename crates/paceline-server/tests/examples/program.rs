@@ -35,8 +35,10 @@ fn build() -> PathBuf {
         .args(["--examples", "--target-dir"])
         .arg(profile.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    if profile.ends_with("release") {
-        command.arg("--release");
+    // The folder of a profile has its name, but for that of the usual one.
+    let name = profile.file_name().unwrap();
+    if name != "debug" {
+        command.arg("--profile").arg(name);
     }
     // What cargo has set for this test. The build script of `ring` would run again because of it.
     for (name, _) in env::vars_os() {
