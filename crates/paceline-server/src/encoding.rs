@@ -8,7 +8,7 @@
 //!                                +-- WebSocket -> one frame     WebSockets
 //! ```
 //!
-//! Each form is made once, by the first member that needs it, and all members with this encoding
+//! Each form is made once, for the first member that needs it, and all members with this encoding
 //! share the buffer.
 
 use std::sync::{
@@ -74,9 +74,10 @@ impl Body {
         }
     }
 
-    /// How many bytes the message has as it is.
-    pub(crate) fn len(&self) -> usize {
-        self.payload.len()
+    /// How many bytes a connection with this encoding sends. An event of many short lines is several
+    /// times as long as its payload.
+    pub(crate) fn size(&self, encoding: Encoding) -> usize {
+        self.encoded(encoding).len()
     }
 
     pub(crate) fn encoded(&self, encoding: Encoding) -> &Arc<[u8]> {

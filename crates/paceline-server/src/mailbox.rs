@@ -78,14 +78,18 @@ impl Tally {
 /// One message on its way to one connection.
 pub(crate) struct Letter {
     tally: Arc<Tally>,
+    /// How many bytes it takes of the mailbox.
+    size: usize,
     is_decided: bool,
 }
 
 impl Letter {
-    pub(crate) fn new(tally: &Arc<Tally>) -> Self {
+    /// For a connection that has this encoding now.
+    pub(crate) fn new(tally: &Arc<Tally>, encoding: Encoding) -> Self {
         // The sender's own share is undecided until all letters are made.
         tally.undecided.fetch_add(1, Ordering::Relaxed);
         Self {
+            size: tally.body.size(encoding),
             tally: Arc::clone(tally),
             is_decided: false,
         }
@@ -153,7 +157,7 @@ impl Mail {
     fn bytes(&self) -> usize {
         match self {
             // An empty letter takes a place, too.
-            Self::Letter(letter) => letter.tally.body.len().max(1),
+            Self::Letter(letter) => letter.size.max(1),
             Self::EndOfOutput | Self::Close => 0,
         }
     }

@@ -80,7 +80,7 @@ impl Remote {
 
     fn deliver(&self, bytes: Arc<[u8]>, on_done: Option<OnDone>) -> bool {
         let tally = Arc::new(Tally::new(bytes, on_done));
-        let letter = Letter::new(&tally);
+        let letter = Letter::new(&tally, self.0.encoding());
         let has_place = self.post(Mail::Letter(letter));
         if !has_place {
             self.0.service().counters().met(Limit::Mailbox);

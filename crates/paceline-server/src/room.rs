@@ -172,7 +172,7 @@ impl RoomMessage<'_> {
                 .values()
                 .filter(|link| !self.except.contains(&link.id()));
             for link in addressees {
-                let letter = Mail::Letter(Letter::new(&tally));
+                let letter = Mail::Letter(Letter::new(&tally, link.encoding()));
                 match link.mailbox().post(letter) {
                     Posted::First => to_notify.push(Arc::clone(link)),
                     Posted::Behind => {}

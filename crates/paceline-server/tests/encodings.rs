@@ -139,7 +139,7 @@ fn a_message_reaches_members_of_all_kinds() {
 #[test]
 fn a_member_without_a_place_misses() {
     let (world, sockets) = World::new().listener(Encoding::WebSocket, Limits::default());
-    let (world, streams) = world.listener(Encoding::Event, Limits::default().mailbox(4));
+    let (world, streams) = world.listener(Encoding::Event, Limits::default().mailbox(12));
     let _server = world.builder.start().unwrap();
     let (socket, stream) = (sockets.connect(), streams.connect());
     wait_for_members(&world.room, 2);
@@ -156,4 +156,23 @@ fn a_member_without_a_place_misses() {
     assert_eq!((count(|it| it.reached), count(|it| it.missed)), (3, 1));
     assert_eq!(socket.wait_for(12), b"\x81\x05hello\x81\x03you");
     assert_eq!(stream.wait_for(11), b"data: you\n\n");
+}
+
+/// A message of line breaks is seven times as long as an event. It must not cost a member its
+/// connection: one participant of a chat could end all streams.
+#[test]
+fn an_event_that_grows_too_long_is_missed() {
+    let (world, streams) = World::new().listener(Encoding::Event, Limits::default());
+    let _server = world.builder.start().unwrap();
+    let stream = streams.connect();
+    wait_for_members(&world.room, 1);
+    let (receipts, received) = mpsc::channel::<Receipt>();
+    let breaks = world.room.message(vec![b'\n'; 60 * 1024]);
+    breaks
+        .on_done(move |receipt| receipts.send(receipt).unwrap())
+        .send();
+    let receipt = received.recv().unwrap();
+    assert_eq!((receipt.reached, receipt.missed), (0, 1));
+    world.room.send(*b"still here");
+    assert_eq!(stream.wait_for(18), b"data: still here\n\n");
 }

@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-use paceline::{Next, Pool};
+use paceline::{simulated::Simulation, Next, Pool, SetKind};
 use paceline_server::{
     codec::{line, Message},
-    page, Listen, Peer, Server, ServerBuilder,
+    page, Inlet, Listen, Peer, Server, ServerBuilder,
 };
 use viewer::{get, number_in, request, wait_until, Viewer};
 
@@ -132,6 +132,51 @@ fn a_thread_that_blocks_is_away() {
     assert!(get(page.local_addr(), "/").starts_with("HTTP/1.1 200 "));
     release.send(()).unwrap();
     while viewer.next_report().contains("\"doing\":\"away\"") {}
+}
+
+/// What was seen stays when another viewer comes: the observation goes on. (The pool has no board, so
+/// nothing else knows what its thread does.)
+#[test]
+fn a_second_viewer_changes_nothing_for_the_first() {
+    let pool = Pool::builder().threads(1).build().unwrap();
+    let page = page(&pool).start().unwrap();
+    let mut one = Viewer::enter(page.local_addr());
+    one.next_report();
+    let (release, released) = mpsc::channel::<()>();
+    pool.post(move |cx| cx.blocking(|| released.recv().unwrap()))
+        .unwrap();
+    one.wait_for("\"doing\":\"away\"");
+    let mut other = Viewer::enter(page.local_addr());
+    let report = other.next_report();
+    assert!(report.contains("\"doing\":\"away\""), "{report}");
+    release.send(()).unwrap();
+}
+
+/// A server on virtual time is shown too: the page itself has the time of its viewers.
+#[test]
+fn a_simulated_server_is_shown() {
+    let world = Simulation::new(8);
+    let inlet = Inlet::new(&world);
+    let set = SetKind::Simulated(world);
+    let server = Server::builder()
+        .pool(Pool::builder().threads(2).handle_set(set))
+        .listener(
+            Listen::simulated(&inlet).name("simulated"),
+            line(80),
+            |_| echo,
+        )
+        .page("127.0.0.1:0")
+        .start()
+        .unwrap();
+    let mut viewer = Viewer::enter(server.page_addr().unwrap());
+    viewer.next_report();
+    let peer = inlet.connect();
+    for _ in 0..100 {
+        peer.send(b"hello\r\n");
+        assert_eq!(peer.wait_for(7), b"hello\r\n");
+    }
+    viewer.wait_for("\"items\":100,");
+    viewer.wait_for("\"doing\":\"leader\"");
 }
 
 /// The numbers of a report are those of the pool.

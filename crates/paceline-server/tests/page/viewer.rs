@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Longer than any test takes: what waits for so long hangs.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(30);
 
 pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
     let since = Instant::now();
