@@ -17,6 +17,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt, io,
     io::IoSlice,
+    panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
     time::Duration,
@@ -182,7 +183,7 @@ impl Workers {
     fn work(&self) {
         let _ended = ThreadEnds(self);
         while let Some(job) = self.next() {
-            job.run(self.settings.age_limit);
+            contain(|| job.run(self.settings.age_limit));
         }
     }
 
@@ -212,7 +213,9 @@ impl Workers {
             std::mem::take(&mut queue.jobs)
         };
         self.news.notify_all();
-        jobs.into_values().flatten().for_each(Run::refuse);
+        for job in jobs.into_values().flatten() {
+            contain(|| job.refuse());
+        }
     }
 
     /// Waits until all threads have ended, for so long at most. How many have not.
@@ -245,6 +248,12 @@ impl Queue {
         self.len -= 1;
         job
     }
+}
+
+/// Calls `end`, which may end a session whose connection is over. If [`Session::closed`] or a
+/// destructor of the session panics, only that session is lost: the thread goes on.
+fn contain(end: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(end));
 }
 
 /// A worker's thread ends.
@@ -314,7 +323,7 @@ impl<C: Codec, N: Session<C>> Run for Job<C, N> {
             link,
             ..
         } = &mut *self;
-        let handled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let handled = catch_unwind(AssertUnwindSafe(|| {
             dialog.handle_items(input, *ended, &mut wire, link)
         }));
         let progress = handled.unwrap_or_else(|panic| Progress::panicked(&*panic));

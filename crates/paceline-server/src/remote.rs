@@ -114,8 +114,7 @@ impl Remote {
 
     /// Closes the connection at once. What it has not sent is dropped.
     pub fn close(&self) {
-        // A connection that is closed already needs no other end.
-        let _ = self.0.handle().close();
+        self.0.close();
     }
 
     /// Reads nothing more of the peer, and gives its session no further item, until

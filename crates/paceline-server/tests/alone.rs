@@ -4,6 +4,7 @@ mod support;
 
 mod alone {
     mod signals;
+    mod stuck;
     #[cfg(feature = "systemd")]
     mod systemd;
 }

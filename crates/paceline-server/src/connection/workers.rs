@@ -14,8 +14,13 @@ use crate::{
 };
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
-    /// Gives the dialog to a worker, with all input.
+    /// Gives the dialog to a worker, with all input, when all output is sent: a peer that takes
+    /// nothing is closed in time only while the dialog is here.
     pub(super) fn hand_over(&mut self, new: usize, wire: &mut dyn Wire) -> io::Result<Next> {
+        if wire.unsent() > 0 {
+            self.holds_item = true;
+            return Ok(Next::Again);
+        }
         let (Some(workers), Some(link)) = (&self.service.workers, &self.link) else {
             return Ok(Next::Continue);
         };

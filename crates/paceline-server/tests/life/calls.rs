@@ -220,7 +220,10 @@ fn draining_gets_a_last_word() {
     on_both_engines(|world| {
         let calls = world.calls.clone();
         let server = world.serve(Limits::default(), line(80), move || {
-            Actor::new(&calls).on_draining(|cx| cx.send("bye\r\n").unwrap())
+            Actor::new(&calls).on_draining(|cx| {
+                cx.send("bye\r\n").unwrap();
+                Next::CloseGently
+            })
         });
         let peer = world.inlet.connect();
         peer.send(b"a\n");

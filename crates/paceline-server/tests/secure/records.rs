@@ -165,3 +165,35 @@ fn a_room_over_tls() {
         assert_eq!((receipt.reached, receipt.missed), (3, 0));
     });
 }
+
+/// A session greeted with more than its client took, and the client sent its first item together with
+/// the end of its handshake, and read nothing: a worker had the session while output was kept, so no
+/// limit of time ended the connection. Now the item waits until the greeting is taken.
+#[test]
+fn a_greeting_is_taken_in_time() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let calls = world.calls.clone();
+        let listen = world.listen().tls(&identity.tls());
+        let make = move |_: &_| {
+            Actor::new(&calls).on_start(|cx| {
+                cx.send(vec![b'x'; 1000])?;
+                Ok(Next::Continue)
+            })
+        };
+        let builder = world.builder().listener(listen, line(80), make);
+        let server = world.start(builder);
+        let config = identity.client();
+        let mut reads = TlsPeer::new(world.inlet.connect(), &config, "localhost");
+        reads.shake_hands_with(b"first\n");
+        let mut expected = vec![b'x'; 1000];
+        expected.extend(b"first\r\n");
+        reads.assert_gets(expected);
+        let mut stops = TlsPeer::new(world.inlet.connect(), &config, "localhost");
+        stops.shake_hands_with(b"first\n");
+        world.pass_seconds(60);
+        stops.peer.wait_closed();
+        assert_eq!(times_met(&server, MAIN, Limit::WriteRate), 1);
+        assert_eq!(world.calls.count("handle"), 1);
+    });
+}
