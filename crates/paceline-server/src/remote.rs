@@ -55,7 +55,8 @@ impl Remote {
         self.0.address()
     }
 
-    /// How many bytes wait in its mailbox.
+    /// How many bytes of its mailbox are taken, as [`Limits::mailbox`](crate::Limits::mailbox)
+    /// counts them.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.mailbox().waiting()

@@ -1,11 +1,14 @@
 //! TLS between a connection and its session.
 
-use std::io::{self, IoSlice};
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 use paceline::{HandlerKind, Level, Next, Piece};
 
 use crate::{
-    service::HandshakePlace,
+    service::{HandshakePlace, Service},
     tls::{EndOfInput, Received, Tls, TlsClient, TlsFailure, TlsInfo, TlsLayer},
     wire::Wire,
 };
@@ -13,27 +16,45 @@ use crate::{
 /// The TLS layer of a connection, and its place among the handshakes.
 pub(crate) struct Secure {
     layer: TlsLayer,
-    /// Given back when the handshake is done.
-    place: Option<HandshakePlace>,
+    place: Place,
 }
 
-/// The record layer adds fewer bytes than this to a write, and to each full record of it.
-const OVERHEAD: usize = 128;
-const RECORD: usize = 16 * 1024;
+/// The place of a connection among the handshakes of its service.
+enum Place {
+    /// The client has not sent a byte: it costs nothing yet, and the limit of silence ends it.
+    AtFirstByte,
+    Taken {
+        _place: HandshakePlace,
+    },
+    /// The handshake is done, or this side is the client.
+    NotNeeded,
+}
 
 impl Secure {
-    pub(crate) fn server(tls: &Tls, place: HandshakePlace) -> io::Result<Self> {
+    pub(crate) fn server(tls: &Tls) -> io::Result<Self> {
         Ok(Self {
             layer: TlsLayer::server(tls)?,
-            place: Some(place),
+            place: Place::AtFirstByte,
         })
     }
 
     pub(crate) fn client(tls: &TlsClient, name: &str) -> io::Result<Self> {
         Ok(Self {
             layer: TlsLayer::client(tls, name)?,
-            place: None,
+            place: Place::NotNeeded,
         })
+    }
+
+    /// The first bytes have come: takes a place among the handshakes, if it has none. Whether there
+    /// was one.
+    pub(crate) fn ensure_place(&mut self, service: &Arc<Service>) -> bool {
+        if matches!(self.place, Place::AtFirstByte) {
+            let Some(place) = service.begin_handshake() else {
+                return false;
+            };
+            self.place = Place::Taken { _place: place };
+        }
+        true
     }
 
     /// Decrypts `ciphertext`, and sends what the protocol answers to it.
@@ -48,7 +69,7 @@ impl Secure {
         let received = received?;
         flushed?;
         if received.handshake_finished {
-            self.place = None;
+            self.place = Place::NotNeeded;
         }
         Ok(received)
     }
@@ -56,6 +77,11 @@ impl Secure {
     /// Whether the peer has said that it sends nothing more.
     pub(crate) fn input_ended_properly(&self) -> bool {
         self.layer.end_of_input() == EndOfInput::Closed
+    }
+
+    /// How many bytes of a record have come that is not whole.
+    pub(crate) fn partial_record(&self) -> usize {
+        self.layer.partial_record()
     }
 
     /// What the handshake has agreed on.
@@ -112,7 +138,7 @@ impl SecureWire<'_> {
     /// because the peer must get every record.
     fn encrypt(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
-        let needed = bytes + (bytes / RECORD + 1) * OVERHEAD;
+        let needed = self.secure.layer.sealed(bytes);
         if needed > self.wire.room() {
             // The wire refuses so many bytes, and names its limit.
             return self.wire.write_slices(&[IoSlice::new(&vec![0; needed])]);
@@ -145,8 +171,7 @@ impl Wire for SecureWire<'_> {
     }
 
     fn room(&self) -> usize {
-        let room = self.wire.room();
-        room.saturating_sub((room / RECORD + 1) * OVERHEAD)
+        self.secure.layer.fitting(self.wire.room())
     }
 
     fn blocking(&mut self, block: &mut dyn FnMut()) {

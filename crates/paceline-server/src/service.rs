@@ -7,7 +7,6 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
     },
-    time::Duration,
 };
 
 use paceline::PoolClock;
@@ -182,9 +181,6 @@ pub(crate) struct Gate {
     changed: Condvar,
 }
 
-/// How long a drain waits before it reads the clock again.
-const CLOCK_INTERVAL: Duration = Duration::from_millis(50);
-
 impl Gate {
     /// Ends the wait of a drain, and of all that begin later.
     pub(crate) fn force(&self) {
@@ -202,8 +198,8 @@ impl Gate {
     /// Waits until `is_done`, until the drain shall end at once, or until `clock` has reached
     /// `until`.
     ///
-    /// The caller reads the clock itself. A timer of the pool notifies it too, but needs a thread of
-    /// the pool, and each of these may be in a session.
+    /// It needs no thread of the pool, each of which may be in a session. If `clock` is virtual, the
+    /// caller arranges a notification for `until`: the wait itself takes as long in real time.
     pub(crate) fn wait(&self, clock: &PoolClock, until: Moment, is_done: impl Fn() -> bool) {
         let mut is_forced: MutexGuard<'_, bool> = lock(&self.is_forced);
         // `leave` notifies after a connection is gone: either `is_done` sees that, or the
@@ -213,9 +209,7 @@ impl Gate {
             if rest.is_zero() {
                 return;
             }
-            let waited = self
-                .changed
-                .wait_timeout(is_forced, rest.min(CLOCK_INTERVAL));
+            let waited = self.changed.wait_timeout(is_forced, rest);
             (is_forced, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }

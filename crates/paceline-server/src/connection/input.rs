@@ -8,6 +8,7 @@ use super::{output::EndOfOutput, over, Connection};
 use crate::{
     codec::{Codec, Malformed},
     dialog::{Dialog, Outcome, Progress},
+    engine::Work,
     limits::Limit,
     secure::is_plain_text,
     session::{Ended, Session},
@@ -43,15 +44,23 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
 
     /// The session has asked for another call, before it gets the next item.
     pub(super) fn call_again(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
+        if self.service.workers.is_some() {
+            return self.hand_over(Work::Part, 0, wire);
+        }
         let next = self
             .call(wire, |session, cx| session.again(cx))
             .unwrap_or(Ok(Next::Continue))?;
+        Ok(self.part_written(next))
+    }
+
+    /// The session has written a part of a long answer.
+    fn part_written(&mut self, next: Next) -> Next {
         self.wants_again = next == Next::Again;
-        Ok(if next == Next::Continue && self.holds_item {
+        if next == Next::Continue && self.holds_item {
             Next::Again
         } else {
             next
-        })
+        }
     }
 
     /// Bytes have come from the network.
@@ -59,6 +68,9 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         let Some(secure) = &mut self.secure else {
             return self.handle_input(bytes, wire);
         };
+        if !secure.ensure_place(&self.service) {
+            return Ok(self.refuse_handshake());
+        }
         let before = self.input.len();
         let received = secure.receive(bytes, &mut self.input, wire);
         let received = received.inspect_err(|error| {
@@ -79,11 +91,24 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             }
         }
         self.input_ended |= received.closed_by_peer;
-        let new = self.input.len() - before;
-        if new > 0 || self.input_ended {
-            self.handle_kept(new, wire)
+        if self.input.len() > before || self.input_ended {
+            self.handle_kept(bytes.len(), wire)
         } else {
+            self.note_records(bytes.len());
             Ok(Next::Continue)
+        }
+    }
+
+    /// `new` bytes of TLS records have come, and no plain text of them yet.
+    fn note_records(&mut self, new: usize) {
+        if self.is_handshaking() {
+            return;
+        }
+        if !self.is_between_messages() {
+            self.times.item_grew(self.service.now(), new, false);
+        } else if !self.times.is_opening() {
+            // These were records of the protocol itself.
+            self.times.item_ended();
         }
     }
 
@@ -119,10 +144,11 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         self.conclude(progress, new.len(), wire)
     }
 
-    /// Handles the items in the input that is kept, whose last `new` bytes have just come.
+    /// Handles the items in the input that is kept, of which `new` bytes have just come: with TLS,
+    /// as the network carries them.
     pub(super) fn handle_kept(&mut self, new: usize, wire: &mut dyn Wire) -> io::Result<Next> {
         if self.service.workers.is_some() {
-            return self.hand_over(new, wire);
+            return self.hand_over(Work::Items, new, wire);
         }
         let (Some(dialog), Some(link)) = (&mut self.dialog, &self.link) else {
             return Ok(Next::Continue);
@@ -145,8 +171,13 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         self.items += progress.items;
         self.service.counters().items.add(progress.items);
         self.apply(&progress.changes);
-        self.holds_item = false;
+        let held_item = std::mem::take(&mut self.holds_item);
         match progress.outcome {
+            Outcome::Part(next) => {
+                // No item was handled.
+                self.holds_item = held_item;
+                Ok(self.part_written(next))
+            }
             Outcome::Incomplete if self.input_ended => self.last_item_ended(wire),
             Outcome::Incomplete => {
                 self.note_rest(new, progress.ended_message);
@@ -193,15 +224,21 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if self.is_between_messages() {
             self.times.item_ended();
         } else {
-            let bytes = if is_new { self.input.len() } else { new };
+            let bytes = if is_new { self.begun() } else { new };
             self.times.item_grew(self.service.now(), bytes, is_new);
         }
+    }
+
+    /// How many bytes of an item have come, or of a TLS record that carries it.
+    fn begun(&self) -> usize {
+        let record = self.secure.as_ref().map(|secure| secure.partial_record());
+        self.input.len() + record.unwrap_or(0)
     }
 
     /// Whether the peer has begun neither an item nor a message of several items.
     pub(super) fn is_between_messages(&self) -> bool {
         let is_within = |dialog: &Dialog<C, N>| dialog.is_within_message();
-        self.input.is_empty() && !self.dialog.as_ref().is_some_and(is_within)
+        self.begun() == 0 && !self.dialog.as_ref().is_some_and(is_within)
     }
 
     /// The peer sends nothing more, and every item was handled.

@@ -161,8 +161,8 @@ impl Shared {
         });
     }
 
-    /// Notifies the gate after `time` on the clock of the pool, so that a drain on virtual time ends as
-    /// soon as the clock is moved. Without the timer the drain ends too: it reads the clock.
+    /// Notifies the gate after `time` on the clock of the pool, for a drain on virtual time. On the
+    /// system's clock the gate needs no timer.
     fn notify_gate_after(&self, time: Duration) -> Option<paceline::TimerGuard> {
         let gate = Arc::clone(&self.gate);
         let timer = self.pools.main().after(time, move |_| gate.notify());
