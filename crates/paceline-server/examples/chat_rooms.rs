@@ -126,8 +126,9 @@ impl Session for Chatter {
         Next::CloseGently
     }
 
-    fn draining(&mut self, cx: &mut Peer<'_>) {
+    fn draining(&mut self, cx: &mut Peer<'_>) -> Next {
         let _ = cx.reply("* the server ends");
+        Next::CloseGently
     }
 
     /// The connection has left its room by itself. Its name is free again.

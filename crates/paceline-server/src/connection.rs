@@ -144,7 +144,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             .service
             .now()
             .saturating_add(self.service.limits().silent);
-        self.times = Times::opening(until, Limit::Silent);
+        self.times.open(until, Limit::Silent);
         let next = self.call(wire, |session, cx| session.start(cx));
         let next = next.unwrap_or(Ok(Next::Continue))?;
         self.wants_again = next == Next::Again;
@@ -200,7 +200,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         self.take_input(cx)
     }
 
-    /// The pool calls the handler for an event: it keeps no output.
+    /// The pool keeps no output.
     fn all_is_sent(&mut self) {
         let service = &self.service;
         self.times.output_sent(|| service.now());
@@ -245,6 +245,11 @@ where
 
     fn overdue(&mut self, cx: &mut Context<'_, S>, what: Overdue) -> io::Result<Next> {
         let unsent = cx.unsent();
+        if unsent == 0 {
+            // The pool reports no event for output that it has sent: this call may be the first
+            // one since then.
+            self.all_is_sent();
+        }
         let verdict = if what == Overdue::Idle {
             Verdict::Met(Limit::Idle)
         } else {

@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
     Paused,
     /// The session decided this: another `Next` than `Continue`.
     Decided(Next),
+    /// A part of a long answer is written, and the session returned this.
+    Part(Next),
     /// The session wants TLS from here on.
     StartTls,
     /// The input breaks the protocol.
@@ -156,6 +158,18 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
             Ok(Next::Continue) => None,
             Ok(decided) => Some(Outcome::Decided(decided)),
             Err(error) => Some(Outcome::Failed(error)),
+        }
+    }
+
+    /// Calls the session for the next part of a long answer.
+    pub(crate) fn write_part(&mut self, wire: &mut dyn Wire, link: &Arc<Link>) -> Progress<C> {
+        let (result, changes) = self.call(wire, link, |session, cx| session.again(cx));
+        Progress {
+            consumed: 0,
+            items: 0,
+            ended_message: false,
+            outcome: result.map_or_else(Outcome::Failed, Outcome::Part),
+            changes,
         }
     }
 

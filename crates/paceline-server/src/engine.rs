@@ -17,6 +17,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt, io,
     io::IoSlice,
+    panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
     time::Duration,
@@ -151,7 +152,9 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Lines up a job; gives it back if the queue is full, or the workers end.
+    /// Lines up a job; gives it back if the queue is full, or the workers end. The next part of an
+    /// answer finds a place in any case: each connection has one job at most, and a refusal would go
+    /// into the middle of the answer.
     pub(crate) fn submit<C, N>(&self, job: Job<C, N>) -> Result<(), Job<C, N>>
     where
         C: Codec,
@@ -159,7 +162,8 @@ impl Workers {
     {
         let priority = job.link.service().priority;
         let mut queue = lock(&self.queue);
-        if queue.is_closed || queue.len >= self.settings.capacity {
+        let is_full = job.work == Work::Items && queue.len >= self.settings.capacity;
+        if queue.is_closed || is_full {
             return Err(job);
         }
         queue.len += 1;
@@ -182,7 +186,7 @@ impl Workers {
     fn work(&self) {
         let _ended = ThreadEnds(self);
         while let Some(job) = self.next() {
-            job.run(self.settings.age_limit);
+            contain(|| job.run(self.settings.age_limit));
         }
     }
 
@@ -212,7 +216,9 @@ impl Workers {
             std::mem::take(&mut queue.jobs)
         };
         self.news.notify_all();
-        jobs.into_values().flatten().for_each(Run::refuse);
+        for job in jobs.into_values().flatten() {
+            contain(|| job.refuse());
+        }
     }
 
     /// Waits until all threads have ended, for so long at most. How many have not.
@@ -247,6 +253,12 @@ impl Queue {
     }
 }
 
+/// Calls `end`, which may end a session whose connection is over. If [`Session::closed`] or a
+/// destructor of the session panics, only that session is lost: the thread goes on.
+fn contain(end: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(end));
+}
+
 /// A worker's thread ends.
 struct ThreadEnds<'w>(&'w Workers);
 
@@ -257,11 +269,21 @@ impl Drop for ThreadEnds<'_> {
     }
 }
 
+/// What a worker calls a session for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The items in the input.
+    Items,
+    /// The next part of a long answer: [`Session::again`].
+    Part,
+}
+
 /// Input of a connection, and its dialog.
 pub(crate) struct Job<C: Codec, N: Session<C>> {
+    pub(crate) work: Work,
     pub(crate) dialog: Dialog<C, N>,
     pub(crate) input: Vec<u8>,
-    /// So many bytes at its end have just come.
+    /// So many bytes have just come.
     pub(crate) new: usize,
     pub(crate) ended: bool,
     /// How many bytes of output the connection may keep.
@@ -303,19 +325,22 @@ impl<C: Codec, N: Session<C>> Job<C, N> {
 impl<C: Codec, N: Session<C>> Run for Job<C, N> {
     fn run(mut self: Box<Self>, age_limit: Option<Duration>) {
         let age = self.link.service().now().saturating_sub(self.since);
-        if age_limit.is_some_and(|limit| age > limit) {
+        let is_late = age_limit.is_some_and(|limit| age > limit);
+        if is_late && self.work == Work::Items {
             return self.refuse();
         }
         let mut wire = Collected::new(self.room);
         let Self {
+            work,
             dialog,
             input,
             ended,
             link,
             ..
         } = &mut *self;
-        let handled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            dialog.handle_items(input, *ended, &mut wire, link)
+        let handled = catch_unwind(AssertUnwindSafe(|| match work {
+            Work::Items => dialog.handle_items(input, *ended, &mut wire, link),
+            Work::Part => dialog.write_part(&mut wire, link),
         }));
         let progress = handled.unwrap_or_else(|panic| Progress::panicked(&*panic));
         self.turned(wire.pieces, Some(progress));
@@ -334,6 +359,9 @@ struct Collected {
     /// How many more.
     room: usize,
 }
+
+/// A worker that has collected so much shall give it to the connection, which sends it.
+const PART: usize = 64 * 1024;
 
 impl Collected {
     fn new(limit: usize) -> Self {
@@ -379,9 +407,15 @@ impl Wire for Collected {
         Ok(())
     }
 
-    /// The peer is not asked before the worker is done.
+    /// The peer is not asked before the worker is done. But a session that writes a long answer in
+    /// parts has to find out when a part is long enough, also under a low limit.
     fn unsent(&self) -> usize {
-        0
+        let collected = self.limit - self.room;
+        if collected >= PART.min(self.limit / 4) {
+            collected
+        } else {
+            0
+        }
     }
 
     fn room(&self) -> usize {

@@ -71,8 +71,8 @@ impl Limits {
         self
     }
 
-    /// How many TLS handshakes of the listener may be under way at once. One more connection is
-    /// closed without an answer. Default: 256.
+    /// How many TLS handshakes of the listener may be under way at once: those of clients that have
+    /// sent their first byte. One more connection is closed without an answer. Default: 256.
     #[must_use]
     pub fn handshakes(mut self, handshakes: usize) -> Self {
         self.handshakes = handshakes;
@@ -104,7 +104,7 @@ impl Limits {
     }
 
     /// How many bytes of [rooms](crate::Room) may wait for one connection. A message that finds no
-    /// place there misses this connection. Default: 64 KiB.
+    /// place there misses this connection. A message counts as 64 bytes at least. Default: 64 KiB.
     #[must_use]
     pub fn mailbox(mut self, bytes: usize) -> Self {
         self.mailbox = bytes;

@@ -48,6 +48,8 @@ pub(crate) struct Link {
     tls: std::sync::OnceLock<Box<crate::tls::TlsInfo>>,
     is_paused: AtomicBool,
     encoding: EncodingCell,
+    /// Other code has closed the connection.
+    is_closed: AtomicBool,
     mailbox: Mailbox,
 }
 
@@ -63,6 +65,7 @@ impl Link {
             tls: std::sync::OnceLock::new(),
             is_paused: AtomicBool::new(false),
             encoding: EncodingCell::default(),
+            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -74,8 +77,32 @@ impl Link {
         lock(&self.handle).clone()
     }
 
+    /// The connection has moved to another level.
+    ///
+    /// A request by the old handle that came after the move began is lost, and a later letter finds
+    /// the mailbox not empty, so that it notifies no handle. So every move is followed by a turn,
+    /// which finds what was asked for.
+    ///
+    /// ```text
+    ///   another thread: posts the first letter, clones the old handle             notifies it: lost
+    ///   this thread:                                       departs, set_handle              notifies the new one
+    /// ```
     pub(crate) fn set_handle(&self, handle: &Handle) {
         *lock(&self.handle) = handle.clone();
+        // Pairs with `close`: its store comes before it takes the lock of the handle. So either this
+        // load sees it, or `close` sees the new handle.
+        let _ = if self.is_closed.load(Ordering::Acquire) {
+            handle.close()
+        } else {
+            handle.notify()
+        };
+    }
+
+    /// Closes the connection at once, also if it moves meanwhile.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        // A connection that is closed already needs no other end.
+        let _ = self.handle().close();
     }
 
     pub(crate) fn address(&self) -> &PeerAddress {

@@ -126,11 +126,16 @@ struct Inside {
     is_closed: bool,
     /// No letter can follow the end of the output.
     output_ends: bool,
+    /// The connection closes behind what waits.
+    closes: bool,
     mail: VecDeque<Mail>,
-    /// How many bytes of letters wait.
+    /// What the letters cost that wait.
     bytes: usize,
     rooms: Vec<Weak<Members>>,
 }
+
+/// A letter costs this much at least: the memory of its place, of its buffer and of its receipt.
+const LEAST_COST: usize = 64;
 
 /// What may wait in a mailbox.
 pub(crate) enum Mail {
@@ -154,10 +159,10 @@ pub(crate) enum Posted {
 }
 
 impl Mail {
-    fn bytes(&self) -> usize {
+    /// How many bytes of a mailbox it takes.
+    fn cost(&self) -> usize {
         match self {
-            // An empty letter takes a place, too.
-            Self::Letter(letter) => letter.size.max(1),
+            Self::Letter(letter) => letter.size.max(LEAST_COST),
             Self::EndOfOutput | Self::Close => 0,
         }
     }
@@ -173,12 +178,20 @@ impl Mailbox {
 
     pub(crate) fn post(&self, mail: Mail) -> Posted {
         let mut inside = lock(&self.inside);
-        let bytes = inside.bytes + mail.bytes();
+        let bytes = inside.bytes + mail.cost();
         let comes_late = inside.output_ends && matches!(mail, Mail::Letter(_));
         if inside.is_closed || comes_late || bytes > self.limit {
             return Posted::NoPlace(mail);
         }
-        inside.output_ends |= matches!(mail, Mail::EndOfOutput);
+        let is_there = match mail {
+            Mail::Letter(_) => false,
+            Mail::EndOfOutput => std::mem::replace(&mut inside.output_ends, true),
+            Mail::Close => std::mem::replace(&mut inside.closes, true),
+        };
+        if is_there {
+            // One end is enough.
+            return Posted::Behind;
+        }
         inside.bytes = bytes;
         inside.mail.push_back(mail);
         if inside.mail.len() == 1 {
@@ -192,7 +205,7 @@ impl Mailbox {
     pub(crate) fn take(&self) -> Option<Mail> {
         let mut inside = lock(&self.inside);
         let mail = inside.mail.pop_front()?;
-        inside.bytes -= mail.bytes();
+        inside.bytes -= mail.cost();
         if inside.mail.is_empty() {
             // An idle connection keeps no memory for mail.
             inside.mail = VecDeque::new();
@@ -204,7 +217,7 @@ impl Mailbox {
         !lock(&self.inside).mail.is_empty()
     }
 
-    /// How many bytes of letters wait.
+    /// How many of its bytes are taken.
     pub(crate) fn waiting(&self) -> usize {
         lock(&self.inside).bytes
     }

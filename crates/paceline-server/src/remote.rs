@@ -55,7 +55,8 @@ impl Remote {
         self.0.address()
     }
 
-    /// How many bytes wait in its mailbox.
+    /// How many bytes of its mailbox are taken, as [`Limits::mailbox`](crate::Limits::mailbox)
+    /// counts them.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.mailbox().waiting()
@@ -115,8 +116,7 @@ impl Remote {
 
     /// Closes the connection at once. What it has not sent is dropped.
     pub fn close(&self) {
-        // A connection that is closed already needs no other end.
-        let _ = self.0.handle().close();
+        self.0.close();
     }
 
     /// Reads nothing more of the peer, and gives its session no further item, until

@@ -1,11 +1,14 @@
 //! TLS between a connection and its session.
 
-use std::io::{self, IoSlice};
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 use paceline::{HandlerKind, Level, Next, Piece};
 
 use crate::{
-    service::HandshakePlace,
+    service::{HandshakePlace, Service},
     spare,
     tls::{EndOfInput, Received, Tls, TlsClient, TlsFailure, TlsInfo, TlsLayer},
     wire::Wire,
@@ -14,27 +17,45 @@ use crate::{
 /// The TLS layer of a connection, and its place among the handshakes.
 pub(crate) struct Secure {
     layer: TlsLayer,
-    /// Given back when the handshake is done.
-    place: Option<HandshakePlace>,
+    place: Place,
 }
 
-/// The record layer adds fewer bytes than this to a write, and to each full record of it.
-const OVERHEAD: usize = 128;
-const RECORD: usize = 16 * 1024;
+/// The place of a connection among the handshakes of its service.
+enum Place {
+    /// The client has not sent a byte: it costs nothing yet, and the limit of silence ends it.
+    AtFirstByte,
+    Taken {
+        _place: HandshakePlace,
+    },
+    /// The handshake is done, or this side is the client.
+    NotNeeded,
+}
 
 impl Secure {
-    pub(crate) fn server(tls: &Tls, place: HandshakePlace) -> io::Result<Self> {
+    pub(crate) fn server(tls: &Tls) -> io::Result<Self> {
         Ok(Self {
             layer: TlsLayer::server(tls)?,
-            place: Some(place),
+            place: Place::AtFirstByte,
         })
     }
 
     pub(crate) fn client(tls: &TlsClient, name: &str) -> io::Result<Self> {
         Ok(Self {
             layer: TlsLayer::client(tls, name)?,
-            place: None,
+            place: Place::NotNeeded,
         })
+    }
+
+    /// The first bytes have come: takes a place among the handshakes, if it has none. Whether there
+    /// was one.
+    pub(crate) fn ensure_place(&mut self, service: &Arc<Service>) -> bool {
+        if matches!(self.place, Place::AtFirstByte) {
+            let Some(place) = service.begin_handshake() else {
+                return false;
+            };
+            self.place = Place::Taken { _place: place };
+        }
+        true
     }
 
     /// Decrypts `ciphertext`, and sends what the protocol answers to it.
@@ -49,7 +70,7 @@ impl Secure {
         let received = received?;
         flushed?;
         if received.handshake_finished {
-            self.place = None;
+            self.place = Place::NotNeeded;
         }
         Ok(received)
     }
@@ -57,6 +78,11 @@ impl Secure {
     /// Whether the peer has said that it sends nothing more.
     pub(crate) fn input_ended_properly(&self) -> bool {
         self.layer.end_of_input() == EndOfInput::Closed
+    }
+
+    /// How many bytes of a record have come that is not whole.
+    pub(crate) fn partial_record(&self) -> usize {
+        self.layer.partial_record()
     }
 
     /// What the handshake has agreed on.
@@ -111,9 +137,9 @@ struct SecureWire<'w> {
 impl SecureWire<'_> {
     /// Encrypts and sends all slices, if there is room for them: otherwise nothing is encrypted,
     /// because the peer must get every record.
-    fn encrypt(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
+    fn encrypt(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
-        let needed = bytes + (bytes / RECORD + 1) * OVERHEAD;
+        let needed = self.secure.layer.sealed(bytes);
         if needed > self.wire.room() {
             // The wire refuses so many bytes, and names its limit.
             return self.wire.write_slices(&[IoSlice::new(&vec![0; needed])]);
@@ -133,17 +159,21 @@ impl SecureWire<'_> {
 impl Wire for SecureWire<'_> {
     fn send_all(&mut self, pieces: &mut [Piece]) -> io::Result<()> {
         if let [piece] = &*pieces {
-            self.encrypt(&[IoSlice::new(piece.as_ref())])?;
+            self.encrypt(&mut [IoSlice::new(piece.as_ref())])?;
         } else {
             let slices = pieces.iter().map(|piece| IoSlice::new(piece.as_ref()));
-            self.encrypt(&slices.collect::<Vec<_>>())?;
+            self.encrypt(&mut slices.collect::<Vec<_>>())?;
         }
         pieces.fill_with(Piece::default);
         Ok(())
     }
 
     fn write_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        self.encrypt(slices)
+        if let [slice] = slices {
+            return self.encrypt(&mut [IoSlice::new(slice)]);
+        }
+        let mut slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        self.encrypt(&mut slices)
     }
 
     fn unsent(&self) -> usize {
@@ -151,8 +181,7 @@ impl Wire for SecureWire<'_> {
     }
 
     fn room(&self) -> usize {
-        let room = self.wire.room();
-        room.saturating_sub((room / RECORD + 1) * OVERHEAD)
+        self.secure.layer.fitting(self.wire.room())
     }
 
     fn blocking(&mut self, block: &mut dyn FnMut()) {

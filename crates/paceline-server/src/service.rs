@@ -91,7 +91,7 @@ impl Service {
         link.mailbox().close(link.id());
         self.counters.ended(why);
         if self.is_draining() {
-            self.gate.open(|_| {});
+            self.gate.notify();
         }
     }
 
@@ -185,35 +185,41 @@ impl Drop for HandshakePlace {
 /// Where the thread that drains a server waits.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    why: Mutex<Passed>,
+    /// Set when the drain shall end at once.
+    is_forced: Mutex<bool>,
     changed: Condvar,
 }
 
-/// Why a drain waits no longer for connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Passed {
-    /// Its time is over.
-    pub(crate) is_late: bool,
-    /// It was asked to end at once.
-    pub(crate) is_forced: bool,
-}
-
 impl Gate {
-    /// Changes why the drain waits no longer, and lets it look.
-    pub(crate) fn open(&self, change: impl FnOnce(&mut Passed)) {
-        change(&mut lock(&self.why));
+    /// Ends the wait of a drain, and of all that begin later.
+    pub(crate) fn force(&self) {
+        *lock(&self.is_forced) = true;
         self.changed.notify_all();
     }
 
-    /// Waits until `is_done`, or until something ends the wait.
-    pub(crate) fn wait(&self, is_done: impl Fn() -> bool) -> Passed {
-        let mut why: MutexGuard<'_, Passed> = lock(&self.why);
-        // `leave` takes this lock after a connection is gone: either `is_done` sees that, or the
+    /// Lets a drain check again whether it is done.
+    pub(crate) fn notify(&self) {
+        // Behind the lock: see `wait`.
+        drop(lock(&self.is_forced));
+        self.changed.notify_all();
+    }
+
+    /// Waits until `is_done`, until the drain shall end at once, or until `clock` has reached
+    /// `until`.
+    ///
+    /// It needs no thread of the pool, each of which may be in a session. If `clock` is virtual, the
+    /// caller arranges a notification for `until`: the wait itself takes as long in real time.
+    pub(crate) fn wait(&self, clock: &PoolClock, until: Moment, is_done: impl Fn() -> bool) {
+        let mut is_forced: MutexGuard<'_, bool> = lock(&self.is_forced);
+        // `leave` notifies after a connection is gone: either `is_done` sees that, or the
         // notification comes behind the wait below.
-        while *why == Passed::default() && !is_done() {
-            let waited = self.changed.wait(why);
-            why = waited.unwrap_or_else(PoisonError::into_inner);
+        while !*is_forced && !is_done() {
+            let rest = until.saturating_sub(clock.now());
+            if rest.is_zero() {
+                return;
+            }
+            let waited = self.changed.wait_timeout(is_forced, rest);
+            (is_forced, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        *why
     }
 }

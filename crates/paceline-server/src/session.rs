@@ -71,10 +71,15 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
         Ok(Next::Close)
     }
 
-    /// The server drains, and this connection is between two items. The session may write a last
-    /// word; the connection closes in any case.
-    fn draining(&mut self, cx: &mut Peer<'_, C>) {
+    /// The server drains, and this connection is between two items, with nothing left to send. The
+    /// session may write a last word; by default the connection closes after it.
+    ///
+    /// A session that has more to do, such as a proxy that waits for an answer, returns
+    /// [`Next::Continue`]: it is asked again at the end of each later turn of the connection. At the
+    /// deadline of the drain the connection is cut.
+    fn draining(&mut self, cx: &mut Peer<'_, C>) -> Next {
         let _ = cx;
+        Next::CloseGently
     }
 
     /// The connection is closed; nothing is called after this. Called exactly once.

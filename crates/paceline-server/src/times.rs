@@ -68,6 +68,11 @@ impl Times {
         }
     }
 
+    /// The peer must speak, or end its handshake, by `until`. The session's own deadline goes on.
+    pub(crate) fn open(&mut self, until: Moment, limit: Limit) {
+        self.awaited = Awaited::Opening { until, limit };
+    }
+
     /// Whether the peer has not spoken yet.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self.awaited, Awaited::Opening { .. })
@@ -203,7 +208,9 @@ impl Times {
             // A peer that is not read can't send its item; neither is one that takes no output.
             Awaited::Item { .. } if !is_read || self.output.is_some() => (None, None),
             Awaited::Item { since, bytes } => (
-                limits.item_time.map(|time| (since + time, Limit::ItemTime)),
+                limits
+                    .item_time
+                    .map(|time| (since.saturating_add(time), Limit::ItemTime)),
                 limits
                     .least_rate
                     .map(|rate| (too_slow_at(rate, since, bytes), Limit::ReadRate)),
@@ -225,7 +232,8 @@ impl Times {
 /// How long a peer may take for `bytes` bytes.
 pub(crate) fn longest_time(rate: LeastRate, bytes: u64) -> Duration {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.bytes_per_second.max(1));
-    rate.grace + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 2))
+    let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+    rate.grace.saturating_add(Duration::from_nanos(nanos))
 }
 
 /// When a peer that has moved `bytes` bytes since then, and moves no more, is too slow.

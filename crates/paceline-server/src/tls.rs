@@ -12,6 +12,7 @@
 
 mod certificates;
 mod layer;
+mod records;
 
 use std::{
     error, fmt, io,

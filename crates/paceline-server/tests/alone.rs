@@ -6,6 +6,7 @@ mod support;
 mod alone {
     mod allocations;
     mod signals;
+    mod stuck;
     #[cfg(feature = "systemd")]
     mod systemd;
 }

@@ -133,8 +133,9 @@ impl Session for Mail {
         Next::CloseGently
     }
 
-    fn draining(&mut self, cx: &mut Peer<'_>) {
+    fn draining(&mut self, cx: &mut Peer<'_>) -> Next {
         let _ = say(cx, format!("421 {} shuts down", self.settings.name));
+        Next::CloseGently
     }
 }
 

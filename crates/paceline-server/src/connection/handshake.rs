@@ -5,9 +5,15 @@ use std::io;
 use paceline::Next;
 
 use super::Connection;
-use crate::{codec::Codec, service::Service, session::Session, wire::Wire};
 #[cfg(feature = "_tls")]
-use crate::{limits::Limit, secure::Secure, session::Ended, times::Times};
+use crate::secure::Secure;
+use crate::{
+    codec::Codec,
+    limits::Limit,
+    service::Service,
+    session::{Ended, Session},
+    wire::Wire,
+};
 
 /// How a connection begins.
 pub(crate) enum Opening {
@@ -49,23 +55,25 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         let mut secure = match opening {
             Opening::Plain => return self.start(wire),
             Opening::Client(tls, name) => Secure::client(tls, name)?,
-            Opening::Server(tls) => {
-                let Some(place) = self.service.begin_handshake() else {
-                    self.service.counters().met(Limit::Handshakes);
-                    self.why = Some(Ended::Limit(Limit::Handshakes));
-                    return Ok(Next::Close);
-                };
-                Secure::server(tls, place)?
-            }
+            Opening::Server(tls) => Secure::server(tls)?,
         };
         let until = self
             .service
             .now()
             .saturating_add(self.service.limits().silent);
-        self.times = Times::opening(until, Limit::HandshakeTime);
+        self.times.open(until, Limit::HandshakeTime);
         secure.flush(wire)?;
         self.secure = Some(Box::new(secure));
         Ok(Next::Continue)
+    }
+
+    /// Too many handshakes are under way.
+    pub(super) fn refuse_handshake(&mut self) -> Next {
+        self.service.counters().met(Limit::Handshakes);
+        self.why = Some(Ended::Limit(Limit::Handshakes));
+        // The client gets no answer, not even the end of TLS.
+        self.secure = None;
+        Next::Close
     }
 
     /// Begins TLS, if the session has asked for it in this call.

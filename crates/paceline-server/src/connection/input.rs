@@ -8,6 +8,7 @@ use super::{output::EndOfOutput, over, Connection};
 use crate::{
     codec::{Codec, Malformed},
     dialog::{Dialog, Outcome, Progress},
+    engine::Work,
     limits::Limit,
     secure::is_plain_text,
     session::{Ended, Session},
@@ -44,21 +45,29 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
 
     /// The session has asked for another call, before it gets the next item.
     pub(super) fn call_again(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
+        if self.service.workers.is_some() {
+            return self.hand_over(Work::Part, 0, wire);
+        }
         let next = self
             .call(wire, |session, cx| session.again(cx))
             .unwrap_or(Ok(Next::Continue))?;
+        Ok(self.part_written(next))
+    }
+
+    /// The session has written a part of a long answer.
+    fn part_written(&mut self, next: Next) -> Next {
         self.wants_again = next == Next::Again;
-        Ok(if next == Next::Continue && self.holds_item {
+        if next == Next::Continue && self.holds_item {
             Next::Again
         } else {
             next
-        })
+        }
     }
 
     /// Bytes have come from the network.
     pub(super) fn receive(&mut self, bytes: &[u8], wire: &mut dyn Wire) -> io::Result<Next> {
         if self.secure.is_none() {
-            return self.handle_input(bytes, wire);
+            return self.handle_input(bytes, bytes.len(), wire);
         }
         spare::with_plaintext(|plaintext| self.receive_sealed(bytes, plaintext, wire))
     }
@@ -73,6 +82,9 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         let Some(secure) = &mut self.secure else {
             return Ok(Next::Continue);
         };
+        if !secure.ensure_place(&self.service) {
+            return Ok(self.refuse_handshake());
+        }
         let received = secure.receive(bytes, plaintext, wire);
         let received = received.inspect_err(|error| {
             if is_plain_text(error) {
@@ -94,9 +106,23 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         }
         self.input_ended |= received.closed_by_peer;
         if !plaintext.is_empty() || self.input_ended {
-            self.handle_input(plaintext, wire)
+            self.handle_input(plaintext, bytes.len(), wire)
         } else {
+            self.note_records(bytes.len());
             Ok(Next::Continue)
+        }
+    }
+
+    /// `new` bytes of TLS records have come, and no plain text of them yet.
+    fn note_records(&mut self, new: usize) {
+        if self.is_handshaking() {
+            return;
+        }
+        if !self.is_between_messages() {
+            self.times.item_grew(self.service.now(), new, false);
+        } else if !self.times.is_opening() {
+            // These were records of the protocol itself.
+            self.times.item_ended();
         }
     }
 
@@ -112,30 +138,37 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             return Ok(Next::Close);
         }
         self.input_ended = true;
-        self.handle_input(&[], wire)
+        self.handle_input(&[], 0, wire)
     }
 
-    /// Handles the items in the input that is kept and the bytes that came behind it.
-    pub(super) fn handle_input(&mut self, new: &[u8], wire: &mut dyn Wire) -> io::Result<Next> {
+    /// Handles the items in the input that is kept and in `bytes`, which came behind it: as `new`
+    /// bytes of the network.
+    pub(super) fn handle_input(
+        &mut self,
+        bytes: &[u8],
+        new: usize,
+        wire: &mut dyn Wire,
+    ) -> io::Result<Next> {
         if !self.input.is_empty() || self.service.workers.is_some() {
-            self.input.extend_from_slice(new);
-            return self.handle_kept(new.len(), wire);
+            self.input.extend_from_slice(bytes);
+            return self.handle_kept(new, wire);
         }
         let (Some(dialog), Some(link)) = (&mut self.dialog, &self.link) else {
             return Ok(Next::Continue);
         };
         let ended = self.input_ended;
         let progress = over(&mut self.secure, wire, |wire| {
-            dialog.handle_items(new, ended, wire, link)
+            dialog.handle_items(bytes, ended, wire, link)
         });
-        self.input.extend_from_slice(&new[progress.consumed..]);
-        self.conclude(progress, new.len(), wire)
+        self.input.extend_from_slice(&bytes[progress.consumed..]);
+        self.conclude(progress, new, wire)
     }
 
-    /// Handles the items in the input that is kept, whose last `new` bytes have just come.
+    /// Handles the items in the input that is kept, of which `new` bytes of the network have just
+    /// come.
     pub(super) fn handle_kept(&mut self, new: usize, wire: &mut dyn Wire) -> io::Result<Next> {
         if self.service.workers.is_some() {
-            return self.hand_over(new, wire);
+            return self.hand_over(Work::Items, new, wire);
         }
         let (Some(dialog), Some(link)) = (&mut self.dialog, &self.link) else {
             return Ok(Next::Continue);
@@ -158,8 +191,13 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         self.items += progress.items;
         self.service.counters().items.add(progress.items);
         self.apply(&progress.changes);
-        self.holds_item = false;
+        let held_item = std::mem::take(&mut self.holds_item);
         match progress.outcome {
+            Outcome::Part(next) => {
+                // No item was handled.
+                self.holds_item = held_item;
+                Ok(self.part_written(next))
+            }
             Outcome::Incomplete if self.input_ended => self.last_item_ended(wire),
             Outcome::Incomplete => {
                 self.note_rest(new, progress.ended_message);
@@ -206,15 +244,21 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if self.is_between_messages() {
             self.times.item_ended();
         } else {
-            let bytes = if is_new { self.input.len() } else { new };
+            let bytes = if is_new { self.begun() } else { new };
             self.times.item_grew(self.service.now(), bytes, is_new);
         }
+    }
+
+    /// How many bytes of an item have come, or of a TLS record that carries it.
+    fn begun(&self) -> usize {
+        let record = self.secure.as_ref().map(|secure| secure.partial_record());
+        self.input.len() + record.unwrap_or(0)
     }
 
     /// Whether the peer has begun neither an item nor a message of several items.
     pub(super) fn is_between_messages(&self) -> bool {
         let is_within = |dialog: &Dialog<C, N>| dialog.is_within_message();
-        self.input.is_empty() && !self.dialog.as_ref().is_some_and(is_within)
+        self.begun() == 0 && !self.dialog.as_ref().is_some_and(is_within)
     }
 
     /// The peer sends nothing more, and every item was handled.

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +12,7 @@ use super::Connection;
 use crate::{
     codec::Codec,
     limits::Limit,
+    link::Link,
     session::{Ended, Session},
     times::longest_time,
     wire::Wire,
@@ -135,16 +137,36 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         }
     }
 
-    /// The server drains: closes the connection if it is between two items.
+    /// The server drains: a connection with nothing left to do asks its session whether it ends.
     pub(super) fn drain(&mut self, wire: &mut dyn Wire, next: &mut io::Result<Next>) {
         if self.times.is_opening() {
             self.times
                 .shorten(self.service.now().saturating_add(SPEAK_BEFORE_DRAIN));
-        } else if self.is_between_messages() && !self.holds_item && self.dialog.is_some() {
-            self.call(wire, |session, cx| session.draining(cx));
-            self.why = Some(Ended::Shutdown);
-            *next = Ok(Next::CloseGently);
+        } else if !self.is_at_work() {
+            let decided = self.call(wire, |session, cx| session.draining(cx));
+            match decided.unwrap_or(Next::Continue) {
+                // Not yet. What the turn ends with stays.
+                Next::Continue => {}
+                decided => {
+                    self.wants_again = decided == Next::Again;
+                    if matches!(decided, Next::Close | Next::CloseGently) {
+                        self.why = Some(Ended::Shutdown);
+                    }
+                    *next = Ok(decided);
+                }
+            }
         }
+    }
+
+    /// Whether an item, an answer in parts, or mail is under way.
+    fn is_at_work(&self) -> bool {
+        let has_mail = |link: &Arc<Link>| link.mailbox().has_mail();
+        self.dialog.is_none()
+            || self.holds_item
+            || self.wants_again
+            || !self.is_between_messages()
+            || !self.letters.is_empty()
+            || self.link.as_ref().is_some_and(has_mail)
     }
 
     /// The pool closes the connection when its output is sent, and calls the handler no more: so

@@ -7,15 +7,28 @@ use paceline::Next;
 use super::{input::forget, over, Connection};
 use crate::{
     codec::Codec,
-    engine::{Desk, Job, Turned},
+    engine::{Desk, Job, Turned, Work},
     limits::Limit,
     session::{Ended, Session},
     wire::Wire,
 };
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
-    /// Gives the dialog to a worker, with all input.
-    pub(super) fn hand_over(&mut self, new: usize, wire: &mut dyn Wire) -> io::Result<Next> {
+    /// Gives the dialog to a worker, with all input, when all output is sent: a peer that takes
+    /// nothing is closed in time only while the dialog is here.
+    pub(super) fn hand_over(
+        &mut self,
+        work: Work,
+        new: usize,
+        wire: &mut dyn Wire,
+    ) -> io::Result<Next> {
+        if wire.unsent() > 0 {
+            match work {
+                Work::Items => self.holds_item = true,
+                Work::Part => self.wants_again = true,
+            }
+            return Ok(Next::Again);
+        }
         let (Some(workers), Some(link)) = (&self.service.workers, &self.link) else {
             return Ok(Next::Continue);
         };
@@ -25,6 +38,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         let desk = self.desk.get_or_insert_with(|| Arc::new(Desk::new()));
         let room = over(&mut self.secure, wire, |wire| wire.room());
         let job = Job {
+            work,
             dialog,
             input: std::mem::take(&mut self.input),
             new,

@@ -90,7 +90,8 @@ impl Server {
     /// 2. After [`drain_delay`](super::ServerBuilder::drain_delay), the listeners close.
     /// 3. Connections close when they are between two items. One that has said nothing yet has five
     ///    seconds to begin.
-    /// 4. At the deadline the rest are closed, and the report counts them.
+    /// 4. At the deadline the rest are closed, and the report counts them. Sessions that are at work
+    ///    then do not hold up the end, even if each thread of the server is in one.
     ///
     /// It may be called from any thread but those of the server. A second call, from another
     /// thread, waits for the first one and reports that nothing was left.
@@ -100,7 +101,7 @@ impl Server {
 
     /// Ends a drain that runs in another thread, and those that begin later, at once.
     pub fn end_now(&self) {
-        self.shared.gate.open(|passed| passed.is_forced = true);
+        self.shared.gate.force();
     }
 }
 
@@ -144,34 +145,30 @@ impl Shared {
     /// Goes on accepting for a while, so that load balancers can see that the server is not ready.
     fn wait_for_balancers(&self) {
         if !self.drain_delay.is_zero() {
-            let _timer = self.open_gate_after(self.drain_delay);
-            self.gate.wait(|| false);
-            self.gate.open(|passed| passed.is_late = false);
+            let clock = self.pools.main().clock();
+            let until = clock.now().saturating_add(self.drain_delay);
+            let _timer = self.notify_gate_after(self.drain_delay);
+            self.gate.wait(&clock, until, || false);
         }
     }
 
     /// Asks all connections to end, and waits until they have, or the time is over.
     fn end_connections(&self, within: Duration) {
-        let _timer = self.open_gate_after(within);
+        let clock = self.pools.main().clock();
+        let until = clock.now().saturating_add(within);
+        let _timer = self.notify_gate_after(within);
         self.services.iter().for_each(|service| service.drain());
-        self.gate
-            .wait(|| self.services.iter().all(|service| service.open() == 0));
+        self.gate.wait(&clock, until, || {
+            self.services.iter().all(|service| service.open() == 0)
+        });
     }
 
-    /// Opens the gate after `time` on the clock of the pool.
-    fn open_gate_after(&self, time: Duration) -> Option<paceline::TimerGuard> {
+    /// Notifies the gate after `time` on the clock of the pool, for a drain on virtual time. On the
+    /// system's clock the gate needs no timer.
+    fn notify_gate_after(&self, time: Duration) -> Option<paceline::TimerGuard> {
         let gate = Arc::clone(&self.gate);
-        let timer = self.pools.main().after(time, move |_| {
-            gate.open(|passed| passed.is_late = true);
-        });
-        match timer {
-            Ok(timer) => Some(timer.cancel_on_drop()),
-            Err(_) => {
-                // The pool takes no timer: it ends already, or every slot is taken.
-                self.gate.open(|passed| passed.is_late = true);
-                None
-            }
-        }
+        let timer = self.pools.main().after(time, move |_| gate.notify());
+        timer.ok().map(paceline::Timer::cancel_on_drop)
     }
 
     /// How many workers of the half-sync engine have not ended.

@@ -1,11 +1,15 @@
 //! A server as a program: from the first line to the report, with signals.
 
 use std::{
-    io,
-    sync::mpsc::{self, Sender},
+    fmt,
+    io::{self, Write},
+    sync::{
+        mpsc::{self, Sender},
+        Arc,
+    },
 };
 
-use paceline::{Signal, TaskContext};
+use paceline::{Pool, Signal, TaskContext};
 
 use super::Server;
 
@@ -15,20 +19,28 @@ pub(super) fn run(
     begun: impl FnOnce(&Server) -> io::Result<()>,
 ) -> io::Result<()> {
     let (ends, ended) = mpsc::channel();
-    catch_signals(server, ends)?;
+    // Signals have a thread of their own: each thread of the server may be in a session.
+    let signals = Pool::builder().threads(1).name("signals").build()?;
+    catch_signals(&signals, server, ends)?;
     begun(server)?;
     notify_systemd("READY=1");
-    // The sender lives as long as the pool.
+    // The sender lives as long as the pool of the signals.
     let _ = ended.recv();
     notify_systemd("STOPPING=1");
-    eprintln!("draining; a second signal ends the server at once");
-    eprintln!("{}", server.drain(server.shared.drain_time));
+    print("draining; a second signal ends the server at once");
+    print(server.drain(server.shared.drain_time));
     Ok(())
 }
 
+/// Prints a line to standard error. If that fails, for example because the process that read it has
+/// ended, the server goes on without.
+fn print(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// The first signal ends the wait of `run`, the second one the drain.
-fn catch_signals(server: &Server, ends: Sender<Signal>) -> io::Result<()> {
-    let gate = std::sync::Arc::clone(&server.shared.gate);
+fn catch_signals(signals: &Pool, server: &Server, ends: Sender<Signal>) -> io::Result<()> {
+    let gate = Arc::clone(&server.shared.gate);
     let mut is_first = true;
     let end = move |signal: Signal, _: &mut TaskContext<'_>| {
         if is_first {
@@ -36,18 +48,19 @@ fn catch_signals(server: &Server, ends: Sender<Signal>) -> io::Result<()> {
             // `run` waits for the first one.
             let _ = ends.send(signal);
         } else {
-            gate.open(|passed| passed.is_forced = true);
+            gate.force();
         }
     };
-    let sources = server.pool().sources();
-    sources.signals([Signal::INT, Signal::TERM], end)?;
+    signals
+        .sources()
+        .signals([Signal::INT, Signal::TERM], end)?;
     #[cfg(feature = "_tls")]
-    reload_on_hangup(server)?;
+    reload_on_hangup(signals, server)?;
     Ok(())
 }
 
 #[cfg(feature = "_tls")]
-fn reload_on_hangup(server: &Server) -> io::Result<()> {
+fn reload_on_hangup(signals: &Pool, server: &Server) -> io::Result<()> {
     let certificates = server.shared.certificates.clone();
     if certificates.is_empty() {
         return Ok(());
@@ -55,12 +68,12 @@ fn reload_on_hangup(server: &Server) -> io::Result<()> {
     let reload = move |_: Signal, _: &mut TaskContext<'_>| {
         for tls in &certificates {
             match tls.reload() {
-                Ok(()) => eprintln!("certificates read anew"),
-                Err(error) => eprintln!("the old certificates stay: {error}"),
+                Ok(()) => print("certificates read anew"),
+                Err(error) => print(format_args!("the old certificates stay: {error}")),
             }
         }
     };
-    server.pool().sources().signals([Signal::HUP], reload)?;
+    signals.sources().signals([Signal::HUP], reload)?;
     Ok(())
 }
 
@@ -69,15 +82,20 @@ impl Server {
     pub(super) fn announce(&self) {
         for listening in &self.shared.listening {
             match listening.place() {
-                place if place == listening.service.name => eprintln!("listening on {place}"),
-                place => eprintln!("listening on {place} ({})", listening.service.name),
+                place if place == listening.service.name => {
+                    print(format_args!("listening on {place}"));
+                }
+                place => {
+                    let name = &listening.service.name;
+                    print(format_args!("listening on {place} ({name})"));
+                }
             }
         }
         if let Some(address) = self.metrics_addr() {
-            eprintln!("metrics on http://{address}/metrics");
+            print(format_args!("metrics on http://{address}/metrics"));
         }
         if let Some(page) = self.shared.page.get() {
-            eprintln!("page on {}", page.url());
+            print(format_args!("page on {}", page.url()));
         }
     }
 }
@@ -102,7 +120,7 @@ fn notify_systemd(state: &str) {
     let sent = address
         .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
-        eprintln!("notify systemd ({state}): {error}");
+        print(format_args!("notify systemd ({state}): {error}"));
     }
 }
 

@@ -6,17 +6,27 @@ use rustls::{
     pki_types::ServerName, ClientConnection, Connection, IoState, ProtocolVersion, ServerConnection,
 };
 
-use super::{Tls, TlsClient, TlsFailure, TlsInfo};
+use super::{records::Records, Tls, TlsClient, TlsFailure, TlsInfo};
 
 /// The first byte of a record that belongs to a handshake.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The longest record, with its header.
-const LONGEST_RECORD: usize = 5 + 16 * 1024 + 2048;
+/// How many bytes of plain text a record carries at most.
+const RECORD: usize = 16 * 1024;
+
+/// The header of a record, in the setting that limits how long a record is.
+const HEADER: usize = 5;
+
+/// A record has fewer bytes than this around its plain text.
+const OVERHEAD: usize = 64;
 
 /// The TLS protocol of one connection.
 pub(crate) struct TlsLayer {
     connection: Connection,
+    /// How many bytes of plain text a record carries at most.
+    record: usize,
+    /// The records that come in.
+    records: Records,
     /// Nothing has been received yet.
     is_untouched: bool,
     end: EndOfInput,
@@ -41,8 +51,10 @@ pub(crate) struct Received {
 
 impl TlsLayer {
     pub(crate) fn server(tls: &Tls) -> io::Result<Self> {
-        let connection = ServerConnection::new(tls.config()).map_err(failed)?;
-        Ok(Self::new(connection.into()))
+        let config = tls.config();
+        let record = config.max_fragment_size;
+        let connection = ServerConnection::new(config).map_err(failed)?;
+        Ok(Self::new(connection.into(), record))
     }
 
     /// # Errors
@@ -53,14 +65,17 @@ impl TlsLayer {
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
         let connection = ClientConnection::new(tls.config.clone(), server).map_err(failed)?;
-        Ok(Self::new(connection.into()))
+        Ok(Self::new(connection.into(), tls.config.max_fragment_size))
     }
 
-    fn new(mut connection: Connection) -> Self {
+    fn new(mut connection: Connection, longest_record: Option<usize>) -> Self {
+        let record = longest_record.map_or(RECORD, |longest| longest.saturating_sub(HEADER));
         // The caller has checked that there is room: see `SecureWire::encrypt`.
         connection.set_buffer_limit(None);
         Self {
             connection,
+            record: record.clamp(1, RECORD),
+            records: Records::default(),
             is_untouched: true,
             end: EndOfInput::Open,
         }
@@ -77,6 +92,7 @@ impl TlsLayer {
     ) -> io::Result<Received> {
         let was_handshaking = self.is_handshaking();
         self.ensure_tls(ciphertext)?;
+        self.records.follow(ciphertext);
         while !ciphertext.is_empty() && self.end == EndOfInput::Open {
             self.connection.read_tls(&mut ciphertext)?;
             let state = self.connection.process_new_packets().map_err(failed)?;
@@ -119,12 +135,58 @@ impl TlsLayer {
     /// # Errors
     /// The peer must get new keys, which the protocol can't make.
     pub(crate) fn send(&mut self, slices: &[IoSlice<'_>], output: &mut Vec<u8>) -> io::Result<()> {
-        // Records are taken out between the slices, so that rustls keeps no second copy of all.
-        for chunk in slices.iter().flat_map(|slice| slice.chunks(LONGEST_RECORD)) {
-            self.connection.writer().write_all(chunk)?;
-            self.take_output(output);
+        // Slices share records: see `sealed`. But records are taken out between the batches, so that
+        // rustls keeps no second copy of all.
+        let chunks = slices.iter().flat_map(|slice| slice.chunks(RECORD));
+        let (mut batch, mut length) = (Vec::new(), 0);
+        for chunk in chunks {
+            batch.push(IoSlice::new(chunk));
+            length += chunk.len();
+            if length >= RECORD {
+                self.send_batch(&batch, length, output)?;
+                batch.clear();
+                length = 0;
+            }
         }
+        self.send_batch(&batch, length, output)
+    }
+
+    fn send_batch(
+        &mut self,
+        batch: &[IoSlice<'_>],
+        length: usize,
+        output: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        if self.connection.writer().write_vectored(batch)? < length {
+            // It has no limit: see `new`.
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.take_output(output);
         Ok(())
+    }
+
+    /// How many bytes the records of `bytes` bytes of plain text have at most. Each batch may end with
+    /// a record that is not full, and has one full record at least: so each record counts twice. One
+    /// more may bring new keys.
+    pub(crate) fn sealed(&self, bytes: usize) -> usize {
+        let records = 2 * (bytes / self.record) + 2;
+        bytes + records * OVERHEAD
+    }
+
+    /// For how many bytes of plain text there is room: [`sealed`](Self::sealed), the other way round.
+    pub(crate) fn fitting(&self, room: usize) -> usize {
+        let full = self.record + 2 * OVERHEAD;
+        let room = room.saturating_sub(2 * OVERHEAD);
+        room / full * self.record + (room % full).saturating_sub(2 * OVERHEAD)
+    }
+
+    /// How many bytes of a record have come that is not whole.
+    pub(crate) fn partial_record(&self) -> usize {
+        match self.end {
+            EndOfInput::Open => self.records.partial(),
+            // What comes behind the end is nothing.
+            EndOfInput::Closed => 0,
+        }
     }
 
     /// Appends what the protocol has to send to `output`.

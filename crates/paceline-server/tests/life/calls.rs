@@ -1,8 +1,9 @@
 //! Which function of a session is called when.
 
-use std::time::Duration;
+use std::{io, thread, time::Duration};
 
-use paceline_server::{codec::line, Limit, Limits, Next};
+use paceline::{Pool, SetKind};
+use paceline_server::{codec::line, Limit, Limits, Next, Peer};
 
 use crate::support::{
     actor::Actor,
@@ -96,6 +97,51 @@ fn again_is_called_when_all_is_sent() {
             "handle short",
         ];
         assert_eq!(world.calls.all(), expected);
+    });
+}
+
+/// A worker saw that nothing was kept, so an answer in parts became one that met the output limit.
+/// Now what the worker has collected counts, and each part has its turn, on a worker too.
+#[test]
+fn an_answer_in_parts_may_be_long() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let set = SetKind::Simulated(world.simulation.clone());
+        let pool = Pool::builder().threads(2).handle_set(set);
+        let pool = pool.output_limit(4000);
+        let make = move |_: &_| {
+            let (calls, mut next) = (calls.clone(), 0);
+            let mut write = move |cx: &mut Peer<'_>| -> io::Result<Next> {
+                while next < 2000 {
+                    if cx.unsent() > 0 {
+                        return Ok(Next::Again);
+                    }
+                    write!(cx, "{next:05}\n")?;
+                    next += 1;
+                }
+                Ok(Next::Continue)
+            };
+            Actor::new(&calls.clone())
+                .on_item(|_, _| Ok(Next::Again))
+                .on_again(move |cx| {
+                    calls.note(format!("on {}", thread::current().name().unwrap_or("")));
+                    write(cx)
+                })
+        };
+        let builder = world.builder_on(pool);
+        let _server = world.start(builder.listener(world.listen(), line(80), make));
+        let peer = world.inlet.connect();
+        peer.send(b"a\nb\n");
+        let expected: String = (0..2000).map(|number| format!("{number:05}\n")).collect();
+        assert_gets(&peer, expected);
+        world.calls.wait_for("handle b");
+        let on_workers = world.calls.count("on server-worker");
+        let parts = if world.is_half_sync() {
+            world.calls.count("again")
+        } else {
+            0
+        };
+        assert_eq!(on_workers, parts);
     });
 }
 
@@ -220,7 +266,10 @@ fn draining_gets_a_last_word() {
     on_both_engines(|world| {
         let calls = world.calls.clone();
         let server = world.serve(Limits::default(), line(80), move || {
-            Actor::new(&calls).on_draining(|cx| cx.send("bye\r\n").unwrap())
+            Actor::new(&calls).on_draining(|cx| {
+                cx.send("bye\r\n").unwrap();
+                Next::CloseGently
+            })
         });
         let peer = world.inlet.connect();
         peer.send(b"a\n");

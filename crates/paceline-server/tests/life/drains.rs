@@ -1,15 +1,19 @@
 //! The graceful end: idle connections, half items, sessions at work, the deadline and its report.
 
 use std::{
-    sync::{mpsc, Arc, Mutex},
+    io::Write,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc, Arc, Mutex,
+    },
     time::Duration,
 };
 
-use paceline_server::{codec::line, Limit, Limits, Next, Server};
+use paceline_server::{codec::line, Limit, Limits, Next, Receipt, Server};
 
 use crate::support::{
-    actor::Actor,
-    times_met, wait_until,
+    actor::{Actor, Calls},
+    bounded, client, times_met, wait_until,
     world::{assert_gets, finish, on_both_engines, Drain, World, MAIN},
 };
 
@@ -245,5 +249,152 @@ fn a_second_drain_finds_nothing() {
         assert!(server.drain(LONG).is_clean());
         let second = server.drain(LONG);
         assert!(second.services.iter().all(|it| it.open_before == 0));
+    });
+}
+
+/// A drain waited for a timer of the pool, which no thread could call while each was in a session:
+/// two seconds became the time of the longest session. Now it ends in time, and counts both.
+#[test]
+fn drain_ends_while_all_threads_are_busy() {
+    bounded(|| {
+        let (enter, entered) = mpsc::channel();
+        let (let_go, go) = mpsc::channel::<()>();
+        let (calls, go) = (Calls::default(), Arc::new(Mutex::new(go)));
+        let make = move |_: &_| {
+            let (enter, go) = (enter.clone(), Arc::clone(&go));
+            Actor::new(&calls).on_item(move |_, _| {
+                enter.send(()).unwrap();
+                let _: Result<(), _> = go.lock().unwrap().recv();
+                Ok(Next::Continue)
+            })
+        };
+        let server = Server::builder().listen("127.0.0.1:0", line(80), make);
+        let server = server.threads(2).start().unwrap();
+        let mut clients = [(); 2].map(|()| client(server.local_addr().unwrap()));
+        for client in &mut clients {
+            client.0.write_all(b"work\n").unwrap();
+            entered.recv().unwrap();
+        }
+        let drain = Drain::begin_unseen(&server, Duration::from_millis(100));
+        let report = drain.end();
+        assert_eq!(report.services[0].cut, 2, "{report}");
+        drop(let_go);
+    });
+}
+
+/// An answer in parts was cut between two of them, and its connection counted as ended in order. Now
+/// the answer is finished first.
+#[test]
+fn drain_finishes_an_answer_in_parts() {
+    on_both_engines(|world| {
+        let (calls, mut parts) = (world.calls.clone(), 3);
+        let server = world.serve(Limits::default(), line(80), move || {
+            Actor::new(&calls)
+                .on_item(|_, cx| {
+                    cx.send(vec![b'0'; 500])?;
+                    Ok(Next::Again)
+                })
+                .on_again(move |cx| {
+                    parts -= 1;
+                    cx.send(vec![b'1'; 500])?;
+                    Ok(if parts > 0 {
+                        Next::Again
+                    } else {
+                        Next::Continue
+                    })
+                })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"a\n");
+        world.calls.wait_for("handle a");
+        world.settle();
+        let drain = Drain::begin(&world, &server, LONG);
+        world.wait_asleep();
+        assert_gets(&peer, [b'0'; 500]);
+        assert_gets(&peer, [b'1'; 1500]);
+        wait_until(|| peer.is_output_ended());
+        finish(&peer);
+        assert!(drain.end().is_clean());
+        assert_eq!(world.calls.count("again"), 3);
+        assert_eq!(world.calls.count("draining"), 1);
+    });
+}
+
+/// Mail that waited behind kept output was dropped by a drain, and a message that was sent counted as
+/// missed. Now the connection sends all of it first.
+#[test]
+fn drain_delivers_the_mail() {
+    on_both_engines(|world| {
+        let (remotes, received) = mpsc::channel();
+        let calls = world.calls.clone();
+        let server = world.serve(Limits::default(), line(80), move || {
+            let remotes = remotes.clone();
+            Actor::new(&calls).on_item(move |item, cx| {
+                cx.reply(item)?;
+                remotes.send(cx.remote()).unwrap();
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"a\n");
+        assert_gets(&peer, "a\r\n");
+        let remote = received.recv().unwrap();
+        let (done, receipts) = mpsc::channel();
+        for part in [b'0', b'1', b'2'] {
+            let done = done.clone();
+            let told = move |receipt: Receipt| done.send(receipt.reached).unwrap();
+            assert!(remote.send_then(vec![part; 500], told));
+        }
+        world.settle();
+        let drain = Drain::begin(&world, &server, LONG);
+        world.wait_asleep();
+        for part in [b'0', b'1', b'2'] {
+            assert_gets(&peer, [part; 500]);
+        }
+        wait_until(|| peer.is_output_ended());
+        finish(&peer);
+        assert!(drain.end().is_clean());
+        assert_eq!(receipts.iter().take(3).sum::<usize>(), 3);
+    });
+}
+
+/// A proxy's leg that waits for an answer is between two items, and was closed at once. Now its
+/// session says "not yet", and is asked again when something has happened.
+#[test]
+fn a_session_puts_off_the_drain() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let server = world.serve(Limits::default(), line(80), move || {
+            let waits = Arc::new(AtomicBool::new(true));
+            let still = Arc::clone(&waits);
+            Actor::new(&calls)
+                .on_item(move |item, cx| {
+                    still.store(item != "answer", Ordering::Relaxed);
+                    cx.reply(item)?;
+                    Ok(Next::Continue)
+                })
+                .on_draining(move |cx| {
+                    if waits.load(Ordering::Relaxed) {
+                        return Next::Continue;
+                    }
+                    cx.send("bye").unwrap();
+                    Next::CloseGently
+                })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"a\n");
+        assert_gets(&peer, "a\r\n");
+        world.settle();
+        let drain = Drain::begin(&world, &server, LONG);
+        for (item, echo) in [("b\n", "b\r\n"), ("answer\n", "answer\r\nbye")] {
+            world.wait_asleep();
+            assert!(!peer.is_output_ended() && !drain.is_done());
+            peer.send(item.as_bytes());
+            assert_gets(&peer, echo);
+        }
+        wait_until(|| peer.is_output_ended());
+        finish(&peer);
+        assert!(drain.end().is_clean());
+        world.calls.wait_for("closed: the server ended");
     });
 }

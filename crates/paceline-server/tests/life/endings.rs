@@ -1,9 +1,16 @@
 //! Each way a connection ends: `closed` is called once, with that reason, which the metrics and the
 //! access log have too.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::{mpsc, Arc, Mutex},
+    time::Duration,
+};
 
-use paceline_server::{codec::line, Limits, Next};
+use paceline_server::{
+    codec::{line, Message},
+    Ended, Engine, HalfSync, Limits, Next, Peer, Remote, Session,
+};
 
 use crate::support::{
     actor::Actor,
@@ -192,17 +199,12 @@ fn shutdown() {
 /// is done.
 #[test]
 fn closed_while_a_worker_has_the_session() {
-    use paceline_server::{Engine, HalfSync};
-    use std::sync::mpsc;
     bounded(|| {
         let engine = Engine::HalfSyncHalfAsync(HalfSync::default().workers(1));
         let world = World::with(engine, 2);
         let (enter, entered) = mpsc::channel();
         let (let_go, go) = mpsc::channel::<()>();
-        let (calls, go) = (
-            world.calls.clone(),
-            std::sync::Arc::new(std::sync::Mutex::new(go)),
-        );
+        let (calls, go) = (world.calls.clone(), Arc::new(Mutex::new(go)));
         let server = world.serve(Limits::default(), line(80), move || {
             let (enter, go) = (enter.clone(), go.clone());
             Actor::new(&calls).on_item(move |_, cx| {
@@ -220,5 +222,52 @@ fn closed_while_a_worker_has_the_session() {
         world.calls.wait_for("closed: closed on request");
         assert_eq!(world.calls.count("closed"), 1);
         assert!(server.drain(Duration::from_secs(1)).is_clean());
+    });
+}
+
+/// A session whose item "work" lasts until the test says so, and whose `closed` panics.
+struct PanicsAtItsEnd {
+    enter: mpsc::Sender<Remote>,
+    go: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Session for PanicsAtItsEnd {
+    fn handle(&mut self, item: Message<'_>, cx: &mut Peer<'_>) -> io::Result<Next> {
+        if item == "work" {
+            self.enter.send(cx.remote()).unwrap();
+            self.go.lock().unwrap().recv().unwrap();
+        }
+        cx.reply(item)?;
+        Ok(Next::Continue)
+    }
+
+    fn closed(&mut self, _: &Ended) {
+        panic!("a bug of `closed`");
+    }
+}
+
+/// A connection ended while a worker had its session, and a panic of `closed` ended that worker for
+/// ever. Now the only worker goes on.
+#[test]
+fn a_worker_outlives_a_panic_of_closed() {
+    bounded(|| {
+        let engine = Engine::HalfSyncHalfAsync(HalfSync::default().workers(1));
+        let world = World::with(engine, 2);
+        let (enter, entered) = mpsc::channel();
+        let (let_go, go) = mpsc::channel();
+        let go = Arc::new(Mutex::new(go));
+        let server = world.serve(Limits::default(), line(80), move || PanicsAtItsEnd {
+            enter: enter.clone(),
+            go: Arc::clone(&go),
+        });
+        let (bad, good) = (world.inlet.connect(), world.inlet.connect());
+        bad.send(b"work\n");
+        let remote = entered.recv().unwrap();
+        good.send(b"a\n");
+        remote.close();
+        bad.wait_closed();
+        let_go.send(()).unwrap();
+        assert_gets(&good, "a\r\n");
+        drop(server);
     });
 }

@@ -1,17 +1,20 @@
 //! Service levels: listeners that name one, and connections that move there.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc, Arc, Mutex,
+    },
     thread,
     time::Duration,
 };
 
-use paceline::{Level, Pool, SetKind};
+use paceline::{Handle, Level, Move, Pool, SetKind};
 use paceline_server::{codec::line, Engine, Limit, Limits, Listen, Next, Server};
 
 use crate::support::{
-    actor::Actor,
-    bounded,
+    actor::{Actor, Calls},
+    bounded, wait_until,
     world::{assert_gets, World},
 };
 
@@ -96,7 +99,7 @@ fn limits_move_along() {
 #[test]
 fn a_listener_has_a_level() {
     bounded(|| {
-        let calls = crate::support::actor::Calls::default();
+        let calls = Calls::default();
         let noted = calls.clone();
         let make = move |_: &_| {
             let noted = noted.clone();
@@ -117,4 +120,71 @@ fn a_listener_has_a_level() {
         client.ask("a\n", "a\r\n");
         assert!(calls.all().iter().any(|call| call.starts_with("on \"bulk")));
     });
+}
+
+/// Moves a connection to and fro, until the test lets go.
+fn move_to_and_fro(mut handle: Handle, levels: [Level; 2], stop: &AtomicBool) {
+    for level in levels.iter().cycle() {
+        while !stop.load(Ordering::Relaxed) {
+            match handle.move_to(level) {
+                Ok(Move::Moved(new)) => {
+                    handle = new;
+                    break;
+                }
+                Ok(Move::Busy) => thread::yield_now(),
+                // The connection has ended.
+                Err(_) => return,
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// A connection moved while another thread sent to it: the notification was for the handle that the
+/// connection had before, and nothing that was sent later was delivered either; `close` was lost
+/// likewise. Now every move is followed by a turn.
+#[test]
+fn requests_find_a_connection_that_moves() {
+    bounded(|| {
+        let world = World::with(Engine::LeaderFollowers, 2);
+        let (met, made) = mpsc::channel();
+        let beside = SetKind::Simulated(world.simulation.beside());
+        let bulk = Pool::builder().threads(1).handle_set(beside);
+        let make = move |_: &_| {
+            let met = met.clone();
+            Actor::new(&Calls::default()).on_start(move |cx| {
+                met.send((cx.remote(), cx.handle())).unwrap();
+                Ok(Next::Continue)
+            })
+        };
+        let builder = world.builder().level("bulk", bulk);
+        let server = world.start(builder.listener(world.listen(), line(80), make));
+        let levels = ["bulk", "main"].map(|name| server.level(name).unwrap().clone());
+        for _ in 0..400 {
+            let peer = world.inlet.connect();
+            let (remote, handle) = made.recv().unwrap();
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| move_to_and_fro(handle, levels.clone(), &stop));
+                let _stop = StopOnDrop(&stop);
+                for _ in 0..10 {
+                    assert!(remote.send(*b"letter"));
+                    assert_gets(&peer, "letter");
+                }
+                remote.close();
+                wait_until(|| peer.is_closed_by_pool());
+            });
+        }
+    });
+}
+
+/// Lets the other thread go also if an assertion fails.
+struct StopOnDrop<'s>(&'s AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -4,17 +4,19 @@
 use std::{
     io::{IoSlice, Write},
     sync::Arc,
+    time::Duration,
 };
 
 use paceline::{Pool, SetKind};
 use paceline_server::{
     codec::{line, prefixed},
-    Limit, Limits, Next, Piece,
+    LeastRate, Limit, Limits, Next, Piece,
 };
 
 use crate::support::{
     actor::Actor,
-    world::{assert_gets, on_both_engines},
+    times_met,
+    world::{assert_gets, on_both_engines, MAIN},
 };
 
 /// All forms of output arrive in the order in which they were sent, also past what the peer takes
@@ -140,5 +142,55 @@ fn a_reply_is_framed_by_its_codec() {
         item.extend([b'\n'; 300]);
         peer.send(&item);
         assert_gets(&peer, item);
+    });
+}
+
+/// A peer that had taken everything was closed as one that takes output too slowly: no event reports
+/// that kept output is sent, and its deadline stayed. Now the connection finds out at the deadline.
+#[test]
+fn what_was_taken_has_no_deadline() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let server = world.serve(Limits::default().idle(None), line(80), move || {
+            Actor::new(&calls).on_item(|_, cx| {
+                // Nothing is read from here on, so no event of the peer comes.
+                cx.remote().pause_input();
+                cx.send(vec![b'x'; 2400])?;
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"a\n");
+        assert_gets(&peer, [b'x'; 2400]);
+        world.pass_seconds(60);
+        world.pass_seconds(60);
+        assert!(!peer.is_closed_by_pool(), "{:?}", world.calls.all());
+        assert_eq!(times_met(&server, MAIN, Limit::WriteRate), 0);
+    });
+}
+
+/// Times without end are settings like others.
+#[test]
+fn the_longest_times_are_no_overflow() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let rate = LeastRate {
+            bytes_per_second: 1,
+            grace: Duration::MAX,
+        };
+        let limits = Limits::default().item_time(Duration::MAX).least_rate(rate);
+        let _server = world.serve(limits.silent(Duration::MAX), line(80), move || {
+            Actor::new(&calls).on_item(|_, cx| {
+                cx.send(vec![b'x'; 2400])?;
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"a\nhal");
+        assert_gets(&peer, [b'x'; 2400]);
+        world.settle();
+        peer.send(b"f\n");
+        assert_gets(&peer, [b'x'; 2400]);
+        assert!(!world.calls.all().iter().any(|it| it.starts_with("closed")));
     });
 }

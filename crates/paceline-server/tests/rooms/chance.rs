@@ -32,7 +32,7 @@ fn round(world: &World, seed: u64) {
     let mut random = Random::new(seed);
     let room = Room::new();
     let limits = Limits::default()
-        .mailbox(40)
+        .mailbox(200)
         .idle(None)
         .least_rate(None)
         .silent(Duration::from_secs(1_000_000));

@@ -89,10 +89,15 @@ fn tls_flood() {
         let limits = Limits::default().handshakes(2);
         let server = serve(&world, &identity.tls(), limits);
         let config = identity.client();
-        let held = [(); 2].map(|()| world.inlet.connect());
-        world.wait_asleep();
+        let first_byte = || {
+            let peer = world.inlet.connect();
+            peer.send(&[22]);
+            world.wait_asleep();
+            peer
+        };
+        let held = [first_byte(), first_byte()];
         for _ in 0..5 {
-            world.inlet.connect().wait_closed();
+            first_byte().wait_closed();
         }
         assert_eq!(times_met(&server, MAIN, Limit::Handshakes), 5);
         assert_eq!(world.calls.count("closed: limit handshakes"), 5);
@@ -112,6 +117,27 @@ fn tls_flood() {
             std::mem::forget(good);
         }
         assert_eq!(times_met(&server, MAIN, Limit::Handshakes), 5);
+    });
+}
+
+/// Clients that said nothing took the places of handshakes, and shut out all others. Now a client
+/// takes one with its first byte; the limit of silence ends the others.
+#[test]
+fn silent_clients_take_no_place() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let limits = Limits::default().handshakes(1);
+        let server = serve(&world, &identity.tls(), limits);
+        let silent = [(); 4].map(|()| world.inlet.connect());
+        world.wait_asleep();
+        let config = identity.client();
+        let mut good = TlsPeer::connected(world.inlet.connect(), &config, "localhost");
+        good.send(b"hello\n");
+        good.assert_gets("hello\r\n");
+        assert_eq!(times_met(&server, MAIN, Limit::Handshakes), 0);
+        world.pass_seconds(11);
+        silent.iter().for_each(|peer| peer.wait_closed());
+        assert_eq!(times_met(&server, MAIN, Limit::HandshakeTime), 4);
     });
 }
 

@@ -1,6 +1,6 @@
 //! TLS that begins in mid-session.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::Duration};
 
 use paceline_server::{codec::line, Limit, Limits, Next, Room, Server};
 
@@ -108,5 +108,40 @@ fn mail_waits_for_the_handshake() {
             .calls
             .wait_for(&format!("closed: limit {}", Limit::HandshakeTime));
         drop(server);
+    });
+}
+
+/// The time for a login was forgotten at STARTTLS, so that it never passed. Now a deadline of the
+/// session goes on through the handshake.
+#[test]
+fn a_deadline_goes_on_through_the_handshake() {
+    on_both_engines(|world| {
+        let (identity, calls) = (Identity::new("localhost"), world.calls.clone());
+        let tls = identity.tls();
+        let server = world.serve(Limits::default(), line(80), move || {
+            let tls = tls.clone();
+            Actor::new(&calls).on_item(move |item, cx| {
+                if item == "STARTTLS" {
+                    cx.set_deadline(Duration::from_secs(20));
+                    cx.start_tls(&tls)?;
+                }
+                cx.reply(item)?;
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"STARTTLS\n");
+        assert_gets(&peer, "STARTTLS\r\n");
+        let mut client = TlsPeer::new(peer, &identity.client(), "localhost");
+        world.pass_seconds(5);
+        client.shake_hands();
+        for _ in 0..2 {
+            client.send(b"guess\n");
+            client.assert_gets("guess\r\n");
+            world.pass_seconds(7);
+        }
+        world.pass_seconds(2);
+        client.peer.wait_closed();
+        world.assert_ended_by(&server, Limit::Deadline);
     });
 }

@@ -47,6 +47,7 @@ impl Calls {
 type OnCall = Box<dyn FnMut(&mut Peer<'_>) -> io::Result<Next> + Send>;
 type OnItem = Box<dyn FnMut(&Message<'_>, &mut Peer<'_>) -> io::Result<Next> + Send>;
 type OnLimit = Box<dyn FnMut(Limit, &mut Peer<'_>) -> Next + Send>;
+type OnEnd = Box<dyn FnMut(&mut Peer<'_>) -> Next + Send>;
 type OnWord = Box<dyn FnMut(&mut Peer<'_>) + Send>;
 
 /// A session that notes each call, and echoes items unless the test says otherwise.
@@ -58,7 +59,7 @@ pub struct Actor {
     on_limit: OnLimit,
     on_malformed: OnWord,
     on_ended: OnCall,
-    on_draining: OnWord,
+    on_draining: OnEnd,
 }
 
 impl Actor {
@@ -74,7 +75,7 @@ impl Actor {
             on_limit: Box::new(|_, _| Next::Close),
             on_malformed: Box::new(|_| {}),
             on_ended: Box::new(|_| Ok(Next::Close)),
-            on_draining: Box::new(|_| {}),
+            on_draining: Box::new(|_| Next::CloseGently),
         }
     }
 
@@ -123,7 +124,7 @@ impl Actor {
         self
     }
 
-    pub fn on_draining(mut self, act: impl FnMut(&mut Peer<'_>) + Send + 'static) -> Self {
+    pub fn on_draining(mut self, act: impl FnMut(&mut Peer<'_>) -> Next + Send + 'static) -> Self {
         self.on_draining = Box::new(act);
         self
     }
@@ -161,9 +162,9 @@ impl Session for Actor {
         (self.on_ended)(cx)
     }
 
-    fn draining(&mut self, cx: &mut Peer<'_>) {
+    fn draining(&mut self, cx: &mut Peer<'_>) -> Next {
         self.calls.note("draining");
-        (self.on_draining)(cx);
+        (self.on_draining)(cx)
     }
 
     fn closed(&mut self, why: &Ended) {

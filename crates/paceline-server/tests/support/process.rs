@@ -49,6 +49,11 @@ impl Process {
         }
     }
 
+    /// Reads one more line of its standard error, and closes the pipe.
+    pub fn stop_reading(&mut self) {
+        self.lines = mpsc::channel().1;
+    }
+
     /// Waits for a line of its standard error that begins like this. The rest of that line.
     pub fn line(&self, start: &str) -> String {
         loop {

@@ -132,6 +132,12 @@ impl TlsPeer {
         self.peer.send(&records);
     }
 
+    /// The record that brings new keys.
+    pub fn new_keys(&mut self) -> Vec<u8> {
+        self.connection.refresh_traffic_keys().unwrap();
+        self.outgoing()
+    }
+
     /// The record that says that nothing more is sent.
     pub fn close_notify(&mut self) -> Vec<u8> {
         self.connection.send_close_notify();
