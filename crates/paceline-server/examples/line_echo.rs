@@ -122,7 +122,9 @@ impl Options {
                 Long("listen") => options.listen = parser.value()?.string()?,
                 Long("unix") => options.unix = Some(parser.value()?.into()),
                 Long("tls") => options.certificate = Some(Certificate::files(parser)?),
-                Long("tls-self-signed") => options.certificate = Some(Certificate::SelfSigned),
+                Long("tls-self-signed") => {
+                    options.certificate = Some(Certificate::SelfSigned(None))
+                }
                 Long("threads") => options.threads = Some(support::count(parser, "--threads")?),
                 Long("connections") => connections = support::count(parser, "--connections")?,
                 Long("idle") => idle = support::seconds(parser, "--idle")?,
