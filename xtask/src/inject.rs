@@ -69,9 +69,12 @@ a line that nobody has said or under another's name, a line whose receipt was re
 came, a receipt for nothing or for more than can have been there, and whoever is said to be gone and is
 there, or the other way round. Hung: a line with neither receipt nor end after 10 s.
 
+`chat_rooms` is the same on `paceline-server`. `tls_tunnel`, on `paceline-server` too, ends TLS before an
+`echo`; a second one, which no fault strikes, begins TLS for the clients.
+
   FAULT                only these faults
-  --service NAME       echo (default), relay, chat, or all (default of --full without --server or
-                       --server-args)
+  --service NAME       echo (default), relay, chat, chat_rooms, tls_tunnel, or all (default of --full
+                       without --server or --server-args)
   --list               tell the faults, run nothing
   --full               longer, at least 100_000 faults with each service; and the n-th calls until a run
                        sees no fault
@@ -247,14 +250,24 @@ impl Options {
             Some(path) => path.clone(),
             None => server::build(&workspace, part.service)?,
         };
+        let (own, of_front) = part
+            .service
+            .arguments(&workspace.logs.join("inject-cert.pem"));
+        let front = of_front.map(|arguments| Program {
+            service: part.service,
+            path: path.clone(),
+            arguments,
+            log: workspace.log("inject-front"),
+        });
         Ok(Stage {
             program: Program {
                 service: part.service,
                 path,
-                arguments: self.arguments.clone(),
+                arguments: self.arguments.iter().cloned().chain(own).collect(),
                 log: workspace.log("inject-server"),
             },
             back_end: back_end(&workspace, part.service)?,
+            front,
             tools: Tools::compile(&workspace),
             strace_log: workspace.log("inject-strace"),
             controls: workspace.logs.join("inject-controls"),
@@ -300,7 +313,8 @@ fn services(name: Option<&str>, depth: Depth) -> Result<Vec<Service>, Usage> {
         (None, Depth::Short) => Ok(vec![Service::Echo]),
         (Some(name), _) => {
             let named = all.into_iter().find(|service| service.name() == name);
-            let unknown = || Usage(format!("`{name}` is none of echo, relay, chat, all"));
+            let names = Service::ALL.map(Service::name).join(", ");
+            let unknown = || Usage(format!("`{name}` is none of {names}, all"));
             named.map(|service| vec![service]).ok_or_else(unknown)
         }
     }
@@ -375,7 +389,7 @@ mod tests {
         };
         assert!(select(&Service::ALL, "no-such-fault").is_err());
         assert_eq!(select(&[Service::Chat], "short-sends"), Ok(1));
-        assert_eq!(select(&Service::ALL, "short-sends nth-connect"), Ok(4));
+        assert_eq!(select(&Service::ALL, "short-sends nth-connect"), Ok(7));
         assert!(select(&[Service::Echo], "nth-connect").is_err());
         assert!(services(Some("no-such-service"), Depth::Full).is_err());
     }
@@ -384,9 +398,9 @@ mod tests {
     fn echo_alone_is_the_default_and_all_of_a_full_run() {
         let chosen = |name, depth| services(name, depth).map(|services| services.len());
         assert_eq!(chosen(None, Depth::Short), Ok(1));
-        assert_eq!(chosen(None, Depth::Full), Ok(3));
+        assert_eq!(chosen(None, Depth::Full), Ok(5));
         assert_eq!(chosen(Some("relay"), Depth::Full), Ok(1));
-        assert_eq!(chosen(Some("all"), Depth::Short), Ok(3));
+        assert_eq!(chosen(Some("all"), Depth::Short), Ok(5));
     }
 
     #[test]

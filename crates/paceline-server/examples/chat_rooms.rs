@@ -93,10 +93,12 @@ struct Seat {
 impl Session for Chatter {
     fn start(&mut self, cx: &mut Peer<'_>) -> io::Result<Next> {
         let name = self.house.new_name();
-        cx.reply(format!(
-            "* welcome, {name}: /name, /join, /rooms, /who, /quit"
-        ))?;
-        self.enter(FIRST_ROOM, name, cx)
+        let welcome = format!("* welcome, {name}: /name, /join, /rooms, /who, /quit");
+        // First the room, so that it hears everything that is said after it reads its welcome.
+        self.enter(FIRST_ROOM, name, cx);
+        cx.reply(welcome)?;
+        cx.reply(format!("* you are in {FIRST_ROOM}"))?;
+        Ok(Next::Continue)
     }
 
     fn handle(&mut self, line: Message<'_>, cx: &mut Peer<'_>) -> io::Result<Next> {
@@ -163,19 +165,17 @@ impl Chatter {
         Ok(Next::Continue)
     }
 
-    fn enter(&mut self, room_name: &str, name: String, cx: &mut Peer<'_>) -> io::Result<Next> {
+    fn enter(&mut self, room_name: &str, name: String, cx: &Peer<'_>) {
         let room = self.house.enter(room_name, &name);
         room.message(news(&format!("{name} has joined")))
             .except(cx.id())
             .send();
         room.join(cx);
-        cx.reply(format!("* you are in {room_name}"))?;
         self.seat = Some(Seat {
             name,
             room_name: room_name.to_owned(),
             room,
         });
-        Ok(Next::Continue)
     }
 
     fn join(&mut self, room_name: &str, cx: &mut Peer<'_>) -> io::Result<Next> {
@@ -189,7 +189,9 @@ impl Chatter {
         seat.room.leave(cx.id());
         self.house.leave(&seat);
         seat.room.send(news(&format!("{} has left", seat.name)));
-        self.enter(room_name, seat.name, cx)
+        self.enter(room_name, seat.name, cx);
+        cx.reply(format!("* you are in {room_name}"))?;
+        Ok(Next::Continue)
     }
 
     fn rename(&mut self, name: &str, cx: &mut Peer<'_>) -> io::Result<Next> {

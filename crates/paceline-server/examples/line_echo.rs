@@ -144,7 +144,9 @@ impl Options {
                     let name = parser.value()?.string()?;
                     options.named.push((name, Pair::parse(parser)?));
                 }
-                Long("tls-self-signed") => options.certificate = Some(Certificate::SelfSigned),
+                Long("tls-self-signed") => {
+                    options.certificate = Some(Certificate::SelfSigned(None))
+                }
                 Long("threads") => options.threads = Some(support::count(parser, "--threads")?),
                 Long("connections") => connections = support::count(parser, "--connections")?,
                 Long("idle") => idle = support::seconds(parser, "--idle")?,

@@ -1,4 +1,4 @@
-//! A TLS tunnel: it ends TLS for a back-end that speaks plain TCP.
+//! A TLS tunnel: it ends TLS for a back-end that speaks plain TCP, or begins it for plain clients.
 //!
 //! ```text
 //! cargo run --release -p paceline-server --example line_echo -- --listen 127.0.0.1:7000
@@ -23,6 +23,7 @@ mod support;
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -32,18 +33,24 @@ use lexopt::{Arg::Long, Parser, ValueExt};
 use paceline::Handle;
 use paceline_server::{
     codec::{raw, Message},
+    tls::TlsClient,
     Dialer, Ended, Limits, Listen, Next, Peer, Remote, Server, Session,
 };
 use support::certificate::Certificate;
 
 const HELP: &str = "\
-A TLS tunnel: it ends TLS for a back-end that speaks plain TCP.
+A TLS tunnel: it ends TLS for a back-end that speaks plain TCP, or begins TLS for plain clients.
 
 usage: tls_tunnel --to ADDR (--tls CERT KEY | --tls-self-signed) [options]
+       tls_tunnel --to ADDR --client [--trust CERT] [--server-name NAME] [options]
 
   --to ADDR          the back-end
   --tls CERT KEY     the certificate chain and key in these PEM files; SIGHUP reads them anew
   --tls-self-signed  a certificate made at the start: for trials
+  --save-cert FILE   writes that certificate to FILE, for clients that are to trust it
+  --client           clients speak plain TCP, and the back-end speaks TLS
+  --trust CERT       trusts the certificates in this PEM file (default: those that the system trusts)
+  --server-name NAME the name in the back-end's certificate (default: the host of --to)
   --listen ADDR      where to listen (default 127.0.0.1:7443; port 0 lets the system choose)
   --threads N        how many threads serve (default: four per core)
   --connections N    how many clients at once (default 10000)
@@ -69,12 +76,20 @@ fn serve(options: Options) -> io::Result<()> {
         .idle(options.idle)
         .silent(options.idle)
         .mailbox(MAILBOX);
-    let dialer = Dialer::new("back-end")
+    let mut dialer = Dialer::new("back-end")
         .limits(limits.clone())
         .within(options.within);
-    let listen = Listen::tcp(options.listen)
-        .limits(limits)
-        .tls(&options.certificate.tls()?);
+    let mut listen = Listen::tcp(options.listen).limits(limits);
+    match options.side {
+        Side::Ends(certificate) => listen = listen.tls(&certificate.tls()?),
+        Side::Begins { trust, name } => {
+            let client = match trust {
+                Some(file) => TlsClient::pem(file)?,
+                None => TlsClient::system()?,
+            };
+            dialer = dialer.tls(&client, name);
+        }
+    }
     let (to, dials) = (options.to, dialer.clone());
     let mut server = Server::builder()
         .dialer(&dialer)
@@ -206,10 +221,23 @@ fn is_complete(why: &Ended) -> bool {
     matches!(why, Ended::Finished | Ended::ByPeer)
 }
 
+/// Where TLS is.
+enum Side {
+    /// The tunnel ends the TLS of its clients.
+    Ends(Certificate),
+    /// The tunnel begins TLS with its back-end.
+    Begins {
+        /// A file with the certificates that it trusts.
+        trust: Option<PathBuf>,
+        /// The name in the certificate of the back-end.
+        name: String,
+    },
+}
+
 struct Options {
     listen: String,
     to: SocketAddr,
-    certificate: Certificate,
+    side: Side,
     threads: Option<usize>,
     connections: usize,
     idle: Duration,
@@ -219,36 +247,75 @@ struct Options {
 
 impl Options {
     fn parse(parser: &mut Parser) -> Result<Self, lexopt::Error> {
-        let (mut to, mut certificate, mut threads, mut metrics) = (None, None, None, None);
+        let (mut to, mut threads, mut metrics) = (None, None, None);
+        let mut tls = TlsOptions::default();
         let mut listen = "127.0.0.1:7443".to_owned();
         let mut connections = 10_000;
         let (mut idle, mut within) = (Duration::from_secs(300), Duration::from_secs(10));
         while let Some(arg) = parser.next()? {
             match arg {
-                Long("to") => to = Some(address(&parser.value()?.string()?)?),
-                Long("tls") => certificate = Some(Certificate::files(parser)?),
-                Long("tls-self-signed") => certificate = Some(Certificate::SelfSigned),
+                Long("to") => to = Some(parser.value()?.string()?),
                 Long("listen") => listen = parser.value()?.string()?,
                 Long("threads") => threads = Some(support::count(parser, "--threads")?),
                 Long("connections") => connections = support::count(parser, "--connections")?,
                 Long("idle") => idle = support::seconds(parser, "--idle")?,
                 Long("within") => within = support::seconds(parser, "--within")?,
                 Long("metrics") => metrics = Some(parser.value()?.string()?),
+                Long("tls") => tls.certificate = Some(Certificate::files(parser)?),
+                Long("tls-self-signed") => tls.certificate = Some(Certificate::SelfSigned(None)),
+                Long("save-cert") => tls.save = Some(parser.value()?.into()),
+                Long("client") => tls.is_client = true,
+                Long("trust") => tls.trust = Some(parser.value()?.into()),
+                Long("server-name") => tls.server_name = Some(parser.value()?.string()?),
                 other => return Err(other.unexpected()),
             }
         }
+        let to = to.ok_or_else(|| support::mistake("--to ADDR is missing: the back-end"))?;
         Ok(Self {
             listen,
-            to: to.ok_or_else(|| support::mistake("--to ADDR is missing: the back-end"))?,
-            certificate: certificate.ok_or_else(|| {
-                support::mistake("--tls CERT KEY or --tls-self-signed is missing")
-            })?,
+            side: tls.side(&to)?,
+            to: address(&to)?,
             threads,
             connections,
             idle,
             within,
             metrics,
         })
+    }
+}
+
+/// The options that say where TLS is.
+#[derive(Default)]
+struct TlsOptions {
+    certificate: Option<Certificate>,
+    save: Option<PathBuf>,
+    is_client: bool,
+    trust: Option<PathBuf>,
+    server_name: Option<String>,
+}
+
+impl TlsOptions {
+    fn side(self, to: &str) -> Result<Side, lexopt::Error> {
+        match (self.is_client, self.certificate, self.save) {
+            (true, None, None) => {
+                let host = to.rsplit_once(':').map_or(to, |(host, _)| host);
+                let name = self.server_name.unwrap_or_else(|| host.to_owned());
+                let trust = self.trust;
+                Ok(Side::Begins { trust, name })
+            }
+            (true, _, _) => Err(support::mistake("--client has no certificate of its own")),
+            (false, Some(Certificate::SelfSigned(_)), save) => {
+                Ok(Side::Ends(Certificate::SelfSigned(save)))
+            }
+            (false, Some(certificate), None) => Ok(Side::Ends(certificate)),
+            (false, Some(_), Some(_)) => {
+                Err(support::mistake("--save-cert belongs to --tls-self-signed"))
+            }
+            (false, None, _) => {
+                let text = "--tls CERT KEY, --tls-self-signed or --client is missing";
+                Err(support::mistake(text))
+            }
+        }
     }
 }
 

@@ -40,7 +40,7 @@ impl End {
     fn is_told(self, said: &str) -> bool {
         let first = last_line(said).split([',', ';']).next();
         let first = first.unwrap_or_default();
-        if said.contains(PANICKED) {
+        if said.contains(PANICKED) || has_cut(said) {
             return false;
         }
         match self {
@@ -102,7 +102,7 @@ pub(super) fn build(workspace: &Workspace, service: Service) -> Result<PathBuf, 
     let list = run::create(&told).map_err(|error| format!("could not be logged: {error}"))?;
     let mut cargo = workspace.cargo(Form::Std);
     cargo
-        .args(["build", "--release", "--package", "paceline"])
+        .args(["build", "--release", "--package", service.package()])
         .args(["--example", service.name()])
         .arg("--message-format=json-render-diagnostics")
         .stdout(list);
@@ -171,8 +171,8 @@ impl Server {
     }
 
     /// What the names of its pool's threads begin with.
-    pub(super) fn thread_prefix(&self) -> String {
-        format!("{}-", self.service.name())
+    pub(super) fn thread_prefix(&self) -> &'static str {
+        self.service.thread_prefix()
     }
 
     /// How many descriptors it has open.
@@ -186,9 +186,18 @@ impl Server {
     }
 }
 
-/// The report at the end of what it has said.
+/// The report of its pool at the end of what it has said. `paceline-server` says more behind that.
 fn last_line(said: &str) -> &str {
-    said.lines().last().unwrap_or_default()
+    let lines = || said.lines().rev();
+    let of_pool = lines().find(|line| line.starts_with("pool main: "));
+    of_pool.or_else(|| lines().next()).unwrap_or_default()
+}
+
+/// Whether a listener of `paceline-server` has cut connections at its end.
+fn has_cut(said: &str) -> bool {
+    let counts = said.lines().filter_map(|line| line.strip_suffix(" cut"));
+    let mut counts = counts.filter_map(|line| line.rsplit(' ').next());
+    counts.any(|count| count != "0")
 }
 
 /// The line that a person wants to see: of a panic, or the report.
@@ -230,5 +239,18 @@ mod tests {
         assert!(End::Clean.is_told(&told_before));
         let panicked = format!("echo: a handler panicked: boom\n{clean}");
         assert!(!End::Clean.is_told(&panicked));
+    }
+
+    #[test]
+    fn a_report_of_the_server_crate_is_understood() {
+        let report = |cut| {
+            format!(
+                "127.0.0.1:7: 9 connections served, 30 items, 0 refused, 0 open at the end, {cut} cut\n\
+                 pool main: everything was finished; 9 connections\nthe end took 0.010 s\n"
+            )
+        };
+        assert!(End::Clean.is_told(&report(0)) && !End::Clean.is_told(&report(1)));
+        let undone = "pool main: 1 handle closed unfinished\nthe end took 0.010 s\n";
+        assert!(!End::Clean.is_told(undone));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::catalogue::{self, Fault, Set};
@@ -19,6 +20,10 @@ pub(super) enum Service {
     Relay,
     /// Sends what one says to all the others.
     Chat,
+    /// The same on `paceline-server`, with its rooms.
+    Rooms,
+    /// Ends TLS, on `paceline-server`, between another tunnel that begins it and an `echo`: no fault strikes these two.
+    Tunnel,
 }
 
 /// The faults that the short form of `ci` makes with `relay`: at both of its sockets, at the one it opens, and when
@@ -47,9 +52,37 @@ const FEW_OF_CHAT: [&str; 9] = [
     "stopped-leader",
 ];
 
+/// The same for `chat_rooms`: what other sessions send, what is kept, and the ends of connections.
+const FEW_OF_ROOMS: [&str; 7] = [
+    "sendto-ECONNRESET",
+    "recvfrom-EINTR",
+    "spurious-wakes",
+    "short-sends",
+    "cut-sends",
+    "from-nth-recvfrom",
+    "stopped-leader",
+];
+
+/// The same for `tls_tunnel`: records that come and go in pieces, and both of its sockets.
+const FEW_OF_TUNNEL: [&str; 7] = [
+    "recvfrom-ECONNRESET",
+    "sendto-EINTR",
+    "connect-ECONNREFUSED",
+    "short-sends",
+    "one-event-batches",
+    "from-nth-connect",
+    "stopped-leader",
+];
+
 impl Service {
     /// All of them.
-    pub(super) const ALL: [Service; 3] = [Service::Echo, Service::Relay, Service::Chat];
+    pub(super) const ALL: [Service; 5] = [
+        Service::Echo,
+        Service::Relay,
+        Service::Chat,
+        Service::Rooms,
+        Service::Tunnel,
+    ];
 
     /// What it is called.
     pub(super) fn name(self) -> &'static str {
@@ -57,22 +90,59 @@ impl Service {
             Service::Echo => "echo",
             Service::Relay => "relay",
             Service::Chat => "chat",
+            Service::Rooms => "chat_rooms",
+            Service::Tunnel => "tls_tunnel",
         }
     }
 
-    /// The service that stands behind it, unharmed.
+    /// The package of which it is an example.
+    pub(super) fn package(self) -> &'static str {
+        match self {
+            Service::Echo | Service::Relay | Service::Chat => "paceline",
+            Service::Rooms | Service::Tunnel => "paceline-server",
+        }
+    }
+
+    /// What the names of its pool's threads begin with.
+    pub(super) fn thread_prefix(self) -> &'static str {
+        match self {
+            Service::Echo => "echo-",
+            Service::Relay => "relay-",
+            Service::Chat => "chat-",
+            Service::Rooms | Service::Tunnel => "paceline-",
+        }
+    }
+
+    /// The service behind it, which no fault strikes.
     pub(super) fn back_end(self) -> Option<Service> {
         match self {
-            Service::Relay => Some(Service::Echo),
-            Service::Echo | Service::Chat => None,
+            Service::Relay | Service::Tunnel => Some(Service::Echo),
+            Service::Echo | Service::Chat | Service::Rooms => None,
+        }
+    }
+
+    /// The arguments of the server under fault, and of the program between it and its clients, if there is one. Both
+    /// share a certificate in the file at `certificate`.
+    pub(super) fn arguments(self, certificate: &Path) -> (Vec<String>, Option<Vec<String>>) {
+        let words = |words: &[&str]| {
+            let words = words.iter().map(|word| (*word).to_owned());
+            words.chain([certificate.display().to_string()]).collect()
+        };
+        match self {
+            Service::Tunnel => {
+                let ends = words(&["--tls-self-signed", "--save-cert"]);
+                let begins = words(&["--client", "--server-name", "localhost", "--trust"]);
+                (ends, Some(begins))
+            }
+            _ => (Vec::new(), None),
         }
     }
 
     /// What its clients speak; a new one for every server.
     pub(super) fn speech(self) -> Speech {
         match self {
-            Service::Echo | Service::Relay => Speech::Echo,
-            Service::Chat => Speech::Chat(Arc::default()),
+            Service::Echo | Service::Relay | Service::Tunnel => Speech::Echo,
+            Service::Chat | Service::Rooms => Speech::Chat(Arc::default()),
         }
     }
 
@@ -80,8 +150,8 @@ impl Service {
     pub(super) fn faults(self, set: Set) -> Vec<Fault> {
         let all = catalogue::all(set);
         match self {
-            Service::Echo | Service::Chat => all,
-            Service::Relay => all
+            Service::Echo | Service::Chat | Service::Rooms => all,
+            Service::Relay | Service::Tunnel => all
                 .into_iter()
                 .map(before_another)
                 .chain(catalogue::at_connect())
@@ -96,6 +166,8 @@ impl Service {
             Service::Echo => &[],
             Service::Relay => &FEW_OF_RELAY,
             Service::Chat => &FEW_OF_CHAT,
+            Service::Rooms => &FEW_OF_ROOMS,
+            Service::Tunnel => &FEW_OF_TUNNEL,
         };
         faults.retain(|fault| names.contains(&fault.name));
         faults
@@ -152,5 +224,7 @@ mod tests {
     fn the_few_are_all_there() {
         assert_eq!(Service::Relay.few().len(), FEW_OF_RELAY.len());
         assert_eq!(Service::Chat.few().len(), FEW_OF_CHAT.len());
+        assert_eq!(Service::Rooms.few().len(), FEW_OF_ROOMS.len());
+        assert_eq!(Service::Tunnel.few().len(), FEW_OF_TUNNEL.len());
     }
 }

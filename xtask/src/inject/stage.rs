@@ -52,6 +52,8 @@ pub(super) struct Stage {
     pub(super) program: Program,
     /// The one behind it, which no fault strikes.
     pub(super) back_end: Option<Program>,
+    /// The one between it and its clients, which no fault strikes either.
+    pub(super) front: Option<Program>,
     /// The C programs.
     pub(super) tools: Tools,
     /// Where strace writes.
@@ -87,8 +89,10 @@ impl Stage {
         let controls = self.controls_for(fault.how)?;
         let back_end = self.start_back_end()?;
         let server = self.start(back_end.as_ref(), controls.as_ref())?;
+        let front = self.start_front(&server)?;
         let speech = self.program.service.speech();
-        let load = Load::start(server.address, speech, fault.terms, fault.lives);
+        let address = front.as_ref().map_or(server.address, |front| front.address);
+        let load = Load::start(address, speech, fault.terms, fault.lives);
         load.work_until(started + SEARCH, |tally| tally.answered >= WARM);
         let threads = count(&server);
         let act = Act {
@@ -109,6 +113,8 @@ impl Stage {
             done.complaints
                 .push(format!("{left} threads of {threads} are gone"));
         }
+        let ended = front.and_then(|front| front.end(End::Clean).err());
+        done.complaints.extend(ended);
         done.complaints.extend(server.end(fault.end).err());
         let ended = back_end.and_then(|back_end| back_end.end(End::Clean).err());
         done.complaints.extend(ended);
@@ -131,6 +137,12 @@ impl Stage {
     fn start_back_end(&self) -> Result<Option<Server>, Trouble> {
         let start = |program| Server::start(program, &[]);
         self.back_end.as_ref().map(start).transpose()
+    }
+
+    /// Starts the program between the server and its clients, if there is to be one.
+    fn start_front(&self, server: &Server) -> Result<Option<Server>, Trouble> {
+        let start = |program: &Program| Server::start(&program.before(server.address), &[]);
+        self.front.as_ref().map(start).transpose()
     }
 
     /// Starts the server, before the one behind it, with the library before libc if it is told through a file.

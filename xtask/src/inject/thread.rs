@@ -123,7 +123,7 @@ fn threads(server: &Server) -> Vec<PathBuf> {
     let prefix = server.thread_prefix();
     let is_ours = |task: &PathBuf| {
         let name = fs::read_to_string(task.join("comm"));
-        name.is_ok_and(|name| name.starts_with(&prefix))
+        name.is_ok_and(|name| name.starts_with(prefix))
     };
     // The first thread has the number of the process, and serves nobody.
     let first = server.id.to_string();

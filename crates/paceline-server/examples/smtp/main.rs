@@ -124,7 +124,9 @@ impl Options {
                 Long("dir") => options.dir = Some(parser.value()?.string()?),
                 Long("name") => options.name = host_name(parser, "--name")?,
                 Long("tls") => options.certificate = Some(Certificate::files(parser)?),
-                Long("tls-self-signed") => options.certificate = Some(Certificate::SelfSigned),
+                Long("tls-self-signed") => {
+                    options.certificate = Some(Certificate::SelfSigned(None))
+                }
                 Long("threads") => options.threads = Some(support::count(parser, "--threads")?),
                 Long("access-log") => options.has_access_log = true,
                 Long("connections") => {

@@ -1,9 +1,11 @@
 //! `--tls CERT KEY` and `--tls-self-signed`: the certificate of an example.
 
-use std::{ffi::OsString, io, path::PathBuf};
+use std::{ffi::OsString, fs, io, path::PathBuf};
 
 use lexopt::Parser;
 use paceline_server::tls::Tls;
+
+use super::attempted;
 
 /// Two PEM files: a chain of certificates, and the key of the first one.
 #[derive(Clone, Debug)]
@@ -26,8 +28,9 @@ impl Pair {
 pub(crate) enum Certificate {
     /// From these PEM files.
     Files(Pair),
-    /// From this program, for `localhost`: clients can't verify it.
-    SelfSigned,
+    /// From this program, for `localhost`: clients can't verify it, unless they have the file that it
+    /// is written to.
+    SelfSigned(Option<PathBuf>),
 }
 
 impl Certificate {
@@ -40,9 +43,13 @@ impl Certificate {
     pub(crate) fn tls(&self) -> io::Result<Tls> {
         match self {
             Self::Files(Pair { chain, key }) => Tls::pem(chain, key),
-            Self::SelfSigned => {
+            Self::SelfSigned(save) => {
                 let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
                 let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
+                if let Some(path) = save {
+                    let what = format!("write the certificate to {}", path.display());
+                    fs::write(path, made.cert.pem()).map_err(attempted(what))?;
+                }
                 Tls::from_pem(made.cert.pem(), made.signing_key.serialize_pem())
             }
         }

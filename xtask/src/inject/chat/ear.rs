@@ -144,6 +144,7 @@ impl Ear {
         match (line, &self.welcomed) {
             (Line::Welcome(name), None) => self.welcome(name, book, found),
             (Line::Welcome(_), Some(_)) | (_, None) => return None,
+            (Line::Place, _) => {}
             (Line::Said(said), Some(_)) => self.hear(&said, book, found),
             (Line::Receipt(reached, missed), _) => {
                 match book.receipt(self.owner, reached, missed) {

@@ -21,6 +21,8 @@ pub(super) enum Line<'l> {
     Gone(&'l str),
     /// Another guest has said something.
     Said(Said<'l>),
+    /// In which room it is: there is only one.
+    Place,
 }
 
 /// What another guest has said.
@@ -60,20 +62,29 @@ pub(super) fn words(speaker: u64, number: u64) -> String {
 
 /// Understands a line, which has no end of line any more.
 pub(super) fn read(line: &str) -> Option<Line<'_>> {
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if let Some(counts) = line.strip_prefix("- heard by ") {
+        return receipt(counts.split_once(", missed "));
+    }
     match line.strip_prefix("* ") {
         Some(told) => of_server(told),
         None => of_guest(line).map(Line::Said),
     }
 }
 
+/// How many others have a line, and how many have not.
+fn receipt<'l>(counts: Option<(&str, &str)>) -> Option<Line<'l>> {
+    let (reached, missed) = counts?;
+    Some(Line::Receipt(reached.parse().ok()?, missed.parse().ok()?))
+}
+
 /// A word of the server's own.
 fn of_server(told: &str) -> Option<Line<'_>> {
     if let Some(greeting) = told.strip_prefix("welcome, ") {
-        return Some(Line::Welcome(greeting.split('.').next()?));
+        return Some(Line::Welcome(greeting.split(['.', ':']).next()?));
     }
     if let Some(counts) = told.strip_prefix("reached ") {
-        let (reached, missed) = counts.split_once(", missed by ")?;
-        return Some(Line::Receipt(reached.parse().ok()?, missed.parse().ok()?));
+        return receipt(counts.split_once(", missed by "));
     }
     if let Some(count) = told.strip_prefix("you have missed ") {
         return Some(Line::Missed(count.parse().ok()?));
@@ -81,8 +92,12 @@ fn of_server(told: &str) -> Option<Line<'_>> {
     if let Some(names) = told.strip_prefix("here: ") {
         return Some(Line::Here(names));
     }
-    let come = told.strip_suffix(" has come").map(Line::Come);
-    come.or_else(|| told.strip_suffix(" has gone").map(Line::Gone))
+    if told == "you are in lobby" {
+        return Some(Line::Place);
+    }
+    let ending = |words: &[&str]| words.iter().find_map(|words| told.strip_suffix(words));
+    let come = ending(&[" has come", " has joined"]).map(Line::Come);
+    come.or_else(|| ending(&[" has gone", " has left"]).map(Line::Gone))
 }
 
 /// A word of another guest.
@@ -113,6 +128,13 @@ mod tests {
         );
         assert_eq!(read("* guest-7 has come"), Some(Line::Come("guest-7")));
         assert_eq!(read("* guest-7 has gone"), Some(Line::Gone("guest-7")));
+        // The words of `chat_rooms`.
+        let greeting = "* welcome, guest-7: /name, /join, /rooms, /who, /quit\r";
+        assert_eq!(read(greeting), Some(Line::Welcome("guest-7")));
+        assert_eq!(read("- heard by 3, missed 1\r"), Some(Line::Receipt(3, 1)));
+        assert_eq!(read("* guest-7 has joined\r"), Some(Line::Come("guest-7")));
+        assert_eq!(read("* guest-7 has left\r"), Some(Line::Gone("guest-7")));
+        assert_eq!(read("* you are in lobby\r"), Some(Line::Place));
         for nonsense in [
             "",
             "* ",
