@@ -225,7 +225,7 @@ impl Chatter {
         };
         let names = self.house.names_in(&seat.room_name);
         // Sent as it is: the limit of the codec is for replies too.
-        cx.send(format!("* {}\r\n", names.join(" ")))?;
+        cx.send(format!("* here: {}\r\n", names.join(", ")))?;
         Ok(Next::Continue)
     }
 }

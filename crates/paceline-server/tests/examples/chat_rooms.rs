@@ -120,7 +120,7 @@ fn rooms_are_apart() {
         ben.expect("- heard by 1, missed 0");
     }
     ann.say("/who");
-    ann.expect("* ann ben");
+    ann.expect("* here: ann, ben");
     ann.say("/rooms");
     ann.expect("* attic: 2");
     ben.say("/quit");

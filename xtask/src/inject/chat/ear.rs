@@ -142,9 +142,9 @@ impl Ear {
     /// Judges one line. `None`: it should not be there at all.
     fn judge(&mut self, line: Line<'_>, book: &mut Book, found: &mut Findings) -> Option<()> {
         match (line, &self.welcomed) {
+            (Line::Aside, _) => {}
             (Line::Welcome(name), None) => self.welcome(name, book, found),
             (Line::Welcome(_), Some(_)) | (_, None) => return None,
-            (Line::Place, _) => {}
             (Line::Said(said), Some(_)) => self.hear(&said, book, found),
             (Line::Receipt(reached, missed), _) => {
                 match book.receipt(self.owner, reached, missed) {

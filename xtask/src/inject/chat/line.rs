@@ -21,8 +21,8 @@ pub(super) enum Line<'l> {
     Gone(&'l str),
     /// Another guest has said something.
     Said(Said<'l>),
-    /// In which room it is: there is only one.
-    Place,
+    /// In which room it is, of which there is only one; or that there is no place for it, before its end.
+    Aside,
 }
 
 /// What another guest has said.
@@ -92,8 +92,8 @@ fn of_server(told: &str) -> Option<Line<'_>> {
     if let Some(names) = told.strip_prefix("here: ") {
         return Some(Line::Here(names));
     }
-    if told == "you are in lobby" {
-        return Some(Line::Place);
+    if matches!(told, "you are in lobby" | "the house is full") {
+        return Some(Line::Aside);
     }
     let ending = |words: &[&str]| words.iter().find_map(|words| told.strip_suffix(words));
     let come = ending(&[" has come", " has joined"]).map(Line::Come);
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(read("- heard by 3, missed 1\r"), Some(Line::Receipt(3, 1)));
         assert_eq!(read("* guest-7 has joined\r"), Some(Line::Come("guest-7")));
         assert_eq!(read("* guest-7 has left\r"), Some(Line::Gone("guest-7")));
-        assert_eq!(read("* you are in lobby\r"), Some(Line::Place));
+        assert_eq!(read("* you are in lobby\r"), Some(Line::Aside));
         for nonsense in [
             "",
             "* ",
