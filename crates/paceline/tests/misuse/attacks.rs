@@ -133,6 +133,10 @@ impl EventHandler<TcpStream> for Filler {
         Ok(Next::Close)
     }
 
+    fn moved(&mut self, handle: &Handle) {
+        self.life.ledger().set_handle(self.life.id, handle.clone());
+    }
+
     fn closed(&mut self, _: Closed) {
         self.life.closed();
     }
