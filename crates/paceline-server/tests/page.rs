@@ -13,7 +13,11 @@ use std::{
     time::Duration,
 };
 
-use paceline::{simulated::Simulation, Next, Pool, SetKind};
+use paceline::{
+    observe::{Role, ThreadReport},
+    simulated::Simulation,
+    Next, Pool, SetKind,
+};
 use paceline_server::{
     codec::{line, Message},
     page, Inlet, Listen, Peer, Server, ServerBuilder,
@@ -132,6 +136,21 @@ fn a_thread_that_blocks_is_away() {
     assert!(get(page.local_addr(), "/").starts_with("HTTP/1.1 200 "));
     release.send(()).unwrap();
     while viewer.next_report().contains("\"doing\":\"away\"") {}
+}
+
+/// With a board, a viewer who comes late sees since when a handler blocks, and which one.
+#[test]
+fn a_late_viewer_sees_what_the_board_knows() {
+    let pool = Pool::builder().threads(1).board(true).build().unwrap();
+    let page = page(&pool).start().unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    pool.post(move |cx| cx.blocking(|| released.recv().unwrap()))
+        .unwrap();
+    let is_away = |thread: &ThreadReport| thread.role == Role::Away;
+    wait_until(|| pool.inspect().threads().iter().any(is_away));
+    let report = Viewer::enter(page.local_addr()).next_report();
+    assert!(report.contains("\"doing\":\"away\""), "{report}");
+    release.send(()).unwrap();
 }
 
 /// What was seen stays when another viewer comes: the observation goes on. (The pool has no board, so
