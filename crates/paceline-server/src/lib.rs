@@ -57,6 +57,7 @@ mod sync;
 mod times;
 #[cfg(feature = "_tls")]
 pub mod tls;
+mod unix_path;
 mod wire;
 
 pub use datagram::UdpPeer;
