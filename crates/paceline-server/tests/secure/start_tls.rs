@@ -116,6 +116,37 @@ fn mail_waits_for_the_handshake() {
     });
 }
 
+/// An end of the output that is asked for during the handshake waits for its end, as other mail does.
+#[test]
+fn the_end_of_output_waits_for_the_handshake() {
+    on_both_engines(|world| {
+        let (identity, calls) = (Identity::new("localhost"), world.calls.clone());
+        let (tls, (met, remotes)) = (identity.tls(), mpsc::channel());
+        let _server = world.serve(Limits::default(), line(80), move || {
+            let (tls, met) = (tls.clone(), met.clone());
+            Actor::new(&calls).on_item(move |item, cx| {
+                cx.reply(item)?;
+                cx.start_tls(&tls)?;
+                met.send(cx.remote()).unwrap();
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"STARTTLS\n");
+        assert_gets(&peer, "STARTTLS\r\n");
+        world.settle();
+        let remote = remotes.recv().unwrap();
+        assert!(remote.send(*b"last"));
+        remote.end_output();
+        world.settle();
+        assert!(!peer.is_output_ended());
+        let mut client = TlsPeer::connected(peer, &identity.client(), "localhost");
+        client.assert_gets("last");
+        wait_until(|| client.peer.is_output_ended());
+        assert!(client.is_ended_properly());
+    });
+}
+
 /// The time for a login was forgotten at STARTTLS, so that it never passed. Now a deadline of the
 /// session goes on through the handshake.
 #[test]
