@@ -1,12 +1,14 @@
 //! UDP: datagrams that several threads receive at once.
 
 use std::{
+    any::Any,
     fmt, io,
     net::{SocketAddr, ToSocketAddrs, UdpSocket},
-    panic::{catch_unwind, AssertUnwindSafe},
+    panic::{catch_unwind, resume_unwind, AssertUnwindSafe},
+    sync::Arc,
 };
 
-use paceline::{scratch, ConcurrentContext, ConcurrentHandler, Interest, Next};
+use paceline::{scratch, ConcurrentContext, ConcurrentHandler, Interest, Next, WeakPool};
 
 use crate::{
     listen::{attempted, resolve},
@@ -83,9 +85,12 @@ where
     }
 
     fn begin(self: Box<Self>, site: &mut Site<'_>) -> io::Result<()> {
-        let handler = std::sync::Arc::new(self.handler);
+        let handler = Arc::new(self.handler);
         for socket in self.sockets {
-            let receiver = Receiver(std::sync::Arc::clone(&handler));
+            let receiver = Receiver {
+                handler: Arc::clone(&handler),
+                pool: site.pool().downgrade(),
+            };
             site.pool()
                 .register_concurrent(socket, Interest::READ, receiver)?;
         }
@@ -94,7 +99,21 @@ where
 }
 
 /// Calls the handler for each datagram. One that fails does not end the others.
-struct Receiver<F>(std::sync::Arc<F>);
+struct Receiver<F> {
+    handler: Arc<F>,
+    pool: WeakPool,
+}
+
+impl<F> Receiver<F> {
+    /// A panic of the handler is counted, and the pool's hook gets it, as one of other work: the
+    /// socket goes on.
+    fn report(&self, panic: Box<dyn Any + Send>) {
+        if let Some(pool) = self.pool.upgrade() {
+            // A pool that takes no more work has more to report than this.
+            let _ = pool.post(move |_| resume_unwind(panic));
+        }
+    }
+}
 
 impl<F> ConcurrentHandler<UdpSocket> for Receiver<F>
 where
@@ -116,8 +135,10 @@ where
         };
         // UDP promises nothing: an answer that can't be sent is lost. A datagram that makes the
         // handler panic does not end the service for all others.
-        let call = || (self.0)(&buffer[..count], &mut peer);
-        let _ = catch_unwind(AssertUnwindSafe(call));
+        let call = || (self.handler)(&buffer[..count], &mut peer);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+            self.report(panic);
+        }
         Ok(Next::Continue)
     }
 }

@@ -13,26 +13,29 @@
 //! some listeners before others. A connection's dialog is with one thread at a time: it travels
 //! with the job, and comes back with the output.
 
+mod collected;
+mod desk;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt, io,
-    io::IoSlice,
     panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
-use paceline::{HandlerKind, Level, Next, OutputLimit, Piece};
+use paceline::Piece;
 
+use self::collected::Collected;
+pub(crate) use self::desk::Desk;
 use crate::{
     codec::Codec,
     dialog::{Dialog, Progress},
     link::Link,
-    session::{Ended, Session},
+    session::Session,
     sync::lock,
     times::Moment,
-    wire::Wire,
 };
 
 /// Which threads run the sessions.
@@ -348,155 +351,5 @@ impl<C: Codec, N: Session<C>> Run for Job<C, N> {
 
     fn refuse(self: Box<Self>) {
         self.turned(Vec::new(), None);
-    }
-}
-
-/// Output that a worker collects: the connection sends it when it gets its dialog back.
-struct Collected {
-    pieces: Vec<Piece>,
-    /// How many bytes may be collected.
-    limit: usize,
-    /// How many more.
-    room: usize,
-}
-
-/// A worker that has collected so much shall give it to the connection, which sends it.
-const PART: usize = 64 * 1024;
-
-impl Collected {
-    fn new(limit: usize) -> Self {
-        Self {
-            pieces: Vec::new(),
-            limit,
-            room: limit,
-        }
-    }
-
-    fn take(&mut self, bytes: usize) -> io::Result<()> {
-        match self.room.checked_sub(bytes) {
-            Some(room) => {
-                self.room = room;
-                Ok(())
-            }
-            None => {
-                let limit = OutputLimit {
-                    limit: self.limit,
-                    kept: self.limit - self.room,
-                    attempted: bytes,
-                };
-                Err(io::Error::new(io::ErrorKind::QuotaExceeded, limit))
-            }
-        }
-    }
-}
-
-impl Wire for Collected {
-    fn send_all(&mut self, pieces: &mut [Piece]) -> io::Result<()> {
-        self.take(pieces.iter().map(Piece::len).sum())?;
-        self.pieces.extend(pieces.iter_mut().map(std::mem::take));
-        Ok(())
-    }
-
-    fn write_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        self.take(slices.iter().map(|slice| slice.len()).sum())?;
-        let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
-        slices
-            .iter()
-            .for_each(|slice| bytes.extend_from_slice(slice));
-        self.pieces.push(bytes.into());
-        Ok(())
-    }
-
-    /// The peer is not asked before the worker is done. But a session that writes a long answer in
-    /// parts has to find out when a part is long enough, also under a low limit.
-    fn unsent(&self) -> usize {
-        let collected = self.limit - self.room;
-        if collected >= PART.min(self.limit / 4) {
-            collected
-        } else {
-            0
-        }
-    }
-
-    fn room(&self) -> usize {
-        self.room
-    }
-
-    /// A worker may block: it leads no one.
-    fn blocking(&mut self, block: &mut dyn FnMut()) {
-        block();
-    }
-
-    fn wake_follower(&self) {}
-
-    fn begin_kind(&mut self, _: &HandlerKind) {}
-
-    fn move_to(&mut self, level: &Level) -> io::Result<Next> {
-        let text = format!(
-            "move to level {}: a worker runs the session that asks",
-            level.name()
-        );
-        Err(io::Error::new(io::ErrorKind::Unsupported, text))
-    }
-}
-
-/// Where a worker puts a dialog, for its connection to take.
-pub(crate) struct Desk<C: Codec, N: Session<C>>(Mutex<OnDesk<C, N>>);
-
-enum OnDesk<C: Codec, N: Session<C>> {
-    Nothing,
-    Turned(Box<Turned<C, N>>),
-    /// The connection is over, and this is why.
-    Closed(Option<Ended>),
-}
-
-impl<C: Codec, N: Session<C>> Desk<C, N> {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(OnDesk::Nothing))
-    }
-
-    /// What a worker has put there.
-    pub(crate) fn take(&self) -> Option<Turned<C, N>> {
-        let mut desk = lock(&self.0);
-        match std::mem::replace(&mut *desk, OnDesk::Nothing) {
-            OnDesk::Turned(turned) => Some(*turned),
-            other => {
-                *desk = other;
-                None
-            }
-        }
-    }
-
-    /// Puts the dialog there, or ends it if the connection is over. Whether the connection has to
-    /// be notified.
-    fn put(&self, mut turned: Turned<C, N>) -> bool {
-        let ended = {
-            let mut desk = lock(&self.0);
-            match &mut *desk {
-                OnDesk::Closed(ended) => ended.take(),
-                _ => {
-                    *desk = OnDesk::Turned(Box::new(turned));
-                    return true;
-                }
-            }
-        };
-        if let Some(ended) = ended {
-            turned.dialog.closed(&ended);
-        }
-        false
-    }
-
-    /// The connection is over: its session ends here, or with the worker that has it.
-    pub(crate) fn close(&self, ended: Ended) {
-        let turned = {
-            let mut desk = lock(&self.0);
-            let OnDesk::Turned(turned) = std::mem::replace(&mut *desk, OnDesk::Closed(None)) else {
-                *desk = OnDesk::Closed(Some(ended));
-                return;
-            };
-            turned
-        };
-        let mut dialog = turned.dialog;
-        dialog.closed(&ended);
     }
 }

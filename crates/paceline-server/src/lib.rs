@@ -62,6 +62,7 @@ mod sync;
 mod times;
 #[cfg(feature = "_tls")]
 pub mod tls;
+mod unix_path;
 pub mod websocket;
 mod wire;
 

@@ -155,3 +155,78 @@ impl Link {
         self.is_paused.swap(false, Ordering::AcqRel)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::net::UnixStream,
+        sync::{mpsc, Arc},
+        time::Duration,
+    };
+
+    use paceline::{Closed, Context, EventHandler, Handle, Interest, Next, Pool};
+
+    use super::Link;
+    use crate::{limits::Limits, peer::PeerAddress, service::Service};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Reports that it was notified, or closed.
+    struct Reports(&'static str, mpsc::Sender<String>);
+
+    impl EventHandler<UnixStream> for Reports {
+        fn ready(&mut self, cx: &mut Context<'_, UnixStream>) -> std::io::Result<Next> {
+            if cx.is_notified() {
+                self.1.send(format!("{} notified", self.0)).unwrap();
+            }
+            Ok(Next::Continue)
+        }
+
+        fn closed(&mut self, why: Closed) {
+            let _ = self.1.send(format!("{} {why}", self.0));
+        }
+    }
+
+    /// A pool with the two handles that a connection has before and after a move.
+    fn before_and_after(pool: &Pool) -> ([Handle; 2], mpsc::Receiver<String>, [UnixStream; 2]) {
+        let (reports, reported) = mpsc::channel();
+        let [before, after] = ["before", "after"].map(|name| {
+            let (stream, peer) = UnixStream::pair().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let handler = Reports(name, reports.clone());
+            let registered = pool.register(stream, Interest::NONE, handler);
+            (registered.map_err(|rejected| rejected.error).unwrap(), peer)
+        });
+        ([before.0, after.0], reported, [before.1, after.1])
+    }
+
+    fn link(pool: &Pool, handle: Handle) -> Link {
+        let (limits, gate) = (Limits::default(), Arc::default());
+        let service = Service::new("test".to_owned(), limits, pool.clock(), gate);
+        Link::new(handle, PeerAddress::Unix, Arc::new(service))
+    }
+
+    /// A request by the old handle may have been lost in the move: the connection has a turn behind
+    /// it, in which it finds its mail.
+    #[test]
+    fn a_move_is_followed_by_a_turn() {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let ([before, after], reported, _peers) = before_and_after(&pool);
+        link(&pool, before).set_handle(&after);
+        assert_eq!(reported.recv_timeout(LONG).unwrap(), "after notified");
+    }
+
+    /// A connection was closed by the handle that it had before a move: it is closed behind it.
+    #[test]
+    fn a_close_survives_a_move() {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let ([before, after], reported, _peers) = before_and_after(&pool);
+        let link = link(&pool, before);
+        link.close();
+        let first = reported.recv_timeout(LONG).unwrap();
+        assert!(first.starts_with("before"), "{first}");
+        link.set_handle(&after);
+        let second = reported.recv_timeout(LONG).unwrap();
+        assert_eq!(second, first.replace("before", "after"));
+    }
+}

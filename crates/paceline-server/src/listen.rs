@@ -1,19 +1,20 @@
 //! Where a server listens, and what holds for the connections that come there.
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs},
-    os::unix::{
-        fs::{FileTypeExt, PermissionsExt},
-        net::UnixListener,
-    },
+    os::unix::net::UnixListener,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
-use crate::{inlet::Inlet, limits::Limits};
+use crate::{
+    inlet::Inlet,
+    limits::Limits,
+    unix_path::{bind_unix, OwnPath},
+};
 
 /// Where a server listens, and what holds for the connections that come there.
 ///
@@ -64,8 +65,8 @@ enum Place {
 #[derive(Debug)]
 pub(crate) enum Bound {
     Tcp(TcpListener),
-    /// The path is removed at the end, if this server made it.
-    Unix(UnixListener, Option<PathBuf>),
+    /// The path, if this server made it, is dropped before the listener.
+    Unix(Option<OwnPath>, UnixListener),
     Simulated(Inlet),
 }
 
@@ -77,7 +78,7 @@ impl Bound {
                 Ok(address) => address.to_string(),
                 Err(_) => "tcp".to_owned(),
             },
-            Self::Unix(listener, _) => {
+            Self::Unix(_, listener) => {
                 let address = listener.local_addr().ok();
                 let path = address.as_ref().and_then(|address| address.as_pathname());
                 path.map_or_else(|| "unix".to_owned(), |path| path.display().to_string())
@@ -111,7 +112,8 @@ impl Listen {
     }
 
     /// At a path in the file system. A socket that is left over there, and at which no process
-    /// listens, is replaced. The path is removed when the server ends.
+    /// listens, is replaced. The path is removed when the server ends, unless another file has
+    /// taken its place.
     pub fn unix(path: impl AsRef<Path>) -> Self {
         Self::at(Ok(Place::Unix {
             path: path.as_ref().to_owned(),
@@ -126,7 +128,7 @@ impl Listen {
 
     /// On a Unix socket that listens already. Its path stays when the server ends.
     pub fn unix_socket(listener: UnixListener) -> Self {
-        Self::at(Ok(Place::Sockets(vec![Bound::Unix(listener, None)])))
+        Self::at(Ok(Place::Sockets(vec![Bound::Unix(None, listener)])))
     }
 
     /// At an inlet: for tests on simulated streams and virtual time.
@@ -223,10 +225,10 @@ impl Listen {
                 reuse_port,
             } => bind_all(&addresses, reuse_port, self.backlog),
             Place::Unix { path, mode } => {
-                let listener = bind_unix(&path, mode, self.backlog);
-                let listener =
-                    listener.map_err(|error| attempted(format!("listen at {path:?}"), &error))?;
-                Ok(vec![Bound::Unix(listener, Some(path))])
+                let bound = bind_unix(&path, mode, length(self.backlog));
+                let (own, listener) =
+                    bound.map_err(|error| attempted(format!("listen at {path:?}"), &error))?;
+                Ok(vec![Bound::Unix(Some(own), listener)])
             }
             Place::Sockets(sockets) => Ok(sockets),
         }
@@ -304,37 +306,6 @@ fn bind_tcp(
     Ok(socket.into())
 }
 
-/// A connection can be made only after `listen`, so no peer finds the socket with another mode.
-fn bind_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<UnixListener> {
-    let address = SockAddr::unix(path)?;
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    if let Err(error) = socket.bind(&address) {
-        if error.kind() != io::ErrorKind::AddrInUse || !is_left_over(path, &address) {
-            return Err(error);
-        }
-        fs::remove_file(path)?;
-        socket.bind(&address)?;
-    }
-    if let Some(mode) = mode {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    }
-    socket.listen(length(backlog))?;
-    Ok(socket.into())
-}
-
-/// Whether there is a socket at which no process listens. (The system refuses connections to other
-/// files too, and one that waits in a full backlog must not hold up the start.)
-fn is_left_over(path: &Path, address: &SockAddr) -> bool {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let connect = || {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        socket.connect(address)
-    };
-    let refused = io::ErrorKind::ConnectionRefused;
-    is_socket && connect().is_err_and(|error| error.kind() == refused)
-}
-
 fn length(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
@@ -348,7 +319,7 @@ fn systemd_sockets() -> io::Result<Vec<Bound>> {
             Ok(Some(tcp)) => Bound::Tcp(tcp),
             Ok(None) => continue,
             Err(_) => match given.take_unix_listener(index) {
-                Ok(Some(unix)) => Bound::Unix(unix, None),
+                Ok(Some(unix)) => Bound::Unix(None, unix),
                 Ok(None) => continue,
                 Err(error) => {
                     let what = format!("take socket {index} of systemd");

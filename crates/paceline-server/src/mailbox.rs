@@ -255,3 +255,25 @@ impl Mailbox {
         drop(mail);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Mail, Mailbox, Posted};
+
+    /// Each request for an end took a place without a cost, so that a mailbox had no bound. Now one of
+    /// each kind waits.
+    #[test]
+    fn one_end_of_each_kind_waits() {
+        let mailbox = Mailbox::new(0);
+        let first = mailbox.post(Mail::EndOfOutput);
+        assert!(matches!(first, Posted::First));
+        for _ in 0..10 {
+            for mail in [Mail::Close, Mail::EndOfOutput] {
+                assert!(matches!(mailbox.post(mail), Posted::Behind));
+            }
+        }
+        assert!(matches!(mailbox.take(), Some(Mail::EndOfOutput)));
+        assert!(matches!(mailbox.take(), Some(Mail::Close)));
+        assert!(mailbox.take().is_none());
+    }
+}

@@ -143,7 +143,9 @@ impl<'p, C: Codec> Peer<'p, C> {
         }
     }
 
-    /// How many bytes are kept because the peer has not taken them yet.
+    /// How many bytes are kept because the peer has not taken them yet. A worker of the half-sync
+    /// engine collects output: there, all that it has collected in this call, from 64 KiB on or from
+    /// a quarter of a lower [limit](paceline::Builder::output_limit).
     #[must_use]
     pub fn unsent(&self) -> usize {
         self.wire.unsent()

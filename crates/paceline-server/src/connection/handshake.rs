@@ -84,12 +84,14 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         wire: &mut dyn Wire,
     ) -> io::Result<Next> {
         match (self.tls_due.take(), next) {
-            (Some(tls), Ok(Next::Continue | Next::Again)) => {
+            (Some(tls), Ok(next @ (Next::Continue | Next::Again | Next::Move))) => {
                 // A plaintext command behind STARTTLS may have been injected on the way
                 // (CVE-2011-0411).
                 crate::tls::ensure_no_plaintext(&self.input)?;
                 self.wants_again = false;
-                self.begin_handshake(&Opening::Server(tls), wire)
+                let begun = self.begin_handshake(&Opening::Server(tls), wire)?;
+                // The handshake goes on where the session has moved to.
+                Ok(if next == Next::Move { next } else { begun })
             }
             (_, next) => next,
         }

@@ -218,7 +218,7 @@ where
             };
             Ok(Accepting::Tcp(settings.on(listener, make)?))
         }
-        Bound::Unix(listener, path) => {
+        Bound::Unix(path, listener) => {
             let make =
                 move |_: &UnixStream, _| Some(accept.connection(&service, PeerAddress::Unix));
             let listener = settings.on(listener, make)?;

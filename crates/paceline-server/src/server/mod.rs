@@ -20,7 +20,6 @@ mod run;
 use std::{
     fmt,
     net::SocketAddr,
-    path::PathBuf,
     sync::{
         atomic::{AtomicBool, Ordering},
         Arc, Mutex, OnceLock,
@@ -44,6 +43,7 @@ use crate::{
     remote::Remote,
     service::{Gate, Service},
     sync::lock,
+    unix_path::OwnPath,
 };
 
 /// A server that runs: what [`ServerBuilder::start`] returns.
@@ -116,7 +116,7 @@ enum Accepting {
     /// The path is removed once at the end, if there is one: later it may be another server's.
     Unix(
         Listener<std::os::unix::net::SocketAddr>,
-        Mutex<Option<PathBuf>>,
+        Mutex<Option<OwnPath>>,
     ),
     Simulated(crate::inlet::Inlet),
 }
@@ -215,6 +215,7 @@ impl Drop for Shared {
 impl Listening {
     /// Accepts no more connections.
     fn close(&self) {
+        self.remove_path();
         // A listener that is closed already needs no other end.
         let _ = match &self.accepting {
             Accepting::Tcp(listener) => listener.handle().close(),
@@ -224,17 +225,12 @@ impl Listening {
                 Ok(())
             }
         };
-        self.remove_path();
     }
 
-    /// Removes the path that this server has made.
+    /// Removes the path that this server has made, while its listener is open: see [`OwnPath`].
     fn remove_path(&self) {
-        let Accepting::Unix(_, path) = &self.accepting else {
-            return;
-        };
-        if let Some(path) = lock(path).take() {
-            // Another process may have removed it.
-            let _ = std::fs::remove_file(path);
+        if let Accepting::Unix(_, path) = &self.accepting {
+            drop(lock(path).take());
         }
     }
 

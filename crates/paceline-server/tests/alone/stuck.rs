@@ -19,8 +19,10 @@ fn run() {
     let make = move |_: &_| {
         Actor::new(&calls).on_item(|item, cx| {
             cx.reply(item)?;
-            while item == "block" {
-                thread::park();
+            if item == "block" {
+                loop {
+                    thread::park();
+                }
             }
             Ok(Next::Continue)
         })

@@ -116,7 +116,7 @@ fn an_answer_in_parts_may_be_long() {
                     if cx.unsent() > 0 {
                         return Ok(Next::Again);
                     }
-                    write!(cx, "{next:05}\n")?;
+                    writeln!(cx, "{next:05}")?;
                     next += 1;
                 }
                 Ok(Next::Continue)

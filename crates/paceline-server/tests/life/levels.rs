@@ -162,14 +162,14 @@ fn requests_find_a_connection_that_moves() {
         let builder = world.builder().level("bulk", bulk);
         let server = world.start(builder.listener(world.listen(), line(80), make));
         let levels = ["bulk", "main"].map(|name| server.level(name).unwrap().clone());
-        for _ in 0..400 {
+        for _ in 0..50 {
             let peer = world.inlet.connect();
             let (remote, handle) = made.recv().unwrap();
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| move_to_and_fro(handle, levels.clone(), &stop));
                 let _stop = StopOnDrop(&stop);
-                for _ in 0..10 {
+                for _ in 0..50 {
                     assert!(remote.send(*b"letter"));
                     assert_gets(&peer, "letter");
                 }

@@ -10,9 +10,11 @@ use std::{
     time::Duration,
 };
 
+use paceline::Pool;
 use paceline_server::{
     codec::line, AtLimit, Limit, Limits, Listen, PeerAddress, Server, ServerBuilder, UdpPeer,
 };
+use rustix::fs::{flock, FlockOperation};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::support::{
@@ -111,10 +113,66 @@ fn a_path_is_removed_once() {
         let path = folder.path("echo.sock");
         let first = echo(Listen::unix(&path)).start().unwrap();
         let _ = first.drain(Duration::from_secs(5));
+        assert!(!path.exists());
         let _second = echo(Listen::unix(&path)).start().unwrap();
         drop(first);
         let mut client = Client(UnixStream::connect(&path).unwrap());
         client.ask("a\n", "a\r\n");
+    });
+}
+
+/// Another server has replaced the path: it stays when the first one ends.
+#[test]
+fn a_replaced_path_stays() {
+    bounded(|| {
+        let folder = Folder::new();
+        let path = folder.path("echo.sock");
+        let first = echo(Listen::unix(&path)).start().unwrap();
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        let _ = first.drain(Duration::from_secs(5));
+        drop(first);
+        let _client = UnixStream::connect(&path).unwrap();
+        drop(other);
+    });
+}
+
+/// A start failed at a later listener, and the path of an earlier one stayed. Now nothing is left.
+#[test]
+fn a_failed_start_leaves_no_path() {
+    bounded(|| {
+        let folder = Folder::new();
+        let (path, calls) = (folder.path("echo.sock"), Calls::default());
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let builder = echo(Listen::unix(&path));
+        let builder = builder.listen(address, line(80), move |_| Actor::new(&calls));
+        assert_eq!(
+            builder.start().unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        assert!(!path.exists());
+    });
+}
+
+/// While one server starts, its socket is bound and does not listen yet, as one that is left over.
+/// Another server that starts in the same folder waits for it, but not for ever.
+#[test]
+fn starts_in_one_folder_wait_for_each_other() {
+    bounded(|| {
+        let folder = Folder::new();
+        let path = folder.path("echo.sock");
+        let locked = fs::File::open(folder.path("")).unwrap();
+        flock(&locked, FlockOperation::LockExclusive).unwrap();
+        let error = echo(Listen::unix(&path)).start().unwrap_err();
+        assert!(
+            error.to_string().contains("the lock of the folder"),
+            "{error}"
+        );
+        assert!(!path.exists());
+        drop(locked);
+        let _server = echo(Listen::unix(&path)).start().unwrap();
+        Client(UnixStream::connect(&path).unwrap()).ask("a\n", "a\r\n");
     });
 }
 
@@ -192,7 +250,8 @@ fn ask_udp(socket: &UdpSocket, text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..count]).into_owned())
 }
 
-/// A datagram whose handler fails or panics takes nothing from others.
+/// A datagram whose handler fails or panics takes nothing from others. The pool's hook gets each
+/// panic.
 #[test]
 fn udp_goes_on_after_a_failure() {
     bounded(|| {
@@ -204,7 +263,10 @@ fn udp_goes_on_after_a_failure() {
             b"panic" => panic!("a bug of the handler"),
             other => cx.reply(other),
         };
-        let _server = Server::builder().udp(address, handler);
+        let panics = Calls::default();
+        let hook = panics.clone();
+        let pool = Pool::builder().on_panic(move |_, panic| hook.note(panic));
+        let _server = Server::builder().pool(pool).udp(address, handler);
         let _server = _server.listen("127.0.0.1:0", line(80), {
             let calls = Calls::default();
             move |_: &_| Actor::new(&calls)
@@ -214,8 +276,11 @@ fn udp_goes_on_after_a_failure() {
         socket.connect(address).unwrap();
         socket.set_read_timeout(Some(patience())).unwrap();
         assert_eq!(ask_udp(&socket, "a").unwrap(), "a");
-        for bad in ["fail", "panic", "panic"] {
-            socket.send(bad.as_bytes()).unwrap();
+        socket.send(b"fail").unwrap();
+        for panicked in 1..=10 {
+            // One after the other: several threads receive at once.
+            socket.send(b"panic").unwrap();
+            wait_until(|| panics.count("a bug of the handler") == panicked);
         }
         assert_eq!(ask_udp(&socket, "b").unwrap(), "b");
     });

@@ -1,11 +1,16 @@
 //! TLS that begins in mid-session.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    sync::{mpsc, Arc, OnceLock},
+    time::Duration,
+};
 
-use paceline_server::{codec::line, Limit, Limits, Next, Room, Server};
+use paceline::{Level, Pool, SetKind};
+use paceline_server::{codec::line, Engine, Limit, Limits, Next, Room, Server};
 
 use crate::support::{
     actor::Actor,
+    bounded,
     tls::{Identity, TlsPeer},
     wait_until,
     world::{assert_gets, on_both_engines, World},
@@ -111,6 +116,37 @@ fn mail_waits_for_the_handshake() {
     });
 }
 
+/// An end of the output that is asked for during the handshake waits for its end, as other mail does.
+#[test]
+fn the_end_of_output_waits_for_the_handshake() {
+    on_both_engines(|world| {
+        let (identity, calls) = (Identity::new("localhost"), world.calls.clone());
+        let (tls, (met, remotes)) = (identity.tls(), mpsc::channel());
+        let _server = world.serve(Limits::default(), line(80), move || {
+            let (tls, met) = (tls.clone(), met.clone());
+            Actor::new(&calls).on_item(move |item, cx| {
+                cx.reply(item)?;
+                cx.start_tls(&tls)?;
+                met.send(cx.remote()).unwrap();
+                Ok(Next::Continue)
+            })
+        });
+        let peer = world.inlet.connect();
+        peer.send(b"STARTTLS\n");
+        assert_gets(&peer, "STARTTLS\r\n");
+        world.settle();
+        let remote = remotes.recv().unwrap();
+        assert!(remote.send(*b"last"));
+        remote.end_output();
+        world.settle();
+        assert!(!peer.is_output_ended());
+        let mut client = TlsPeer::connected(peer, &identity.client(), "localhost");
+        client.assert_gets("last");
+        wait_until(|| client.peer.is_output_ended());
+        assert!(client.is_ended_properly());
+    });
+}
+
 /// The time for a login was forgotten at STARTTLS, so that it never passed. Now a deadline of the
 /// session goes on through the handshake.
 #[test]
@@ -143,5 +179,39 @@ fn a_deadline_goes_on_through_the_handshake() {
         world.pass_seconds(2);
         client.peer.wait_closed();
         world.assert_ended_by(&server, Limit::Deadline);
+    });
+}
+
+/// A session that asked for TLS and for another level in one call got the level alone, and went on in
+/// plain text. Now it gets both.
+#[test]
+fn tls_begins_on_another_level() {
+    bounded(|| {
+        let world = World::with(Engine::LeaderFollowers, 2);
+        let (identity, calls) = (Identity::new("localhost"), world.calls.clone());
+        let (tls, known) = (identity.tls(), Arc::new(OnceLock::<Level>::new()));
+        let level = Arc::clone(&known);
+        let make = move |_: &_| {
+            let (tls, level) = (tls.clone(), Arc::clone(&level));
+            Actor::new(&calls).on_item(move |item, cx| {
+                cx.reply(item)?;
+                if item == "STARTTLS" {
+                    cx.start_tls(&tls)?;
+                    return cx.move_to(level.get().unwrap());
+                }
+                Ok(Next::Continue)
+            })
+        };
+        let beside = SetKind::Simulated(world.simulation.beside());
+        let bulk = Pool::builder().threads(1).handle_set(beside);
+        let builder = world.builder().level("bulk", bulk);
+        let server = world.start(builder.listener(world.listen(), line(80), make));
+        known.set(server.level("bulk").unwrap().clone()).unwrap();
+        let peer = world.inlet.connect();
+        peer.send(b"STARTTLS\n");
+        assert_gets(&peer, "STARTTLS\r\n");
+        let mut client = TlsPeer::connected(peer, &identity.client(), "localhost");
+        client.send(b"hello\n");
+        client.assert_gets("hello\r\n");
     });
 }
