@@ -139,23 +139,26 @@ fn a_message_reaches_members_of_all_kinds() {
 #[test]
 fn a_member_without_a_place_misses() {
     let (world, sockets) = World::new().listener(Encoding::WebSocket, Limits::default());
-    let (world, streams) = world.listener(Encoding::Event, Limits::default().mailbox(12));
+    let (world, streams) = world.listener(Encoding::Event, Limits::default().mailbox(80));
     let _server = world.builder.start().unwrap();
     let (socket, stream) = (sockets.connect(), streams.connect());
     wait_for_members(&world.room, 2);
     let (receipts, received) = mpsc::channel::<Receipt>();
-    for message in ["hello", "you"] {
+    // 80 bytes as they are, 88 as an event.
+    let long = "x".repeat(80);
+    for message in [long.as_str(), "you"] {
         let receipts = receipts.clone();
         let message = world.room.message(message.as_bytes());
         message
             .on_done(move |receipt| receipts.send(receipt).unwrap())
             .send();
     }
+    let frames = [&b"\x81\x50"[..], long.as_bytes(), b"\x81\x03you"].concat();
+    assert_eq!(socket.wait_for(frames.len()), frames);
+    assert_eq!(stream.wait_for(11), b"data: you\n\n");
     let both: Vec<_> = received.iter().take(2).collect();
     let count = |of: fn(&Receipt) -> usize| both.iter().map(of).sum::<usize>();
     assert_eq!((count(|it| it.reached), count(|it| it.missed)), (3, 1));
-    assert_eq!(socket.wait_for(12), b"\x81\x05hello\x81\x03you");
-    assert_eq!(stream.wait_for(11), b"data: you\n\n");
 }
 
 /// A message of line breaks is seven times as long as an event. It must not cost a member its
