@@ -43,10 +43,9 @@ fn first_signal_drains() {
         client.ask("f\n", "half\r\n");
         drop(client);
         let report = process.line("127.0.0.1:");
-        assert!(
-            report.ends_with("1 connections served, 2 items, 0 refused, 1 open at the end, 0 cut"),
-            "{report}"
-        );
+        // Whether the connection is open when the drain begins is a matter of chance.
+        let served = report.contains(": 1 connections served, 2 items, 0 refused, ");
+        assert!(served && report.ends_with(", 0 cut"), "{report}");
         process.line("run has returned");
         assert!(process.end().success());
     }

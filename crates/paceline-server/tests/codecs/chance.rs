@@ -1,5 +1,7 @@
 //! Any split of any input gives the same items, alone and with codecs that take turns.
 
+use std::slice;
+
 use paceline_server::codec::{
     dot, dot_chunks, line, lines, prefixed, prefixed_le, raw, until, varint, Codec, Decoded,
     Framing, Malformed,
@@ -136,12 +138,28 @@ proptest! {
         limit in 1_usize..12,
     ) {
         for subject in subjects(limit) {
-            let whole = decode(&[subject.clone()], &[&input]);
-            let parts = decode(&[subject.clone()], &split(&input, &cuts));
+            let whole = decode(slice::from_ref(&subject), &[&input]);
+            let parts = decode(slice::from_ref(&subject), &split(&input, &cuts));
             prop_assert_eq!(&whole, &parts, "{:?}", subject);
             let bytes: Vec<_> = input.chunks(1).collect();
-            let bytes = decode(&[subject.clone()], &bytes);
+            let bytes = decode(slice::from_ref(&subject), &bytes);
             prop_assert_eq!(&whole, &bytes, "{:?}", subject);
+        }
+    }
+
+    /// An item ends before the first place where the delimiter is, also behind false starts.
+    #[test]
+    fn the_first_delimiter_ends_an_item(input in proptest::collection::vec(b'a'..b'c', 0..30)) {
+        for delimiter in [&b"aab"[..], b"ababab", b"aa"] {
+            let first = input.windows(delimiter.len()).position(|bytes| bytes == delimiter);
+            let found = match until(delimiter, 100).decode(&input, false) {
+                Ok(Decoded::Item { item, .. }) => Some(item.len()),
+                other => {
+                    prop_assert_eq!(other, Ok(Decoded::Incomplete));
+                    None
+                }
+            };
+            prop_assert_eq!(found, first, "{:?}", delimiter);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{io, thread, time::Duration};
 
 use paceline::{Pool, SetKind};
-use paceline_server::{codec::line, Limits, Next, Peer};
+use paceline_server::{codec::line, Limit, Limits, Next, Peer};
 
 use crate::support::{
     actor::Actor,
@@ -314,5 +314,24 @@ fn a_message_in_chunks_is_one_message() {
         finish(&whole);
         assert!(drain.end().is_clean());
         world.calls.wait_for("draining");
+    });
+}
+
+/// A limit of time has a last word.
+#[test]
+fn a_last_word_arrives() {
+    on_both_engines(|world| {
+        let calls = world.calls.clone();
+        let server = world.serve(Limits::default(), line(80), move || {
+            Actor::new(&calls).on_limit(|limit, cx| {
+                cx.send(format!("bye: {limit}")).unwrap();
+                Next::CloseGently
+            })
+        });
+        let peer = world.inlet.connect();
+        world.pass_seconds(11);
+        assert_gets(&peer, "bye: silent");
+        finish(&peer);
+        world.assert_ended_by(&server, Limit::Silent);
     });
 }

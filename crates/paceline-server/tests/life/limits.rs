@@ -5,7 +5,7 @@
 use std::{sync::mpsc, time::Duration};
 
 use paceline_server::{
-    codec::{dot_chunks, line, raw},
+    codec::{dot_chunks, line},
     LeastRate, Limit, Limits, Next,
 };
 
@@ -446,24 +446,5 @@ fn a_session_may_go_on_after_each_limit() {
         world.pass_seconds(76);
         assert_eq!(world.calls.count("overdue idle"), 2);
         assert!(!peer.is_closed_by_pool());
-    });
-}
-
-/// A limit of time has a last word.
-#[test]
-fn a_last_word_arrives() {
-    on_both_engines(|world| {
-        let calls = world.calls.clone();
-        let server = world.serve(Limits::default(), raw(), move || {
-            Actor::new(&calls).on_limit(|limit, cx| {
-                cx.send(format!("bye: {limit}")).unwrap();
-                Next::CloseGently
-            })
-        });
-        let peer = world.inlet.connect();
-        world.pass_seconds(11);
-        assert_gets(&peer, "bye: silent");
-        finish(&peer);
-        world.assert_ended_by(&server, Limit::Silent);
     });
 }

@@ -167,10 +167,10 @@ fn found_by_number() {
         wait_until(|| server.connection(remote.id()).is_none());
         let (done, receipts) = mpsc::channel();
         assert!(!remote.send_then(*b"late", move |receipt| done.send(receipt).unwrap()));
-        assert_eq!(receipts.recv().unwrap(), {
-            let mut receipt = Receipt::default();
-            receipt.missed = 1;
-            receipt
-        });
+        let receipt = Receipt {
+            reached: 0,
+            missed: 1,
+        };
+        assert_eq!(receipts.recv().unwrap(), receipt);
     });
 }

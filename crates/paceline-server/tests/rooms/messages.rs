@@ -155,7 +155,7 @@ fn short_messages_fill_a_mailbox() {
 fn receipt_told_once() {
     on_both_engines(|world| {
         let room = Room::new();
-        assert_receipt(&send(&room, *b"nobody"), 0, 0);
+        assert_receipt(&send(&room, *b"to none"), 0, 0);
         let _server = serve(&world, &room, limits());
         let (cut, waits, reads, early) = (
             world.inlet.connect(),
