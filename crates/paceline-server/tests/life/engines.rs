@@ -151,6 +151,35 @@ fn the_workers_time_is_not_the_clients() {
     });
 }
 
+/// The time in which a part of an item waits for a worker is not the client's either.
+#[test]
+fn the_time_in_the_queue_is_not_the_clients() {
+    bounded(|| {
+        let busy = busy(HalfSync::default().age_limit(None), |_| Vec::new());
+        let world = &busy.world;
+        let (working, peer) = (world.inlet.connect(), world.inlet.connect());
+        peer.send(b"ha");
+        world.settle();
+        working.send(b"work\n");
+        busy.entered.recv().unwrap();
+        peer.send(b"l");
+        wait_until(|| {
+            busy.server
+                .open_metrics()
+                .contains("paceline_server_queue 1\n")
+        });
+        for _ in 0..10 {
+            world.wait_asleep();
+            world.simulation.clock().advance(Duration::from_secs(70));
+        }
+        busy.let_go.send(()).unwrap();
+        assert_gets(&working, "work\r\n");
+        world.pass_seconds(4);
+        peer.send(b"f\n");
+        assert_gets(&peer, "half\r\n");
+    });
+}
+
 /// Items of a listener of higher priority are served first, though they came last.
 #[test]
 fn listeners_have_priorities() {
