@@ -39,6 +39,8 @@ mod datagram;
 mod dialer;
 mod dialog;
 mod engine;
+#[cfg(feature = "http")]
+pub mod http;
 mod inlet;
 mod limits;
 mod link;

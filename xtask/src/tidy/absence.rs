@@ -86,6 +86,22 @@ const RULES: [Rule; 8] = [
         ],
     },
     Rule {
+        module: "crates/paceline-server/src/http/protocol",
+        absent: &[
+            Word("TcpStream"),
+            Item("std", "io"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("SystemTime"),
+            Word("paceline"),
+            Item("crate", "peer"),
+            Item("crate", "session"),
+            Item("crate", "times"),
+        ],
+    },
+    Rule {
         module: "crates/paceline-server/src/times",
         absent: &[
             Item("std", "io"),

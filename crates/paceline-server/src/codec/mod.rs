@@ -100,6 +100,13 @@ pub enum Malformed {
     Truncated,
     /// The bytes break a rule of the protocol, which the text names.
     Invalid(&'static str),
+    /// Likewise, in a protocol that has a number for it, such as a status of HTTP.
+    Refused {
+        /// The number.
+        code: u16,
+        /// The rule.
+        why: &'static str,
+    },
 }
 
 impl fmt::Display for Malformed {
@@ -108,6 +115,7 @@ impl fmt::Display for Malformed {
             Self::TooLong { limit } => write!(f, "item is longer than {limit} bytes"),
             Self::Truncated => f.write_str("input ended within an item"),
             Self::Invalid(why) => write!(f, "invalid item: {why}"),
+            Self::Refused { code, why } => write!(f, "refused with {code}: {why}"),
         }
     }
 }
