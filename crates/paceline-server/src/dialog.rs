@@ -82,6 +82,16 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         self.codec.is_within_message()
     }
 
+    /// Whether only the least rate counts for the rest of the message.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.codec.is_streaming()
+    }
+
+    /// Whether the session owes its peer an answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.session.is_busy()
+    }
+
     /// Handles the items in `input`, as many as one turn may.
     pub(crate) fn handle_items(
         &mut self,
@@ -98,7 +108,19 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
             changes: Changes::default(),
         };
         progress.outcome = self.run(input, ended, wire, link, &mut progress);
+        self.end_turn(wire, link, &mut progress);
         progress
+    }
+
+    /// Lets the session send what it has collected, unless it has failed.
+    fn end_turn(&mut self, wire: &mut dyn Wire, link: &Arc<Link>, progress: &mut Progress<C>) {
+        if progress.items == 0 || matches!(progress.outcome, Outcome::Failed(_)) {
+            return;
+        }
+        let mut cx = Peer::new(wire, link, &self.codec, &mut progress.changes);
+        if let Err(error) = self.session.turn_ended(&mut cx) {
+            progress.outcome = Outcome::Failed(error);
+        }
     }
 
     fn run(

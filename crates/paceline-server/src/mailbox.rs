@@ -124,6 +124,8 @@ struct Inside {
 pub(crate) enum Mail {
     /// Output for the peer.
     Letter(Letter),
+    /// The session is called.
+    Call,
     /// No output follows.
     EndOfOutput,
     /// The connection closes when all its output is sent.
@@ -145,7 +147,7 @@ impl Mail {
     fn bytes(&self) -> usize {
         match self {
             Self::Letter(letter) => letter.bytes.len(),
-            Self::EndOfOutput | Self::Close => 0,
+            Self::Call | Self::EndOfOutput | Self::Close => 0,
         }
     }
 }

@@ -48,6 +48,32 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
         Ok(Next::Continue)
     }
 
+    /// The items that one turn may have were handled, or no further one has come: the place to send
+    /// the answers to several items with one system call. It is not called after an error.
+    ///
+    /// # Errors
+    /// An error closes the connection.
+    fn turn_ended(&mut self, cx: &mut Peer<'_, C>) -> io::Result<()> {
+        let _ = cx;
+        Ok(())
+    }
+
+    /// [`Remote::notify`](crate::Remote::notify) was called, once or several times, and all output
+    /// is sent.
+    ///
+    /// # Errors
+    /// An error closes the connection.
+    fn notified(&mut self, cx: &mut Peer<'_, C>) -> io::Result<Next> {
+        let _ = cx;
+        Ok(Next::Continue)
+    }
+
+    /// Whether the session owes its peer something between two items, such as an answer that
+    /// another thread works on. A server that drains waits for it.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     /// A limit of time is met. The session may write a last word and close, or go on with
     /// [`Next::Continue`]: then that time begins anew. By default the connection closes.
     fn overdue(&mut self, limit: Limit, cx: &mut Peer<'_, C>) -> Next {
@@ -59,6 +85,12 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
     /// any case.
     fn malformed(&mut self, why: Malformed, cx: &mut Peer<'_, C>) {
         let _ = (why, cx);
+    }
+
+    /// The listener has TLS, and this peer speaks plain text. The session may write a last word, in
+    /// plain text; the connection closes in any case. Nothing was called before.
+    fn not_tls(&mut self, cx: &mut Peer<'_, C>) {
+        let _ = cx;
     }
 
     /// The peer has ended its output between two items, and may still read. By default the

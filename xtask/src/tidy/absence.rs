@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[

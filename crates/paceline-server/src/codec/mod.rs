@@ -59,6 +59,12 @@ pub trait Codec: Send + 'static {
         false
     }
 
+    /// Whether the rest of the message that has begun is a stream: its length says nothing about the
+    /// time that it may take, so from here on only the least rate counts, and from now on.
+    fn is_streaming(&self) -> bool {
+        false
+    }
+
     /// Appends `payload` to `output` in the form in which this codec reads it as one item.
     ///
     /// A codec without empty items appends nothing for an empty payload. A codec that delivers a
@@ -107,6 +113,19 @@ pub enum Malformed {
         /// The rule.
         why: &'static str,
     },
+}
+
+impl Malformed {
+    /// Whether a limit of size is met: those are counted.
+    pub(crate) fn is_too_long(self) -> bool {
+        // Of the statuses of HTTP: content, target and fields that are too large.
+        let large = |code| matches!(code, 413 | 414 | 431);
+        match self {
+            Self::TooLong { .. } => true,
+            Self::Refused { code, .. } => large(code),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Malformed {

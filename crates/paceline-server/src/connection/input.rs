@@ -60,14 +60,10 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             return self.handle_input(bytes, wire);
         };
         let before = self.input.len();
-        let received = secure.receive(bytes, &mut self.input, wire);
-        let received = received.inspect_err(|error| {
-            if is_plain_text(error) {
-                self.why = Some(Ended::Malformed(Malformed::Invalid(
-                    "plain text instead of TLS",
-                )));
-            }
-        })?;
+        let received = match secure.receive(bytes, &mut self.input, wire) {
+            Err(error) if is_plain_text(&error) => return Ok(self.refuse_plain_text(wire)),
+            received => received?,
+        };
         if received.handshake_finished {
             self.note_tls();
             let next = self.start(wire)?;
@@ -182,7 +178,12 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if self.is_between_messages() {
             self.times.item_ended();
         } else {
-            self.times.item_grew(self.service.now(), new, is_new);
+            let now = self.service.now();
+            if self.dialog.as_ref().is_some_and(Dialog::is_streaming) {
+                self.times.stream_grew(now, new, is_new);
+            } else {
+                self.times.item_grew(now, new, is_new);
+            }
         }
     }
 
@@ -208,12 +209,21 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         Ok(next)
     }
 
+    /// The peer speaks plain text, and gets its last word in plain text.
+    fn refuse_plain_text(&mut self, wire: &mut dyn Wire) -> Next {
+        self.secure = None;
+        self.call(wire, |session, cx| session.not_tls(cx));
+        let why = Malformed::Invalid("plain text instead of TLS");
+        self.why = Some(Ended::Malformed(why));
+        Next::CloseGently
+    }
+
     pub(super) fn refuse_malformed(
         &mut self,
         why: Malformed,
         wire: &mut dyn Wire,
     ) -> io::Result<Next> {
-        if matches!(why, Malformed::TooLong { .. }) {
+        if why.is_too_long() {
             self.service.counters().met(Limit::ItemSize);
         }
         self.call(wire, |session, cx| session.malformed(why, cx));

@@ -10,6 +10,7 @@ use paceline::{Context, Interest, Next};
 use super::Connection;
 use crate::{
     codec::Codec,
+    dialog::Dialog,
     limits::Limit,
     session::{Ended, Session},
     times::longest_time,
@@ -123,11 +124,20 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if self.times.is_opening() {
             self.times
                 .shorten(self.service.now().saturating_add(SPEAK_BEFORE_DRAIN));
-        } else if self.is_between_messages() && !self.holds_item && self.dialog.is_some() {
+        } else if self.is_at_rest() {
             self.call(wire, |session, cx| session.draining(cx));
             self.why = Some(Ended::Shutdown);
             *next = Ok(Next::CloseGently);
         }
+    }
+
+    /// Whether nothing is begun: no item, no answer.
+    fn is_at_rest(&self) -> bool {
+        let is_idle = |dialog: &Dialog<C, N>| !dialog.is_busy();
+        self.is_between_messages()
+            && !self.holds_item
+            && !self.wants_again
+            && self.dialog.as_ref().is_some_and(is_idle)
     }
 
     /// The pool closes the connection when its output is sent, and calls the handler no more: so

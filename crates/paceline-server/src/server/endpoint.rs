@@ -114,7 +114,7 @@ struct Accept<C, F> {
 }
 
 impl<C, F> Endpoint<C, F> {
-    pub(super) fn new(listen: Listen, codec: C, make: F) -> Self {
+    pub(crate) fn new(listen: Listen, codec: C, make: F) -> Self {
         Self {
             listen,
             sockets: Vec::new(),
@@ -152,6 +152,7 @@ where
         let mut service = site.service(self.name(), self.listen.limits.clone().for_this_process());
         service.priority = self.listen.priority;
         service.refusal = self.listen.refusal_text().unwrap_or_default();
+        service.overload = self.listen.overload.clone();
         #[cfg(feature = "_tls")]
         service.tls.clone_from(&self.listen.tls);
         service

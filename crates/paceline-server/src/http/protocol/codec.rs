@@ -30,6 +30,10 @@ enum Expected {
 
 /// What a session gets.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a request must not cost an allocation"
+)]
 pub(crate) enum Item<'b> {
     /// A head, and the body if it has come with it.
     Request { head: Head<'b>, body: BodyStart<'b> },
@@ -172,5 +176,10 @@ impl Codec for HttpCodec {
 
     fn is_within_message(&self) -> bool {
         !matches!(self.expected, Expected::Head(_))
+    }
+
+    /// A head has a time; a body may be long, and only has to move on.
+    fn is_streaming(&self) -> bool {
+        self.is_within_message()
     }
 }

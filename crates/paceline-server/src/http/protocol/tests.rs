@@ -126,7 +126,7 @@ fn every_case_is_the_same_byte_by_byte() {
 
 /// A head arrives byte by byte: the scan goes on where it stopped, and the parser runs once.
 #[test]
-fn a_head_is_scanned_once() {
+fn head_byte_by_byte() {
     let head = b"GET /a HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n";
     let mut codec = HttpCodec::new(HeadLimits::default());
     for end in 1..head.len() {

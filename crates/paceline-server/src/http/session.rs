@@ -1,0 +1,743 @@
+//! The session of one HTTP connection: requests in, answers out.
+//!
+//! ```text
+//!   Head --Request, whole--> answer
+//!     |                        ^
+//!     +--Request--> Whole ---- | all is there
+//!     |             Push ----- | end
+//!     |             Pull ----- | the handler's thread has answered
+//!     +--refused--> Drop       the rest of a body nobody wants
+//! ```
+//!
+//! Answers collect in `output`, and leave together when the turn ends. An answer that is longer
+//! than a part goes on in `again`, while no further request is read.
+
+use std::{io, sync::Arc};
+
+use http::Method;
+use paceline::{Next, Pace};
+
+use super::{
+    app::App,
+    gather::{Gathered, Gathering},
+    outgoing::{self, flush, Outgoing},
+    protocol::{BodyStart, Head, HttpCodec, Item, KeptHead, Persistence, Version},
+    pull::{feed, Pipe, Pull, Pulling},
+    request::{Around, Given},
+    response::{Decided, Push},
+    router::{Found, Route},
+    Body, Error, Request, Response,
+};
+use crate::{
+    codec::Malformed,
+    limits::Limit,
+    link::ConnectionId,
+    peer::{Peer, PeerAddress},
+    session::{Ended, Session},
+};
+
+/// So much of a body that is not wanted is read and dropped, to keep the connection.
+const MOST_DROPPED: u64 = 256 * 1024;
+
+type Cx<'p> = Peer<'p, HttpCodec>;
+
+/// The session of one connection.
+pub(super) struct HttpSession {
+    app: Arc<App>,
+    reading: Reading,
+    /// The answer that is on its way.
+    outgoing: Option<Box<Outgoing>>,
+    /// Answers of this turn. It has memory only during a call.
+    output: Vec<u8>,
+    requests: u64,
+    /// The connection ends behind the next answer.
+    is_old: bool,
+}
+
+/// What the input is.
+enum Reading {
+    Head,
+    Whole(Box<Gathering>),
+    Push(Box<Pushing>),
+    Pull(Box<Pulling>),
+    /// The rest of a body that is not wanted: so much of it may come.
+    Drop(u64),
+}
+
+/// A request whose body goes to a `Push`.
+struct Pushing {
+    push: Box<dyn Push>,
+    head: KeptHead,
+    route: Arc<Route>,
+    asked: Asked,
+    limit: u64,
+    length: u64,
+}
+
+/// What an answer must know of its request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) version: Version,
+    pub(super) is_head: bool,
+    pub(super) keeps_alive: bool,
+}
+
+/// What is left of the body of a request that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    /// So much, if that is known; the client sends it in any case.
+    Some(Option<u64>),
+    /// It is not to be read: too long, or the client waits before it sends it.
+    Unwanted,
+}
+
+/// The calls of a request to its connection.
+struct Turn<'t, 'p> {
+    cx: &'t mut Cx<'p>,
+    output: &'t mut Vec<u8>,
+    number: u64,
+}
+
+impl Asked {
+    fn of(head: &Head<'_>) -> Self {
+        Self {
+            version: head.version(),
+            is_head: head.method() == "HEAD",
+            keeps_alive: head.keeps_alive(),
+        }
+    }
+
+    /// Of a request that could not be read.
+    const UNKNOWN: Self = Self {
+        version: Version::Http11,
+        is_head: false,
+        keeps_alive: false,
+    };
+}
+
+impl HttpSession {
+    pub(super) fn new(app: Arc<App>) -> Self {
+        Self {
+            app,
+            reading: Reading::Head,
+            outgoing: None,
+            output: Vec::new(),
+            requests: 0,
+            is_old: false,
+        }
+    }
+
+    /// A head has come, and perhaps its body.
+    fn begin(&mut self, head: Head<'_>, body: BodyStart<'_>, cx: &mut Cx<'_>) -> io::Result<Next> {
+        self.requests += 1;
+        outgoing::prepare(&mut self.output);
+        let asked = Asked::of(&head);
+        let rest = rest_of(&head, body);
+        let (route, limit) = match self.app.table.find(head.method(), head.path()) {
+            Found::Route(route, _) => (route, route.limit.unwrap_or(self.app.settings.body_limit)),
+            Found::Methods(allow) => {
+                return self.answer_unrouted(&head, no_such_method(&head, &allow), rest, cx);
+            }
+            Found::Nothing => {
+                return self.answer_unrouted(&head, not_found(&head), rest, cx);
+            }
+        };
+        let length = match body {
+            BodyStart::Whole(bytes) => Some(bytes.len() as u64),
+            BodyStart::Follows { length } => length,
+        };
+        if length.is_some_and(|length| length > limit) {
+            let rest = match rest {
+                Rest::Nothing => Rest::Nothing,
+                _ => Rest::Unwanted,
+            };
+            return self.answer_unrouted(&head, too_long(limit), rest, cx);
+        }
+        let BodyStart::Whole(bytes) = body else {
+            let route = Arc::clone(route);
+            return self.begin_body(head, &route, asked, limit, cx);
+        };
+        let decided = call_with(
+            &self.app,
+            &head,
+            bytes,
+            &mut Turn::new(cx, &mut self.output, self.requests),
+        );
+        self.answer(decided, asked, Rest::Nothing, cx)
+    }
+
+    /// The body of a request comes later, or has begun to come.
+    fn begin_body(
+        &mut self,
+        head: Head<'_>,
+        route: &Arc<Route>,
+        asked: Asked,
+        limit: u64,
+        cx: &mut Cx<'_>,
+    ) -> io::Result<Next> {
+        let expects = head.expects_continue();
+        match route.body {
+            Body::Whole => {
+                self.reading = Reading::Whole(Box::new(Gathering {
+                    head: head.keep(),
+                    route: Arc::clone(route),
+                    asked,
+                    limit,
+                    body: Gathered::default(),
+                }));
+            }
+            Body::Push => {
+                let mut turn = Turn::new(cx, &mut self.output, self.requests);
+                let push = match call_push(&self.app, &head, &mut turn) {
+                    Decided::Push(push) => push,
+                    now => {
+                        let rest = rest_of(&head, BodyStart::Follows { length: None });
+                        return self.answer(now, asked, rest, cx);
+                    }
+                };
+                self.reading = Reading::Push(Box::new(Pushing {
+                    push,
+                    head: head.keep(),
+                    route: Arc::clone(route),
+                    asked,
+                    limit,
+                    length: 0,
+                }));
+            }
+            Body::Pull => match self.begin_pull(head, route, asked, cx) {
+                Ok(()) => {}
+                Err(refusal) => {
+                    return self.answer(Decided::Now(*refusal), asked, Rest::Unwanted, cx);
+                }
+            },
+        }
+        if expects {
+            self.output
+                .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Gives a request to a thread of its own; or the answer, if there is none.
+    fn begin_pull(
+        &mut self,
+        head: Head<'_>,
+        route: &Arc<Route>,
+        asked: Asked,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Box<Response>> {
+        let Some(permit) = self.app.permit() else {
+            let refusal = overloaded("as many bodies are read as may be at once");
+            return Err(Box::new(refusal));
+        };
+        let pipe = Arc::new(Pipe::new(cx.remote()));
+        let pull = Pull {
+            app: Arc::clone(&self.app),
+            route: Arc::clone(route),
+            head: head.keep(),
+            number: self.requests,
+            permit,
+            #[cfg(feature = "_tls")]
+            tls: cx.tls().cloned(),
+        };
+        if let Err(error) = pull.start(&pipe) {
+            return Err(Box::new(overloaded(error)));
+        }
+        self.reading = Reading::Pull(Box::new(Pulling {
+            asked,
+            pipe,
+            has_all: false,
+            input_ended: false,
+        }));
+        Ok(())
+    }
+
+    /// A part of a body has come.
+    fn data(&mut self, bytes: &[u8], is_last: bool, cx: &mut Cx<'_>) -> io::Result<Next> {
+        outgoing::prepare(&mut self.output);
+        match std::mem::replace(&mut self.reading, Reading::Head) {
+            Reading::Whole(gathering) => self.gather(gathering, bytes, is_last, cx),
+            Reading::Push(pushing) => self.push(pushing, bytes, is_last, cx),
+            Reading::Pull(mut pulling) => {
+                pulling.pipe.push(bytes, is_last);
+                pulling.has_all = is_last;
+                self.reading = Reading::Pull(pulling);
+                Ok(Next::Continue)
+            }
+            Reading::Drop(left) => match left.checked_sub(bytes.len() as u64) {
+                None => Ok(Next::CloseGently),
+                Some(_) if is_last => Ok(Next::Continue),
+                Some(left) => {
+                    self.reading = Reading::Drop(left);
+                    Ok(Next::Continue)
+                }
+            },
+            Reading::Head => Ok(Next::Continue),
+        }
+    }
+
+    fn gather(
+        &mut self,
+        mut gathering: Box<Gathering>,
+        bytes: &[u8],
+        is_last: bool,
+        cx: &mut Cx<'_>,
+    ) -> io::Result<Next> {
+        let Gathering { asked, limit, .. } = *gathering;
+        let rest = if is_last {
+            Rest::Nothing
+        } else {
+            Rest::Unwanted
+        };
+        if gathering.body.length() + bytes.len() as u64 > limit {
+            return self.answer(Decided::Now(too_long(limit)), asked, rest, cx);
+        }
+        let folder = &self.app.settings.spill_folder;
+        let body = &mut gathering.body;
+        let added = if body.spills_with(bytes.len()) {
+            cx.blocking(|| body.add(bytes, folder))
+        } else {
+            body.add(bytes, folder)
+        };
+        if let Err(error) = added {
+            let refusal = overloaded(format!("keep a body in {}: {error}", folder.display()));
+            return self.answer(Decided::Now(refusal), asked, rest, cx);
+        }
+        if !is_last {
+            self.reading = Reading::Whole(gathering);
+            return Ok(Next::Continue);
+        }
+        let Gathering {
+            head,
+            route,
+            mut body,
+            ..
+        } = *gathering;
+        let mut turn = Turn::new(cx, &mut self.output, self.requests);
+        let decided = match body.give() {
+            Ok(given) => call_given(&self.app, &route, &head.head(), given, &mut turn),
+            Err(error) => Decided::Now(Error::from(error).into_response()),
+        };
+        self.answer(decided, asked, Rest::Nothing, cx)
+    }
+
+    fn push(
+        &mut self,
+        mut pushing: Box<Pushing>,
+        bytes: &[u8],
+        is_last: bool,
+        cx: &mut Cx<'_>,
+    ) -> io::Result<Next> {
+        let asked = pushing.asked;
+        let rest = if is_last {
+            Rest::Nothing
+        } else {
+            Rest::Unwanted
+        };
+        pushing.length += bytes.len() as u64;
+        if pushing.length > pushing.limit {
+            let refusal = too_long(pushing.limit);
+            return self.answer(Decided::Now(refusal), asked, rest, cx);
+        }
+        let mut turn = Turn::new(cx, &mut self.output, self.requests);
+        match push_on(&self.app, pushing, bytes, is_last, &mut turn) {
+            Ok(pushing) => {
+                self.reading = Reading::Push(pushing);
+                Ok(Next::Continue)
+            }
+            Err(response) => self.answer(Decided::Now(*response), asked, rest, cx),
+        }
+    }
+
+    /// Answers a request that has no handler, or that its handler does not get.
+    fn answer_unrouted(
+        &mut self,
+        head: &Head<'_>,
+        response: Response,
+        rest: Rest,
+        cx: &mut Cx<'_>,
+    ) -> io::Result<Next> {
+        let mut turn = Turn::new(cx, &mut self.output, self.requests);
+        let mut request = Request {
+            head,
+            params: matchit::Params::new(),
+            body: Given::Bytes(b""),
+            around: &mut turn,
+        };
+        let response = self.app.finish(&mut request, response);
+        self.answer(Decided::Now(response), Asked::of(head), rest, cx)
+    }
+
+    /// Begins the answer, and decides what becomes of the connection.
+    fn answer(
+        &mut self,
+        decided: Decided,
+        asked: Asked,
+        rest: Rest,
+        cx: &mut Cx<'_>,
+    ) -> io::Result<Next> {
+        let response = match decided {
+            Decided::Now(response) => response.checked(),
+            Decided::Push(_) => Error::new(500, "").into_response(),
+        };
+        let may_drop = match rest {
+            Rest::Nothing => true,
+            Rest::Some(left) => left.is_none_or(|left| left <= MOST_DROPPED),
+            Rest::Unwanted => false,
+        };
+        let is_kept =
+            asked.keeps_alive && may_drop && !response.closes && !self.is_old && !cx.is_draining();
+        let persistence = if is_kept {
+            Persistence::Kept
+        } else {
+            Persistence::Closed
+        };
+        self.reading = match rest {
+            Rest::Nothing => Reading::Head,
+            _ => Reading::Drop(MOST_DROPPED),
+        };
+        self.outgoing = outgoing::begin(response, asked, persistence, &mut self.output);
+        match &self.outgoing {
+            Some(_) => self.go_on(cx),
+            None => self.answered(persistence, cx),
+        }
+    }
+
+    /// Sends more of the answer.
+    fn go_on(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        let Some(outgoing) = &mut self.outgoing else {
+            return Ok(Next::Continue);
+        };
+        match outgoing.pump(&mut self.output, cx)? {
+            Next::Continue => {
+                let persistence = outgoing.persistence();
+                self.outgoing = None;
+                self.answered(persistence, cx)
+            }
+            next => Ok(next),
+        }
+    }
+
+    /// An answer is sent or kept, or collects with others.
+    fn answered(&mut self, persistence: Persistence, cx: &mut Cx<'_>) -> io::Result<Next> {
+        if self.output.len() > outgoing::FULL {
+            flush(&mut self.output, cx)?;
+        }
+        Ok(match persistence {
+            Persistence::Kept => Next::Continue,
+            Persistence::Closed => Next::CloseGently,
+        })
+    }
+
+    /// Answers in place of whatever is under way, as the last word.
+    fn last_word(&mut self, status: u16, why: &'static str, cx: &mut Cx<'_>) {
+        if let Reading::Pull(pulling) = &self.reading {
+            pulling.pipe.cut();
+        }
+        let is_answered = matches!(self.reading, Reading::Drop(_)) || self.outgoing.is_some();
+        self.reading = Reading::Drop(0);
+        if is_answered {
+            return;
+        }
+        outgoing::prepare(&mut self.output);
+        let response = Error::new(status, why).into_response().close();
+        let asked = Asked::UNKNOWN;
+        outgoing::begin(response, asked, Persistence::Closed, &mut self.output);
+        // The connection ends in any case.
+        let _ = flush(&mut self.output, cx);
+    }
+}
+
+impl Session<HttpCodec> for HttpSession {
+    fn handle(&mut self, item: Item<'_>, cx: &mut Cx<'_>) -> io::Result<Next> {
+        match item {
+            Item::Request { head, body } => self.begin(head, body, cx),
+            Item::Data { bytes, is_last } => self.data(bytes, is_last, cx),
+        }
+    }
+
+    fn turn_ended(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
+        flush(&mut self.output, cx)
+    }
+
+    fn again(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        outgoing::prepare(&mut self.output);
+        let next = self.go_on(cx);
+        flush(&mut self.output, cx)?;
+        next
+    }
+
+    /// The thread of a handler has answered.
+    fn notified(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        let Reading::Pull(pulling) = &self.reading else {
+            return Ok(Next::Continue);
+        };
+        let Some(response) = pulling.pipe.take_answer() else {
+            return Ok(Next::Continue);
+        };
+        let (asked, input_ended) = (pulling.asked, pulling.input_ended);
+        let rest = if pulling.has_all {
+            Rest::Nothing
+        } else {
+            Rest::Some(None)
+        };
+        cx.remote().resume_input();
+        outgoing::prepare(&mut self.output);
+        let next = self.answer(Decided::Now(response), asked, rest, cx)?;
+        flush(&mut self.output, cx)?;
+        Ok(if input_ended && next == Next::Continue {
+            Next::CloseGently
+        } else {
+            next
+        })
+    }
+
+    fn is_busy(&self) -> bool {
+        self.outgoing.is_some() || matches!(self.reading, Reading::Pull(_))
+    }
+
+    fn overdue(&mut self, limit: Limit, cx: &mut Cx<'_>) -> Next {
+        match limit {
+            Limit::Idle if self.is_busy() => Next::Continue,
+            Limit::Deadline => {
+                self.is_old = true;
+                Next::Continue
+            }
+            Limit::ItemTime | Limit::ReadRate => {
+                self.last_word(408, "the request comes too slowly", cx);
+                Next::CloseGently
+            }
+            _ => Next::Close,
+        }
+    }
+
+    fn malformed(&mut self, why: Malformed, cx: &mut Cx<'_>) {
+        match why {
+            Malformed::Refused { code, why } => self.last_word(code, why, cx),
+            Malformed::Truncated => self.last_word(400, "the request has no end", cx),
+            _ => self.last_word(400, "the request is malformed", cx),
+        }
+    }
+
+    fn not_tls(&mut self, cx: &mut Cx<'_>) {
+        self.last_word(400, "plain HTTP was sent to an HTTPS port", cx);
+    }
+
+    fn ended(&mut self, _: &mut Cx<'_>) -> io::Result<Next> {
+        match &mut self.reading {
+            Reading::Pull(pulling) => {
+                pulling.input_ended = true;
+                Ok(Next::Continue)
+            }
+            _ => Ok(Next::Close),
+        }
+    }
+
+    fn closed(&mut self, _: &Ended) {
+        if let Reading::Pull(pulling) = &self.reading {
+            pulling.pipe.cut();
+        }
+    }
+}
+
+/// What is left of the body when a request is answered at once.
+fn rest_of(head: &Head<'_>, body: BodyStart<'_>) -> Rest {
+    match body {
+        BodyStart::Whole(_) => Rest::Nothing,
+        // The client may send the body or not: only the end of the connection is safe.
+        BodyStart::Follows { .. } if head.expects_continue() => Rest::Unwanted,
+        BodyStart::Follows { length } => Rest::Some(length),
+    }
+}
+
+/// Calls the handler of a request whose whole body is in memory.
+fn call_with(app: &App, head: &Head<'_>, bytes: &[u8], turn: &mut Turn<'_, '_>) -> Decided {
+    let Found::Route(route, params) = app.table.find(head.method(), head.path()) else {
+        return Decided::Now(not_found(head));
+    };
+    turn.begin(route);
+    let mut request = Request {
+        head,
+        params,
+        body: Given::Bytes(bytes),
+        around: turn,
+    };
+    settled(app, route, &mut request)
+}
+
+/// Calls the handler of a request whose body was gathered.
+fn call_given<'r>(
+    app: &'r App,
+    route: &Route,
+    head: &'r Head<'r>,
+    body: Given<'r>,
+    turn: &'r mut Turn<'_, '_>,
+) -> Decided {
+    let Found::Route(_, params) = app.table.find(head.method(), head.path()) else {
+        return Decided::Now(not_found(head));
+    };
+    turn.begin(route);
+    let mut request = Request {
+        head,
+        params,
+        body,
+        around: turn,
+    };
+    settled(app, route, &mut request)
+}
+
+/// Calls a handler; one that takes the body in pieces gets all of it.
+fn settled(app: &App, route: &Route, request: &mut Request<'_>) -> Decided {
+    match app.call(route, request) {
+        Decided::Push(push) => {
+            let fed = super::app::caught(|| feed(push, &mut request.stream()));
+            let response = fed.unwrap_or_else(Error::into_response);
+            Decided::Now(app.finish(request, response))
+        }
+        now => now,
+    }
+}
+
+/// Calls the handler of a request whose body is to go to a `Push`.
+fn call_push(app: &App, head: &Head<'_>, turn: &mut Turn<'_, '_>) -> Decided {
+    let Found::Route(route, params) = app.table.find(head.method(), head.path()) else {
+        return Decided::Now(not_found(head));
+    };
+    turn.begin(route);
+    let mut request = Request {
+        head,
+        params,
+        body: Given::Bytes(b""),
+        around: turn,
+    };
+    app.call(route, &mut request)
+}
+
+/// Gives a piece to a `Push`. The answer, if it has one.
+fn push_on(
+    app: &App,
+    mut pushing: Box<Pushing>,
+    bytes: &[u8],
+    is_last: bool,
+    turn: &mut Turn<'_, '_>,
+) -> Result<Box<Pushing>, Box<Response>> {
+    turn.begin(&pushing.route);
+    let taken = super::app::caught(|| match bytes {
+        [] => Ok(()),
+        bytes => pushing.push.piece(bytes),
+    });
+    let result = match taken {
+        Ok(()) if !is_last => return Ok(pushing),
+        taken => taken,
+    };
+    let Pushing { push, head, .. } = *pushing;
+    let ended = result.and_then(|()| super::app::caught(|| push.end()));
+    let response = ended.unwrap_or_else(Error::into_response);
+    let head = head.head();
+    let mut request = Request {
+        head: &head,
+        params: matchit::Params::new(),
+        body: Given::Bytes(b""),
+        around: turn,
+    };
+    Err(Box::new(app.finish(&mut request, response)))
+}
+
+fn too_long(limit: u64) -> Response {
+    Error::new(413, format!("the body is longer than {limit} bytes")).into_response()
+}
+
+fn overloaded(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Response {
+    let error = Error::new(503, "try again later").because(why);
+    error.into_response().header("retry-after", "1").close()
+}
+
+fn not_found(head: &Head<'_>) -> Response {
+    if head.method() == "OPTIONS" && head.path() == "*" {
+        return Response::empty(204);
+    }
+    Error::new(404, "not found").into_response()
+}
+
+/// The path has other methods. A method that no server knows is answered as such.
+fn no_such_method(head: &Head<'_>, allow: &str) -> Response {
+    const KNOWN: [Method; 9] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PATCH,
+        Method::TRACE,
+        Method::CONNECT,
+    ];
+    if head.method() == "OPTIONS" {
+        return Response::empty(204).header("allow", allow);
+    }
+    let is_known = KNOWN.iter().any(|known| known.as_str() == head.method());
+    let (status, text) = if is_known {
+        (405, "this path has other methods")
+    } else {
+        (501, "the method is not known")
+    };
+    Error::new(status, text)
+        .into_response()
+        .header("allow", allow)
+}
+
+impl<'t, 'p> Turn<'t, 'p> {
+    fn new(cx: &'t mut Cx<'p>, output: &'t mut Vec<u8>, number: u64) -> Self {
+        Self { cx, output, number }
+    }
+
+    /// What follows is of the route's kind. Answers before it do not wait for a handler that takes
+    /// long.
+    fn begin(&mut self, route: &Route) {
+        if route.body == Body::Pull {
+            // Its handler is written for a thread of its own.
+            self.wake_follower();
+        }
+        let Some(kind) = route.kind() else { return };
+        if kind.pace() != Pace::Short {
+            self.flush();
+        }
+        self.cx.begin_kind(kind);
+    }
+
+    fn flush(&mut self) {
+        // The next write reports the error: the connection is lost.
+        let _ = flush(self.output, self.cx);
+        outgoing::prepare(self.output);
+    }
+}
+
+impl Around for Turn<'_, '_> {
+    fn blocking(&mut self, block: &mut dyn FnMut()) {
+        self.flush();
+        self.cx.blocking(block);
+    }
+
+    fn wake_follower(&mut self) {
+        self.flush();
+        self.cx.wake_follower();
+    }
+
+    fn address(&self) -> &PeerAddress {
+        self.cx.address()
+    }
+
+    fn connection(&self) -> ConnectionId {
+        self.cx.id()
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[cfg(feature = "_tls")]
+    fn tls(&self) -> Option<&crate::tls::TlsInfo> {
+        self.cx.tls()
+    }
+}
