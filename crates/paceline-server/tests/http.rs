@@ -12,3 +12,6 @@ mod routing;
 mod support;
 #[path = "http/table.rs"]
 mod table;
+#[cfg(feature = "_tls")]
+#[path = "http/tls.rs"]
+mod tls;

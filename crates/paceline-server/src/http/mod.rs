@@ -22,6 +22,7 @@
 //! crate.
 
 mod app;
+mod calls;
 mod content;
 mod error;
 mod files;
@@ -30,6 +31,7 @@ mod gather;
 mod outgoing;
 mod protocol;
 mod pull;
+mod refusals;
 mod request;
 mod response;
 mod router;

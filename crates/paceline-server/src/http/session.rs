@@ -14,25 +14,25 @@
 
 use std::{io, sync::Arc};
 
-use http::Method;
-use paceline::{Next, Pace};
+use paceline::Next;
 
 use super::{
     app::App,
+    calls::{call_given, call_push, call_with, push_on, Pushing, Turn},
     gather::{Gathered, Gathering},
     outgoing::{self, flush, Outgoing},
-    protocol::{BodyStart, Head, HttpCodec, Item, KeptHead, Persistence, Version},
-    pull::{feed, Pipe, Pull, Pulling},
-    request::{Around, Given},
-    response::{Decided, Push},
+    protocol::{BodyStart, Head, HttpCodec, Item, Persistence, Version},
+    pull::{Pipe, Pull, Pulling},
+    refusals::{no_such_method, not_found, overloaded, too_long},
+    request::Given,
+    response::Decided,
     router::{Found, Route},
     Body, Error, Request, Response,
 };
 use crate::{
     codec::Malformed,
     limits::Limit,
-    link::ConnectionId,
-    peer::{Peer, PeerAddress},
+    peer::Peer,
     session::{Ended, Session},
 };
 
@@ -64,16 +64,6 @@ enum Reading {
     Drop(u64),
 }
 
-/// A request whose body goes to a `Push`.
-struct Pushing {
-    push: Box<dyn Push>,
-    head: KeptHead,
-    route: Arc<Route>,
-    asked: Asked,
-    limit: u64,
-    length: u64,
-}
-
 /// What an answer must know of its request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
@@ -90,13 +80,6 @@ enum Rest {
     Some(Option<u64>),
     /// It is not to be read: too long, or the client waits before it sends it.
     Unwanted,
-}
-
-/// The calls of a request to its connection.
-struct Turn<'t, 'p> {
-    cx: &'t mut Cx<'p>,
-    output: &'t mut Vec<u8>,
-    number: u64,
 }
 
 impl Asked {
@@ -548,196 +531,5 @@ fn rest_of(head: &Head<'_>, body: BodyStart<'_>) -> Rest {
         // The client may send the body or not: only the end of the connection is safe.
         BodyStart::Follows { .. } if head.expects_continue() => Rest::Unwanted,
         BodyStart::Follows { length } => Rest::Some(length),
-    }
-}
-
-/// Calls the handler of a request whose whole body is in memory.
-fn call_with(app: &App, head: &Head<'_>, bytes: &[u8], turn: &mut Turn<'_, '_>) -> Decided {
-    let Found::Route(route, params) = app.table.find(head.method(), head.path()) else {
-        return Decided::Now(not_found(head));
-    };
-    turn.begin(route);
-    let mut request = Request {
-        head,
-        params,
-        body: Given::Bytes(bytes),
-        around: turn,
-    };
-    settled(app, route, &mut request)
-}
-
-/// Calls the handler of a request whose body was gathered.
-fn call_given<'r>(
-    app: &'r App,
-    route: &Route,
-    head: &'r Head<'r>,
-    body: Given<'r>,
-    turn: &'r mut Turn<'_, '_>,
-) -> Decided {
-    let Found::Route(_, params) = app.table.find(head.method(), head.path()) else {
-        return Decided::Now(not_found(head));
-    };
-    turn.begin(route);
-    let mut request = Request {
-        head,
-        params,
-        body,
-        around: turn,
-    };
-    settled(app, route, &mut request)
-}
-
-/// Calls a handler; one that takes the body in pieces gets all of it.
-fn settled(app: &App, route: &Route, request: &mut Request<'_>) -> Decided {
-    match app.call(route, request) {
-        Decided::Push(push) => {
-            let fed = super::app::caught(|| feed(push, &mut request.stream()));
-            let response = fed.unwrap_or_else(Error::into_response);
-            Decided::Now(app.finish(request, response))
-        }
-        now => now,
-    }
-}
-
-/// Calls the handler of a request whose body is to go to a `Push`.
-fn call_push(app: &App, head: &Head<'_>, turn: &mut Turn<'_, '_>) -> Decided {
-    let Found::Route(route, params) = app.table.find(head.method(), head.path()) else {
-        return Decided::Now(not_found(head));
-    };
-    turn.begin(route);
-    let mut request = Request {
-        head,
-        params,
-        body: Given::Bytes(b""),
-        around: turn,
-    };
-    app.call(route, &mut request)
-}
-
-/// Gives a piece to a `Push`. The answer, if it has one.
-fn push_on(
-    app: &App,
-    mut pushing: Box<Pushing>,
-    bytes: &[u8],
-    is_last: bool,
-    turn: &mut Turn<'_, '_>,
-) -> Result<Box<Pushing>, Box<Response>> {
-    turn.begin(&pushing.route);
-    let taken = super::app::caught(|| match bytes {
-        [] => Ok(()),
-        bytes => pushing.push.piece(bytes),
-    });
-    let result = match taken {
-        Ok(()) if !is_last => return Ok(pushing),
-        taken => taken,
-    };
-    let Pushing { push, head, .. } = *pushing;
-    let ended = result.and_then(|()| super::app::caught(|| push.end()));
-    let response = ended.unwrap_or_else(Error::into_response);
-    let head = head.head();
-    let mut request = Request {
-        head: &head,
-        params: matchit::Params::new(),
-        body: Given::Bytes(b""),
-        around: turn,
-    };
-    Err(Box::new(app.finish(&mut request, response)))
-}
-
-fn too_long(limit: u64) -> Response {
-    Error::new(413, format!("the body is longer than {limit} bytes")).into_response()
-}
-
-fn overloaded(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Response {
-    let error = Error::new(503, "try again later").because(why);
-    error.into_response().header("retry-after", "1").close()
-}
-
-fn not_found(head: &Head<'_>) -> Response {
-    if head.method() == "OPTIONS" && head.path() == "*" {
-        return Response::empty(204);
-    }
-    Error::new(404, "not found").into_response()
-}
-
-/// The path has other methods. A method that no server knows is answered as such.
-fn no_such_method(head: &Head<'_>, allow: &str) -> Response {
-    const KNOWN: [Method; 9] = [
-        Method::GET,
-        Method::HEAD,
-        Method::POST,
-        Method::PUT,
-        Method::DELETE,
-        Method::OPTIONS,
-        Method::PATCH,
-        Method::TRACE,
-        Method::CONNECT,
-    ];
-    if head.method() == "OPTIONS" {
-        return Response::empty(204).header("allow", allow);
-    }
-    let is_known = KNOWN.iter().any(|known| known.as_str() == head.method());
-    let (status, text) = if is_known {
-        (405, "this path has other methods")
-    } else {
-        (501, "the method is not known")
-    };
-    Error::new(status, text)
-        .into_response()
-        .header("allow", allow)
-}
-
-impl<'t, 'p> Turn<'t, 'p> {
-    fn new(cx: &'t mut Cx<'p>, output: &'t mut Vec<u8>, number: u64) -> Self {
-        Self { cx, output, number }
-    }
-
-    /// What follows is of the route's kind. Answers before it do not wait for a handler that takes
-    /// long.
-    fn begin(&mut self, route: &Route) {
-        if route.body == Body::Pull {
-            // Its handler is written for a thread of its own.
-            self.wake_follower();
-        }
-        let Some(kind) = route.kind() else { return };
-        if kind.pace() != Pace::Short {
-            self.flush();
-        }
-        self.cx.begin_kind(kind);
-    }
-
-    fn flush(&mut self) {
-        // The next write reports the error: the connection is lost.
-        let _ = flush(self.output, self.cx);
-        outgoing::prepare(self.output);
-    }
-}
-
-impl Around for Turn<'_, '_> {
-    fn blocking(&mut self, block: &mut dyn FnMut()) {
-        self.flush();
-        self.cx.blocking(block);
-    }
-
-    fn wake_follower(&mut self) {
-        self.flush();
-        self.cx.wake_follower();
-    }
-
-    fn address(&self) -> &PeerAddress {
-        self.cx.address()
-    }
-
-    fn connection(&self) -> ConnectionId {
-        self.cx.id()
-    }
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    #[cfg(feature = "_tls")]
-    fn tls(&self) -> Option<&crate::tls::TlsInfo> {
-        self.cx.tls()
     }
 }

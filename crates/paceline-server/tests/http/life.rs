@@ -192,6 +192,25 @@ fn drain_half_request() {
     assert!(drain.join().unwrap().is_clean());
 }
 
+/// An answer is on its way, in parts that the client takes slowly: it gets all of it.
+#[test]
+fn drain_lets_an_answer_end() {
+    let router = Router::new(())
+        .get("/", |(), _| "ok")
+        .get("/long", |(), _| Response::new(vec![b'x'; 300_000]));
+    let site = Site::new(router);
+    let mut idle = site.client_with(get("/"));
+    assert_eq!(idle.answer().unwrap().status, 200);
+    let mut client = site.client_with(get("/long"));
+    let head = client.take(64).unwrap();
+    let server = site.server.clone();
+    let drain = thread::spawn(move || server.drain(DRAIN));
+    assert_eq!(idle.rest(), b"");
+    let rest = client.rest();
+    assert!(head.len() + rest.len() > 300_000, "{} bytes", rest.len());
+    assert!(drain.join().unwrap().is_clean());
+}
+
 /// A handler works, on a thread of the pool or on its own: its answer is waited for.
 #[test]
 fn drain_in_work() {
@@ -372,4 +391,35 @@ fn long_answers_arrive_whole() {
     let answer = client.answer().unwrap();
     assert_eq!(answer.field("connection"), Some("close"));
     assert!(answer.body == bytes);
+}
+
+/// With all places taken, a client waits in the backlog of the system, and is not refused.
+#[test]
+fn full_house() {
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
+    let server = HttpServer::new(Listen::tcp("127.0.0.1:0"), noting(&Calls::default()))
+        .limits(|limits| limits.connections(1))
+        .start()
+        .unwrap();
+    let address = server.local_addr().unwrap();
+    let ask = || {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(get("/").as_bytes()).unwrap();
+        client
+    };
+    let mut first = ask();
+    first.read_exact(&mut [0; 12]).unwrap();
+    let mut second = ask();
+    second.set_nonblocking(true).unwrap();
+    let nothing = second.read(&mut [0; 12]).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(server.connections(), 1);
+    drop(first);
+    second.set_nonblocking(false).unwrap();
+    let mut start = [0; 12];
+    second.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
 }

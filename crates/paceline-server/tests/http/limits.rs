@@ -102,7 +102,7 @@ fn tiny_chunks() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunk = format!("1;{}\r\nx\r\n", "e".repeat(200));
     assert_eq!(
-        statuses(&site, &format!("{head}{}", chunk.repeat(100))),
+        statuses(&site, &format!("{head}{}0\r\n\r\n", chunk.repeat(100))),
         [400]
     );
     assert!(calls.all().is_empty());
