@@ -133,7 +133,9 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
     ) -> Outcome {
         let limits = link.service().limits();
         loop {
+            // A session may have paused its input in an item, and before the first one, in `start`.
             if wire.unsent() > 0
+                || link.is_paused()
                 || progress.items >= limits.items_per_turn as u64
                 || progress.consumed >= limits.bytes_per_turn
             {
@@ -160,7 +162,6 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
                 Ok(Next::Continue) if progress.changes.wants_tls() => {
                     return Outcome::StartTls;
                 }
-                Ok(Next::Continue) if link.is_paused() => return Outcome::Paused,
                 Ok(Next::Continue) => {}
                 Ok(decided) => return Outcome::Decided(decided),
                 Err(error) => return Outcome::Failed(error),

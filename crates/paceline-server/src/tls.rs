@@ -80,6 +80,21 @@ impl Tls {
         }
     }
 
+    /// With a certificate chain and a private key in PEM form that are in memory: from a store of
+    /// secrets, or made for a test. There is nothing to [reload](Self::reload).
+    ///
+    /// # Errors
+    /// There is no certificate or no key, or the two do not belong together.
+    pub fn from_pem(
+        certificates: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> io::Result<Self> {
+        let provider = provider();
+        let certificates = ByName::one(certificates.as_ref(), key.as_ref(), &provider)?;
+        let config = config_for(certificates, provider, &[])?;
+        Ok(Self::from_config(Arc::new(config)))
+    }
+
     /// With settings of the caller, such as client certificates. There is nothing to
     /// [reload](Self::reload).
     #[must_use]
@@ -168,6 +183,14 @@ impl TlsBuilder {
 fn server_config(files: &[Files], alpn: &[Vec<u8>]) -> io::Result<ServerConfig> {
     let provider = provider();
     let certificates = ByName::read(files, &provider)?;
+    config_for(certificates, provider, alpn)
+}
+
+fn config_for(
+    certificates: ByName,
+    provider: Arc<CryptoProvider>,
+    alpn: &[Vec<u8>],
+) -> io::Result<ServerConfig> {
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(invalid)?;

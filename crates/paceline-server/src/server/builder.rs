@@ -183,7 +183,33 @@ impl ServerBuilder {
     /// # Errors
     /// As [`start`](Self::start); and if the signals can't be caught.
     pub fn run(self) -> io::Result<()> {
-        run::run(&self.start()?)
+        self.run_with(|server| {
+            server.announce();
+            Ok(())
+        })
+    }
+
+    /// As [`run`](Self::run), with a call of `begun` instead of the text at the start: to print where the
+    /// server listens, to begin timers, to connect. The signals are caught already.
+    ///
+    /// ```no_run
+    /// use paceline_server::{codec::{line, Message}, Next, Peer, Server};
+    ///
+    /// let echo = |line: Message<'_>, cx: &mut Peer<'_>| {
+    ///     cx.reply(line)?;
+    ///     Ok(Next::Continue)
+    /// };
+    /// Server::builder().listen("127.0.0.1:0", line(80), move |_peer| echo).run_with(|server| {
+    ///     println!("listening on {:?}", server.addresses());
+    ///     Ok(())
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run). An error of `begun` ends the server at once, and is returned.
+    pub fn run_with(self, begun: impl FnOnce(&Server) -> io::Result<()>) -> io::Result<()> {
+        run::run(&self.start()?, begun)
     }
 
     /// Starts the server.

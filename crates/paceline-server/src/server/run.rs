@@ -10,10 +10,13 @@ use paceline::{Signal, TaskContext};
 use super::Server;
 
 /// Serves until SIGINT or SIGTERM, drains, and prints a report.
-pub(super) fn run(server: &Server) -> io::Result<()> {
+pub(super) fn run(
+    server: &Server,
+    begun: impl FnOnce(&Server) -> io::Result<()>,
+) -> io::Result<()> {
     let (ends, ended) = mpsc::channel();
     catch_signals(server, ends)?;
-    server.announce();
+    begun(server)?;
     notify_systemd("READY=1");
     // The sender lives as long as the pool.
     let _ = ended.recv();
@@ -63,7 +66,7 @@ fn reload_on_hangup(server: &Server) -> io::Result<()> {
 
 impl Server {
     /// Prints where it listens.
-    fn announce(&self) {
+    pub(super) fn announce(&self) {
         for listening in &self.shared.listening {
             match listening.place() {
                 place if place == listening.service.name => eprintln!("listening on {place}"),

@@ -9,7 +9,7 @@ use std::{
 
 use rustls::{
     crypto::CryptoProvider,
-    pki_types::{pem::PemObject, PrivateKeyDer},
+    pki_types::{pem::PemObject, CertificateDer, PrivateKeyDer},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
@@ -66,6 +66,29 @@ impl ByName {
             }
         }
         Ok(certificates)
+    }
+
+    /// One certificate for all clients, from PEM texts.
+    pub(super) fn one(
+        certificates: &[u8],
+        key: &[u8],
+        provider: &CryptoProvider,
+    ) -> io::Result<Self> {
+        let unusable = |what: &str, why: &dyn fmt::Display| {
+            let text = format!("read {what} in memory: {why}");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        };
+        let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|why| unusable("certificates", &why))?;
+        if chain.is_empty() {
+            return Err(unusable("certificates", &"there is none"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| unusable("a key", &why))?;
+        let both = CertifiedKey::from_der(chain, key, provider);
+        Ok(Self {
+            named: HashMap::new(),
+            other: Some(Arc::new(both.map_err(|why| unusable("a key", &why))?)),
+        })
     }
 
     fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
