@@ -85,10 +85,7 @@ impl Tls {
     ///
     /// # Errors
     /// There is no certificate or no key, or the two do not belong together.
-    pub fn from_pem(
-        certificates: impl AsRef<[u8]>,
-        key: impl AsRef<[u8]>,
-    ) -> io::Result<Self> {
+    pub fn from_pem(certificates: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> io::Result<Self> {
         let provider = provider();
         let certificates = ByName::one(certificates.as_ref(), key.as_ref(), &provider)?;
         let config = config_for(certificates, provider, &[])?;

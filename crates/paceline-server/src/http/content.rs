@@ -63,8 +63,8 @@ impl Content {
         Ok(Self::read_exact(file, length))
     }
 
-    /// What `next` appends to the buffer, part by part, until it returns `false`. It is called when
-    /// the client has taken the part before.
+    /// What `next` appends to the buffer, part by part, until it returns `false`; what it appends
+    /// then is the last part. It is called when the client has taken the part before.
     ///
     /// ```
     /// use paceline_server::http::Content;

@@ -37,6 +37,8 @@ pub(super) struct Outgoing {
     at: usize,
     /// How much is to come, if that is known.
     left: Option<u64>,
+    /// The content has said that it has no further part.
+    has_ended: bool,
     is_chunked: bool,
     persistence: Persistence,
 }
@@ -75,6 +77,7 @@ pub(super) fn begin(
     }
     Some(Box::new(Outgoing {
         left: response.content.length(),
+        has_ended: false,
         content: response.content,
         part: Vec::new(),
         at: 0,
@@ -136,8 +139,10 @@ impl Outgoing {
         self.at = 0;
         self.part.clear();
         let (part, left) = (&mut self.part, self.left);
-        let source = &mut self.content.0;
-        cx.blocking(|| next_part(source, left, part))?;
+        if !self.has_ended {
+            let source = &mut self.content.0;
+            self.has_ended = !cx.blocking(|| next_part(source, left, part))?;
+        }
         match (self.part.is_empty(), left) {
             (true, Some(left)) => {
                 let text = format!("send an answer: its content ended {left} bytes early");
@@ -181,8 +186,9 @@ fn write_size(output: &mut Vec<u8>, size: usize) {
     debug_assert_eq!(output.len() - before, SIZE_LINE);
 }
 
-/// Reads the next part of a content that is no bytes, at most `left` of them.
-fn next_part(source: &mut Source, left: Option<u64>, part: &mut Vec<u8>) -> io::Result<()> {
+/// Reads the next part of a content that is no bytes, at most `left` of them. Whether there may be
+/// another one.
+fn next_part(source: &mut Source, left: Option<u64>, part: &mut Vec<u8>) -> io::Result<bool> {
     match source {
         Source::Reader(reader, _) => {
             let left = left.and_then(|left| usize::try_from(left).ok());
@@ -194,11 +200,16 @@ fn next_part(source: &mut Source, left: Option<u64>, part: &mut Vec<u8>) -> io::
                 }
             };
             part.truncate(count);
+            Ok(count > 0)
         }
-        Source::Pieces(next) => while part.is_empty() && next(part)? {},
-        _ => {}
+        Source::Pieces(next) => loop {
+            let has_more = next(part)?;
+            if !has_more || !part.is_empty() {
+                return Ok(has_more);
+            }
+        },
+        _ => Ok(false),
     }
-    Ok(())
 }
 
 /// Sends what `output` holds.

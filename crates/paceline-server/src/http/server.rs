@@ -180,6 +180,15 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
         self.into_builder().run()
     }
 
+    /// As [`run`](Self::run), with a call of `begun` instead of the text at the start: see
+    /// [`ServerBuilder::run_with`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run). An error of `begun` ends the server at once, and is returned.
+    pub fn run_with(self, begun: impl FnOnce(&Server) -> io::Result<()>) -> io::Result<()> {
+        self.into_builder().run_with(begun)
+    }
+
     fn into_builder(self) -> ServerBuilder {
         let app = Arc::new(App::new(self.router.into_table(), self.settings));
         let listen = self.listen.limits(self.limits);

@@ -176,6 +176,8 @@ fn bare_cr_or_nul() {
         400,
         &[
             "GET / HTTP/1.1\r\nHost: a\r\nA: b\rc\r\n\r\n",
+            "GET / HTTP/1.0\r\nA: b\rc\r\n\r\n",
+            "GET / HTTP/1.0\r\nA: b\0c\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nA: b\0c\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nA\0: b\r\n\r\n",
         ],

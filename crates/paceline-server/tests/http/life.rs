@@ -237,6 +237,7 @@ fn drain_in_work() {
     let mut at_work = site.client_with("POST / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut pulls =
         site.client_with("POST /pull HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+    wait(|| pulls.peer.is_read_by_pool());
     pulls.send("llo");
     wait(|| calls.all().len() == 2);
     let server = site.server.clone();
@@ -370,6 +371,13 @@ fn long_answers_arrive_whole() {
             let reader = std::io::Cursor::new(bytes.clone());
             Response::new(Content::read_exact(reader, bytes.len() as u64))
         })
+        .get("/last", |bytes, _| {
+            let bytes = bytes.clone();
+            Response::new(Content::pieces(move |part| {
+                part.extend(&bytes);
+                Ok(false)
+            }))
+        })
         .get("/pieces", |bytes, _| {
             let mut parts = vec![bytes.clone()];
             Response::new(Content::pieces(move |part| match parts.pop() {
@@ -382,7 +390,7 @@ fn long_answers_arrive_whole() {
         });
     let site = Site::new(router);
     let mut client = site.client();
-    for path in ["/bytes", "/read", "/exact", "/pieces", "/bytes"] {
+    for path in ["/bytes", "/read", "/exact", "/pieces", "/last", "/bytes"] {
         client.send(get(path));
         assert!(client.answer().unwrap().body == bytes, "{path}");
     }
