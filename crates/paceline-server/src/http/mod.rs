@@ -19,7 +19,10 @@
 //! ```
 //!
 //! Limits, time-outs, TLS, drain, the pool and both engines are those of every server of this
-//! crate.
+//! crate. The [guide] has a program for each task.
+
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 
 mod app;
 mod calls;
