@@ -132,11 +132,13 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         progress: &mut Progress<C>,
     ) -> Outcome {
         let limits = link.service().limits();
+        // Parts of one message count by their bytes alone: there may be many in one read.
+        let mut messages = 0;
         loop {
             // A session may have paused its input in an item, and before the first one, in `start`.
             if wire.unsent() > 0
                 || link.is_paused()
-                || progress.items >= limits.items_per_turn as u64
+                || messages >= limits.items_per_turn
                 || progress.consumed >= limits.bytes_per_turn
             {
                 return Outcome::Paused;
@@ -157,7 +159,9 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
             if let Some(codec) = progress.changes.codec.take() {
                 self.codec = codec;
             }
-            progress.ended_message |= !self.codec.is_within_message();
+            let has_ended = !self.codec.is_within_message();
+            progress.ended_message |= has_ended;
+            messages += usize::from(has_ended);
             match next {
                 Ok(Next::Continue) if progress.changes.wants_tls() => {
                     return Outcome::StartTls;

@@ -23,6 +23,8 @@ const SHORT: usize = 16 * 1024;
 pub(super) const FULL: usize = 16 * 1024;
 /// One part of a long body.
 const PART: usize = 64 * 1024;
+/// The line of a chunk's size, and the ends of chunks.
+const BESIDE_PART: usize = 16;
 /// So many parts before other connections have their turn.
 const PARTS_PER_TURN: usize = 4;
 /// The size of a chunk, written with a fixed width, and its line end.
@@ -111,8 +113,9 @@ impl Outgoing {
         output: &mut Vec<u8>,
         cx: &mut Peer<'_, HttpCodec>,
     ) -> io::Result<Next> {
-        for _ in 0..PARTS_PER_TURN {
-            if cx.unsent() > 0 {
+        for turn in 0..PARTS_PER_TURN {
+            let has_room = turn == 0 || cx.output_room() > output.len() + PART;
+            if cx.unsent() > 0 || !has_room {
                 flush(output, cx)?;
                 return Ok(Next::Again);
             }
@@ -159,7 +162,8 @@ impl Outgoing {
             false => &self.part,
         };
         let bytes = &bytes[self.at..];
-        let bytes = &bytes[..bytes.len().min(PART)];
+        let room = cx.output_room().saturating_sub(output.len() + BESIDE_PART);
+        let bytes = &bytes[..bytes.len().min(PART).min(room.max(1))];
         let end = if self.is_chunked {
             write_size(output, bytes.len());
             &b"\r\n"[..]
@@ -214,12 +218,13 @@ fn next_part(source: &mut Source, left: Option<u64>, part: &mut Vec<u8>) -> io::
 
 /// Sends what `output` holds.
 pub(super) fn flush(output: &mut Vec<u8>, cx: &mut Peer<'_, HttpCodec>) -> io::Result<()> {
-    if !output.is_empty() {
-        let sent = cx.write_all(output);
-        recycle(output);
-        sent?;
-    }
-    Ok(())
+    let sent = if output.is_empty() {
+        Ok(())
+    } else {
+        cx.write_all(output)
+    };
+    recycle(output);
+    sent
 }
 
 thread_local! {
@@ -238,7 +243,9 @@ pub(super) fn prepare(output: &mut Vec<u8>) {
 /// Empties `output`, and gives its memory to the thread.
 fn recycle(output: &mut Vec<u8>) {
     output.clear();
-    if output.capacity() <= 4 * FULL {
+    if output.capacity() == 0 {
+        // The thread keeps what it has.
+    } else if output.capacity() <= 4 * FULL {
         SPARE.set(std::mem::take(output));
     } else {
         *output = Vec::new();

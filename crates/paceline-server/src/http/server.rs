@@ -34,7 +34,7 @@ const OVERLOAD: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/p
 /// | a head: its time; target, all of it, fields | 30 s; 8 KiB (414), 16 KiB (431), 100 (431) |
 /// | a body; in memory | 2 MiB (413); 64 KiB, the rest in a temporary file |
 /// | least rate, both ways | 240 bytes/s after 5 s (408) |
-/// | idle between requests | 75 s |
+/// | idle between requests; age of a connection | 75 s; 1 h, then `connection: close` |
 /// | wait for a thread | 5 s (503) |
 /// | connections | 10,000; more wait in the backlog of the system |
 #[must_use = "it serves when `start` or `run` is called"]

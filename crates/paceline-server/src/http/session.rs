@@ -12,7 +12,7 @@
 //! Answers collect in `output`, and leave together when the turn ends. An answer that is longer
 //! than a part goes on in `again`, while no further request is read.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use paceline::Next;
 
@@ -35,6 +35,9 @@ use crate::{
     peer::Peer,
     session::{Ended, Session},
 };
+
+/// A connection that is older gets no further request: load balancers spread new connections alone.
+const LONGEST_AGE: Duration = Duration::from_secs(3600);
 
 /// So much of a body that is not wanted is read and dropped, to keep the connection.
 const MOST_DROPPED: u64 = 256 * 1024;
@@ -433,6 +436,11 @@ impl HttpSession {
 }
 
 impl Session<HttpCodec> for HttpSession {
+    fn start(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        cx.set_deadline(LONGEST_AGE);
+        Ok(Next::Continue)
+    }
+
     fn handle(&mut self, item: Item<'_>, cx: &mut Cx<'_>) -> io::Result<Next> {
         match item {
             Item::Request { head, body } => self.begin(head, body, cx),

@@ -243,6 +243,8 @@ fn drain_in_work() {
     let server = site.server.clone();
     let drain = thread::spawn(move || server.drain(DRAIN));
     assert_eq!(idle.rest(), b"");
+    // One thread is in a handler. When the others sleep, every connection knows of the drain.
+    wait(|| site.world.clock().asleep() >= 3);
     release.send(()).unwrap();
     release.send(()).unwrap();
     for client in [&mut at_work, &mut pulls] {

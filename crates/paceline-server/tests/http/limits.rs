@@ -333,3 +333,52 @@ fn disk_full_while_spilling() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     fs::remove_dir(&folder).unwrap();
 }
+
+/// A connection that is used for an hour ends behind an answer, and not within one.
+#[test]
+fn an_old_connection_ends() {
+    let site = Site::new(noting(&Calls::default()));
+    let mut client = site.client();
+    for _ in 0..60 {
+        client.send(get("/", ""));
+        assert_eq!(client.answer().unwrap().field("connection"), None);
+        site.pass(61 * SECOND);
+    }
+    site.rest();
+    client.send(get("/", ""));
+    assert_eq!(client.answer().unwrap().field("connection"), Some("close"));
+    assert_eq!(client.rest(), b"");
+}
+
+/// A pool that keeps little output gets the parts of an answer in smaller pieces, in both engines.
+#[test]
+fn parts_fit_into_kept_output() {
+    let router = || {
+        Router::new(()).get("/", |(), _| {
+            Response::new(Content::read(std::io::Cursor::new(vec![b'x'; 300_000])))
+        })
+    };
+    let small = Site::with(router(), |server| {
+        server.pool(|pool| pool.output_limit(20_000))
+    });
+    let half_sync = Site::with(router(), |server| {
+        server.engine(Engine::HalfSyncHalfAsync(HalfSync::default().workers(1)))
+    });
+    for site in [small, half_sync] {
+        let mut client = site.client_with(get("/", ""));
+        assert_eq!(client.answer().unwrap().body.len(), 300_000);
+    }
+}
+
+/// Chunks of one byte, sent at once: none of them may cost a turn of its own.
+#[test]
+fn honest_small_chunks_are_read() {
+    let calls = Calls::default();
+    let site = Site::new(noting(&calls));
+    let chunks = "1\r\nx\r\n".repeat(30_000);
+    let mut client = site.client_with(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+    ));
+    assert_eq!(client.answer().unwrap().status, 200);
+    assert_eq!(calls.all(), ["POST / 30000"]);
+}
