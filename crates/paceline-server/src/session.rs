@@ -39,7 +39,8 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
     fn handle(&mut self, item: C::Item<'_>, cx: &mut Peer<'_, C>) -> io::Result<Next>;
 
     /// The session has returned [`Next::Again`], and all its output is sent: the next part of a
-    /// long answer, for example. It gets no item before it returns something else.
+    /// long answer, for example. Or it has returned [`Next::Move`], and the connection is in the
+    /// other level, or could not move. It gets no item before it returns something else.
     ///
     /// # Errors
     /// An error closes the connection.

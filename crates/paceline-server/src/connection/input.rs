@@ -41,12 +41,21 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         }
     }
 
+    /// A session that goes on, here or in another level, is called before it gets the next item.
+    fn note_next(&mut self, next: Next) {
+        self.wants_again = matches!(next, Next::Again | Next::Move);
+        if let (Next::Move, Some(link)) = (next, &self.link) {
+            // No event of the source reports a move, or that there was none.
+            let _ = link.handle().notify();
+        }
+    }
+
     /// The session has asked for another call, before it gets the next item.
     pub(super) fn call_again(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
         let next = self
             .call(wire, |session, cx| session.again(cx))
             .unwrap_or(Ok(Next::Continue))?;
-        self.wants_again = next == Next::Again;
+        self.note_next(next);
         Ok(if next == Next::Continue && self.holds_item {
             Next::Again
         } else {
@@ -155,7 +164,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 })
             }
             Outcome::Decided(next) => {
-                self.wants_again = next == Next::Again;
+                self.note_next(next);
                 self.holds_item = !self.input.is_empty() || self.input_ended;
                 self.times.item_ended();
                 Ok(next)

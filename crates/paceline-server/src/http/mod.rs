@@ -31,6 +31,7 @@ mod error;
 mod files;
 mod form;
 mod gather;
+mod moving;
 mod outgoing;
 mod protocol;
 mod pull;

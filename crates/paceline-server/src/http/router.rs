@@ -1,13 +1,13 @@
 //! Which handler gets a request: by path and method, with the settings of each route.
 
 use std::{
-    fmt,
+    fmt, io,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
 use matchit::Params;
-use paceline::{HandlerKind, Pool};
+use paceline::{HandlerKind, Level, Pool};
 
 use super::{files::Folder, response::Answer, IntoAnswer, Request, Response, Result};
 
@@ -64,6 +64,8 @@ pub(super) struct Table {
     before: Vec<Before>,
     after: Vec<After>,
     faults: Vec<String>,
+    /// The level where connections begin, if routes have levels.
+    home: OnceLock<String>,
 }
 
 type Handler = Box<dyn Fn(&mut Request<'_>) -> Answer + Send + Sync>;
@@ -86,6 +88,9 @@ pub(super) struct Route {
     pub(super) limit: Option<u64>,
     blocks: bool,
     kind: OnceLock<HandlerKind>,
+    /// The level whose threads run the handler: that of the listener if it names none.
+    level_name: Option<String>,
+    level: OnceLock<Level>,
 }
 
 /// What a router knows of a request.
@@ -213,6 +218,13 @@ impl<A: Send + Sync + 'static> Router<A> {
         self.set("blocks", |route| route.blocks = true)
     }
 
+    /// The threads of this [level](crate::ServerBuilder::level) run the handler of the last route: the
+    /// connection moves there, and back with the next request for another level. So routes that take
+    /// long can't use up the threads of the others. The half-sync engine has no levels for items.
+    pub fn level(self, name: impl Into<String>) -> Self {
+        self.set("level", |route| route.level_name = Some(name.into()))
+    }
+
     fn set(mut self, name: &str, change: impl FnOnce(&mut Route)) -> Self {
         let route = self.last.and_then(|(path, route)| {
             let path = self.table.routes.get_mut(path)?;
@@ -256,6 +268,8 @@ impl Table {
             limit: None,
             blocks: false,
             kind: OnceLock::new(),
+            level_name: None,
+            level: OnceLock::new(),
         }));
         Some((place, routes.len() - 1))
     }
@@ -286,6 +300,44 @@ impl Table {
             // A router has one server.
             let _ = route.kind.set(kind);
         }
+    }
+
+    /// The level where connections begin.
+    pub(super) fn home(&self) -> &str {
+        self.home.get().map_or("", String::as_str)
+    }
+
+    /// Looks up the levels of all routes.
+    ///
+    /// # Errors
+    /// A route names a level that there is not.
+    pub(super) fn find_levels<'s>(
+        &self,
+        home: &str,
+        level: impl Fn(&str) -> Option<&'s Level>,
+    ) -> io::Result<()> {
+        let routes = || self.routes.iter().flat_map(|path| &path.routes);
+        let missing = |route: &&Arc<Route>| {
+            let name = route.level_name.as_deref();
+            name.is_some_and(|name| level(name).is_none())
+        };
+        if let Some(route) = routes().find(missing) {
+            let name = route.level_name.as_deref().unwrap_or_default();
+            let text = format!("route {}: there is no level {name:?}", route.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if routes().all(|route| route.level_name.is_none()) {
+            return Ok(());
+        }
+        // A router has one server.
+        let _ = self.home.set(home.to_owned());
+        for route in routes() {
+            let name = route.level_name.as_deref().unwrap_or(home);
+            if let Some(level) = level(name) {
+                let _ = route.level.set(level.clone());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn find<'r>(&'r self, method: &str, path: &'r str) -> Found<'r> {
@@ -343,6 +395,11 @@ impl Path {
 impl Route {
     pub(super) fn call(&self, request: &mut Request<'_>) -> Answer {
         (self.handler)(request)
+    }
+
+    /// Where its handler runs, if it matters.
+    pub(super) fn level(&self) -> Option<&Level> {
+        self.level.get()
     }
 
     /// What the pool knows of its calls.

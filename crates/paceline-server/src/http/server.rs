@@ -240,6 +240,8 @@ impl Part for HttpPart {
 
     fn begin(self: Box<Self>, site: &mut Site<'_>) -> io::Result<()> {
         self.app.table.learn_in(site.pool());
+        let home = self.endpoint.level().unwrap_or("main").to_owned();
+        self.app.table.find_levels(&home, |name| site.level(name))?;
         Box::new(self.endpoint).begin(site)
     }
 }

@@ -14,12 +14,13 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use paceline::Next;
+use paceline::{Level, Next};
 
 use super::{
     app::App,
     calls::{call_given, call_push, call_with, push_on, Pushing, Turn},
     gather::{Gathered, Gathering},
+    moving::Moving,
     outgoing::{self, flush, Outgoing},
     protocol::{BodyStart, Head, HttpCodec, Item, Persistence, Version},
     pull::{Pipe, Pull, Pulling},
@@ -53,6 +54,10 @@ pub(super) struct HttpSession {
     /// Answers of this turn. It has memory only during a call.
     output: Vec<u8>,
     requests: u64,
+    /// The name of the level that serves the connection, once a request was for one.
+    level: Option<Box<str>>,
+    /// A request that moves with its connection.
+    moving: Option<Box<Moving>>,
     /// The connection ends behind the next answer.
     is_old: bool,
 }
@@ -110,13 +115,20 @@ impl HttpSession {
             outgoing: None,
             output: Vec::new(),
             requests: 0,
+            level: None,
+            moving: None,
             is_old: false,
         }
     }
 
+    /// Whether the connection is where this level is.
+    fn is_in(&self, level: &Level) -> bool {
+        let here = self.level.as_deref();
+        here.unwrap_or_else(|| self.app.table.home()) == level.name()
+    }
+
     /// A head has come, and perhaps its body.
     fn begin(&mut self, head: Head<'_>, body: BodyStart<'_>, cx: &mut Cx<'_>) -> io::Result<Next> {
-        self.requests += 1;
         outgoing::prepare(&mut self.output);
         let asked = Asked::of(&head);
         let rest = rest_of(&head, body);
@@ -139,6 +151,14 @@ impl HttpSession {
                 _ => Rest::Unwanted,
             };
             return self.answer_unrouted(&head, too_long(limit), rest, cx);
+        }
+        if let Some(level) = route.level().filter(|level| !self.is_in(level)) {
+            // A connection that can't move, because its server ends, is served here.
+            if let Ok(next) = cx.move_to(level) {
+                self.level = Some(level.name().into());
+                self.moving = Some(Box::new(Moving::new(head, body)));
+                return Ok(next);
+            }
         }
         let BodyStart::Whole(bytes) = body else {
             let route = Arc::clone(route);
@@ -443,7 +463,10 @@ impl Session<HttpCodec> for HttpSession {
 
     fn handle(&mut self, item: Item<'_>, cx: &mut Cx<'_>) -> io::Result<Next> {
         match item {
-            Item::Request { head, body } => self.begin(head, body, cx),
+            Item::Request { head, body } => {
+                self.requests += 1;
+                self.begin(head, body, cx)
+            }
             Item::Data { bytes, is_last } => self.data(bytes, is_last, cx),
         }
     }
@@ -454,7 +477,10 @@ impl Session<HttpCodec> for HttpSession {
 
     fn again(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
         outgoing::prepare(&mut self.output);
-        let next = self.go_on(cx);
+        let next = match self.moving.take() {
+            Some(moving) => self.begin(moving.head.head(), moving.body(), cx),
+            None => self.go_on(cx),
+        };
         flush(&mut self.output, cx)?;
         next
     }
@@ -485,7 +511,7 @@ impl Session<HttpCodec> for HttpSession {
     }
 
     fn is_busy(&self) -> bool {
-        self.outgoing.is_some() || matches!(self.reading, Reading::Pull(_))
+        self.outgoing.is_some() || self.moving.is_some() || matches!(self.reading, Reading::Pull(_))
     }
 
     fn overdue(&mut self, limit: Limit, cx: &mut Cx<'_>) -> Next {

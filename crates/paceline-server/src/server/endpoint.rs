@@ -70,6 +70,12 @@ impl<'p> Site<'p> {
         self.pools.main()
     }
 
+    /// The level with this name; of a server with levels, `main` is that of listeners that name none.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn level(&self, name: &str) -> Option<&paceline::Level> {
+        self.pools.level(name)
+    }
+
     /// A service whose sessions run where the server says.
     pub(crate) fn service(&self, name: String, limits: Limits) -> Service {
         let mut service = Service::new(name, limits, self.pool().clock(), Arc::clone(&self.gate));

@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use paceline::{simulated::Simulation, Pace, SetKind};
+use paceline::{simulated::Simulation, Pace, Pool, SetKind};
 use paceline_server::{
     http::{Body, Content, Error, HttpServer, Push, Response, Result, Router},
     Inlet, Listen,
 };
 
-use crate::support::{noting, wait, Calls, Site, THREADS};
+use crate::support::{noting, wait, Calls, Client, Site, THREADS};
 
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -432,4 +432,55 @@ fn full_house() {
     let mut start = [0; 12];
     second.read_exact(&mut start).unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
+}
+
+/// The threads that run the handler, by the name of their pool, and the length of the body.
+fn place(req: &mut paceline_server::http::Request<'_>) -> String {
+    let length = req.bytes().map_or(0, |body| body.len());
+    let thread = thread::current().name().unwrap_or_default().to_owned();
+    let pool = thread.trim_end_matches(|part: char| part.is_ascii_digit() || part == '-');
+    format!("{pool} {length}")
+}
+
+/// Routes of another level run on its threads, also with a body that comes later, and the next
+/// request for the others is back on theirs.
+#[test]
+fn routes_have_levels() {
+    let world = Simulation::new(5);
+    let inlet = Inlet::new(&world);
+    let router = Router::new(())
+        .get("/", |(), req| place(req))
+        .post("/bulk", |(), req| place(req))
+        .level("bulk");
+    let (main, bulk) = (world.clone(), world.beside());
+    let server = HttpServer::new(Listen::simulated(&inlet), router)
+        .pool(|pool| pool.name("main").handle_set(SetKind::Simulated(main)))
+        .threads(2)
+        .server(|server| {
+            let pool = Pool::builder().threads(1).name("bulk");
+            server.level("bulk", pool.handle_set(SetKind::Simulated(bulk)))
+        })
+        .start()
+        .unwrap();
+    let mut client = Client::new(inlet.connect());
+    let post =
+        |body: &str| format!("POST /bulk HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n{body}");
+    for _ in 0..3 {
+        client.send(get("/") + &post("hello") + &post("hello") + &get("/") + &post("he"));
+        wait(|| client.peer.is_read_by_pool());
+        client.send("llo");
+        let places: Vec<_> = (0..5)
+            .map(|_| client.answer().unwrap().text().to_owned())
+            .collect();
+        assert_eq!(places, ["main 0", "bulk 5", "bulk 5", "main 0", "bulk 5"]);
+    }
+    client.peer.finish();
+    client.peer.wait_closed();
+    assert!(server.drain(DRAIN).is_clean());
+    let router = Router::new(()).get("/", |(), _| "").level("none");
+    let error = HttpServer::new(Listen::tcp("127.0.0.1:0"), router)
+        .start()
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("GET /: there is no level \"none\""), "{text}");
 }

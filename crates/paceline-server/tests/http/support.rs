@@ -76,10 +76,7 @@ impl Site {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client {
-            peer: self.inlet.connect(),
-            buffer: Vec::new(),
-        }
+        Client::new(self.inlet.connect())
     }
 
     /// A client that has sent this.
@@ -148,6 +145,13 @@ impl Answer {
 }
 
 impl Client {
+    pub(crate) fn new(peer: SimPeer) -> Self {
+        Self {
+            peer,
+            buffer: Vec::new(),
+        }
+    }
+
     pub(crate) fn send(&self, bytes: impl AsRef<[u8]>) {
         self.peer.send(bytes.as_ref());
     }
