@@ -272,6 +272,10 @@ where
     fn moved(&mut self, handle: &Handle) {
         if let Some(link) = &self.link {
             link.set_handle(handle);
+            if self.wants_again {
+                // From its own handler: the connection is not over.
+                let _ = handle.notify();
+            }
         }
     }
 

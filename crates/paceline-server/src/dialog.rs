@@ -26,6 +26,8 @@ pub(crate) struct Progress<C> {
     pub(crate) consumed: usize,
     /// So many items were handled.
     pub(crate) items: u64,
+    /// So many messages, of one item or of several, have ended.
+    pub(crate) messages: usize,
     /// A message ended: the rest of the input, if there is any, belongs to another one.
     pub(crate) ended_message: bool,
     pub(crate) outcome: Outcome,
@@ -60,6 +62,7 @@ impl<C> Progress<C> {
         Self {
             consumed: 0,
             items: 0,
+            messages: 0,
             ended_message: false,
             outcome,
             changes: Changes::default(),
@@ -90,6 +93,11 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         self.codec.is_within_message()
     }
 
+    /// Whether only the least rate counts for the rest of the message.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.codec.is_streaming()
+    }
+
     /// Handles the items in `input`, as many as one turn may. Short replies to several of them
     /// leave together.
     pub(crate) fn handle_items(
@@ -111,7 +119,19 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
                 (outcome, Ok(())) => outcome,
             }
         });
+        self.end_turn(wire, link, &mut progress);
         progress
+    }
+
+    /// Lets the session send what it has collected, unless it has failed.
+    fn end_turn(&mut self, wire: &mut dyn Wire, link: &Arc<Link>, progress: &mut Progress<C>) {
+        if progress.items == 0 || matches!(progress.outcome, Outcome::Failed(_)) {
+            return;
+        }
+        let mut cx = Peer::new(wire, link, &self.codec, &mut progress.changes);
+        if let Err(error) = self.session.turn_ended(&mut cx) {
+            progress.outcome = Outcome::Failed(error);
+        }
     }
 
     /// Handles the next item. Why no other one follows, if none does.
@@ -127,7 +147,7 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         // A session may have paused its input in an item, and before the first one, in `start`.
         if cork.unsent() > 0
             || link.is_paused()
-            || progress.items >= limits.items_per_turn as u64
+            || progress.messages >= limits.items_per_turn
             || progress.consumed >= limits.bytes_per_turn
         {
             return Some(Outcome::Paused);
@@ -149,7 +169,10 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
         if let Some(codec) = progress.changes.codec.take() {
             self.codec = codec;
         }
-        progress.ended_message |= !self.codec.is_within_message();
+        // Parts of one message count by their bytes alone: there may be many in one read.
+        let has_ended = !self.codec.is_within_message();
+        progress.ended_message |= has_ended;
+        progress.messages += usize::from(has_ended);
         match next {
             // After the handshake the session starts anew: it is not called again before that.
             Ok(Next::Continue | Next::Again) if progress.changes.wants_tls() => {
@@ -164,12 +187,10 @@ impl<C: Codec, N: Session<C>> Dialog<C, N> {
     /// Calls the session for the next part of a long answer.
     pub(crate) fn write_part(&mut self, wire: &mut dyn Wire, link: &Arc<Link>) -> Progress<C> {
         let (result, changes) = self.call(wire, link, |session, cx| session.again(cx));
+        let outcome = result.map_or_else(Outcome::Failed, Outcome::Part);
         Progress {
-            consumed: 0,
-            items: 0,
-            ended_message: false,
-            outcome: result.map_or_else(Outcome::Failed, Outcome::Part),
             changes,
+            ..Progress::new(outcome)
         }
     }
 

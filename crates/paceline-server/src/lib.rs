@@ -41,6 +41,8 @@ mod dialer;
 mod dialog;
 mod encoding;
 mod engine;
+#[cfg(feature = "http")]
+pub mod http;
 mod inlet;
 mod limits;
 mod link;

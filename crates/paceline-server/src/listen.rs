@@ -32,6 +32,7 @@ pub struct Listen {
     pub(crate) name: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) at_limit: AtLimit,
+    pub(crate) overload: Option<Arc<[u8]>>,
     pub(crate) level: Option<String>,
     pub(crate) priority: u8,
     pub(crate) backlog: u32,
@@ -95,6 +96,7 @@ impl Listen {
             name: None,
             limits: Limits::default(),
             at_limit: AtLimit::Refuse(Arc::default()),
+            overload: None,
             level: None,
             priority: 0,
             backlog: 4096,
@@ -180,6 +182,13 @@ impl Listen {
     /// What happens to a connection beyond [`Limits::connections`]. Default: it is closed.
     pub fn at_limit(mut self, at_limit: AtLimit) -> Self {
         self.at_limit = at_limit;
+        self
+    }
+
+    /// What a connection gets whose item finds no thread in time. Default: its
+    /// [refusal](Self::refusal).
+    pub fn overload(mut self, text: impl AsRef<[u8]>) -> Self {
+        self.overload = Some(Arc::from(text.as_ref()));
         self
     }
 

@@ -128,6 +128,8 @@ struct Inside {
     output_ends: bool,
     /// The connection closes behind what waits.
     closes: bool,
+    /// The session is called behind what waits.
+    calls: bool,
     mail: VecDeque<Mail>,
     /// What the letters cost that wait.
     bytes: usize,
@@ -141,6 +143,8 @@ const LEAST_COST: usize = 64;
 pub(crate) enum Mail {
     /// Output for the peer.
     Letter(Letter),
+    /// The session is called.
+    Call,
     /// No output follows.
     EndOfOutput,
     /// The connection closes when all its output is sent.
@@ -163,7 +167,7 @@ impl Mail {
     fn cost(&self) -> usize {
         match self {
             Self::Letter(letter) => letter.size.max(LEAST_COST),
-            Self::EndOfOutput | Self::Close => 0,
+            Self::Call | Self::EndOfOutput | Self::Close => 0,
         }
     }
 }
@@ -185,11 +189,12 @@ impl Mailbox {
         }
         let is_there = match mail {
             Mail::Letter(_) => false,
+            Mail::Call => std::mem::replace(&mut inside.calls, true),
             Mail::EndOfOutput => std::mem::replace(&mut inside.output_ends, true),
             Mail::Close => std::mem::replace(&mut inside.closes, true),
         };
         if is_there {
-            // One end is enough.
+            // One of them is enough.
             return Posted::Behind;
         }
         inside.bytes = bytes;
@@ -206,6 +211,9 @@ impl Mailbox {
         let mut inside = lock(&self.inside);
         let mail = inside.mail.pop_front()?;
         inside.bytes -= mail.cost();
+        if matches!(mail, Mail::Call) {
+            inside.calls = false;
+        }
         if inside.mail.is_empty() {
             // An idle connection keeps no memory for mail.
             inside.mail = VecDeque::new();

@@ -151,6 +151,18 @@ impl<'p, C: Codec> Peer<'p, C> {
         self.wire.unsent()
     }
 
+    /// How many more bytes may be kept: a write of so many is taken whole.
+    #[must_use]
+    pub fn output_room(&self) -> usize {
+        self.wire.room()
+    }
+
+    /// Whether the server drains: the connection closes as soon as it is between two items.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.link.service().is_draining()
+    }
+
     /// The number of this connection, which no other connection of this process ever has.
     #[must_use]
     pub fn id(&self) -> ConnectionId {

@@ -103,6 +103,12 @@ impl Remote {
         }
     }
 
+    /// Has its session called ([`Session::notified`](crate::Session::notified)), behind everything
+    /// that was sent to it before.
+    pub fn notify(&self) {
+        self.post(Mail::Call);
+    }
+
     /// Ends the output of the connection behind everything that was sent to it. Its peer may still
     /// send.
     pub fn end_output(&self) {

@@ -39,8 +39,10 @@ pub(crate) struct Service {
     pub(crate) workers: Option<Arc<Workers>>,
     /// Of several listeners, whose items workers take first: the highest.
     pub(crate) priority: u8,
-    /// What a connection gets that finds no thread in time.
+    /// What a connection gets that is one too many.
     pub(crate) refusal: Arc<[u8]>,
+    /// What a connection gets whose item finds no thread in time; otherwise the refusal.
+    pub(crate) overload: Option<Arc<[u8]>>,
     pub(crate) log: Option<Arc<AccessLog>>,
     #[cfg(feature = "_tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
@@ -61,6 +63,7 @@ impl Service {
             workers: None,
             priority: 0,
             refusal: Arc::default(),
+            overload: None,
             log: None,
             #[cfg(feature = "_tls")]
             tls: None,

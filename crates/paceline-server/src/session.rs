@@ -39,11 +39,32 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
     fn handle(&mut self, item: C::Item<'_>, cx: &mut Peer<'_, C>) -> io::Result<Next>;
 
     /// The session has returned [`Next::Again`], and all its output is sent: the next part of a
-    /// long answer, for example. It gets no item before it returns something else.
+    /// long answer, for example. Or it has returned [`Next::Move`], and the connection is in the
+    /// other level, or could not move. It gets no item before it returns something else.
     ///
     /// # Errors
     /// An error closes the connection.
     fn again(&mut self, cx: &mut Peer<'_, C>) -> io::Result<Next> {
+        let _ = cx;
+        Ok(Next::Continue)
+    }
+
+    /// The items that one turn may have were handled, or no further one has come: the place to send
+    /// the answers to several items with one system call. It is not called after an error.
+    ///
+    /// # Errors
+    /// An error closes the connection.
+    fn turn_ended(&mut self, cx: &mut Peer<'_, C>) -> io::Result<()> {
+        let _ = cx;
+        Ok(())
+    }
+
+    /// [`Remote::notify`](crate::Remote::notify) was called, once or several times, and all output
+    /// is sent.
+    ///
+    /// # Errors
+    /// An error closes the connection.
+    fn notified(&mut self, cx: &mut Peer<'_, C>) -> io::Result<Next> {
         let _ = cx;
         Ok(Next::Continue)
     }
@@ -59,6 +80,12 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
     /// any case.
     fn malformed(&mut self, why: Malformed, cx: &mut Peer<'_, C>) {
         let _ = (why, cx);
+    }
+
+    /// The listener has TLS, and this peer speaks plain text. The session may write a last word, in
+    /// plain text; the connection closes in any case. Nothing was called before.
+    fn not_tls(&mut self, cx: &mut Peer<'_, C>) {
+        let _ = cx;
     }
 
     /// The peer has ended its output between two items, and may still read. By default the

@@ -6,6 +6,8 @@
 //!                              +--- output is kept -+--> Output --all is sent--> back
 //! ```
 //!
+//! A message whose body is a stream goes on as `Stream`: under the least rate alone.
+//!
 //! A connection has one deadline in the pool at a time: [`Times::deadline`]. Nothing is set while
 //! whole items come and all output is sent at once, so the usual turn reads no clock. A rate is
 //! checked lazily: the deadline is the moment in which a peer that moves no further byte falls
@@ -25,6 +27,8 @@ enum Awaited {
     Opening { until: Moment, limit: Limit },
     /// The rest of an item.
     Item { since: Moment, bytes: u64 },
+    /// The rest of a message whose length is no matter of time.
+    Stream { since: Moment, bytes: u64 },
     /// The next item.
     Next,
 }
@@ -89,7 +93,9 @@ impl Times {
     pub(crate) fn shift(&mut self, span: Duration) {
         match &mut self.awaited {
             Awaited::Opening { until, .. } => *until = until.saturating_add(span),
-            Awaited::Item { since, .. } => *since = since.saturating_add(span),
+            Awaited::Item { since, .. } | Awaited::Stream { since, .. } => {
+                *since = since.saturating_add(span)
+            }
             Awaited::Next => {}
         }
     }
@@ -100,7 +106,10 @@ impl Times {
             (Limit::Silent, Awaited::Opening { until, .. }) => {
                 *until = now.saturating_add(limits.silent);
             }
-            (Limit::ItemTime | Limit::ReadRate, Awaited::Item { since, bytes }) => {
+            (
+                Limit::ItemTime | Limit::ReadRate,
+                Awaited::Item { since, bytes } | Awaited::Stream { since, bytes },
+            ) => {
                 (*since, *bytes) = (now, 0);
             }
             (Limit::WriteRate, _) => {
@@ -135,6 +144,21 @@ impl Times {
         };
     }
 
+    /// `bytes` more bytes of a stream came. Its time begins with the first call.
+    pub(crate) fn stream_grew(&mut self, now: Moment, bytes: usize, is_new: bool) {
+        let bytes = bytes as u64;
+        self.awaited = match self.awaited {
+            Awaited::Stream {
+                since,
+                bytes: before,
+            } if !is_new => Awaited::Stream {
+                since,
+                bytes: before + bytes,
+            },
+            _ => Awaited::Stream { since: now, bytes },
+        };
+    }
+
     /// The pool keeps `unsent` bytes of output, and kept `before` when this call began.
     pub(crate) fn output_kept(
         &mut self,
@@ -159,9 +183,12 @@ impl Times {
     /// its item.
     pub(crate) fn output_sent(&mut self, now: impl FnOnce() -> Moment) {
         let output = self.output.take();
-        if let (Some(output), Awaited::Item { since, .. }) = (output, &mut self.awaited) {
-            *since = since.saturating_add(now().saturating_sub(output.kept_since));
-        }
+        let (Some(output), Awaited::Item { since, .. } | Awaited::Stream { since, .. }) =
+            (output, &mut self.awaited)
+        else {
+            return;
+        };
+        *since = since.saturating_add(now().saturating_sub(output.kept_since));
     }
 
     /// Sets or clears the session's own deadline.
@@ -206,14 +233,15 @@ impl Times {
             Awaited::Opening { limit, .. } if limit == Limit::Silent && !is_read => (None, None),
             Awaited::Opening { until, limit } => (Some((until, limit)), None),
             // A peer that is not read can't send its item; neither is one that takes no output.
-            Awaited::Item { .. } if !is_read || self.output.is_some() => (None, None),
+            Awaited::Item { .. } | Awaited::Stream { .. } if !is_read || self.output.is_some() => {
+                (None, None)
+            }
+            Awaited::Stream { since, bytes } => (None, read_rate(limits, since, bytes)),
             Awaited::Item { since, bytes } => (
                 limits
                     .item_time
                     .map(|time| (since.saturating_add(time), Limit::ItemTime)),
-                limits
-                    .least_rate
-                    .map(|rate| (too_slow_at(rate, since, bytes), Limit::ReadRate)),
+                read_rate(limits, since, bytes),
             ),
         };
         let output = self.output.zip(limits.least_rate).map(|(output, rate)| {
@@ -227,6 +255,12 @@ impl Times {
             self.own.map(|at| (at, Limit::Deadline)),
         ]
     }
+}
+
+/// When a peer that has sent `bytes` bytes since then, and sends no more, is too slow.
+fn read_rate(limits: &Limits, since: Moment, bytes: u64) -> Option<(Moment, Limit)> {
+    let rate = limits.least_rate?;
+    Some((too_slow_at(rate, since, bytes), Limit::ReadRate))
 }
 
 /// How long a peer may take for `bytes` bytes.

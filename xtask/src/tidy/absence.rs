@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -128,6 +128,22 @@ const RULES: [Rule; 11] = [
             Word("Write"),
             Word("rand"),
             Word("paceline"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-server/src/http/protocol",
+        absent: &[
+            Word("TcpStream"),
+            Item("std", "io"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("SystemTime"),
+            Word("paceline"),
+            Item("crate", "peer"),
+            Item("crate", "session"),
+            Item("crate", "times"),
         ],
     },
     Rule {

@@ -8,7 +8,7 @@ pub fn stored(user: &[u8], password: &[u8]) -> String {
     format!("md5{}", hash(&[password, user]))
 }
 
-/// What a client sends for a [stored](stored) password and the salt of its server.
+/// What a client sends for a [`stored`] password and the salt of its server.
 ///
 /// ```
 /// use paceline_pg_wire::auth::md5;

@@ -59,6 +59,12 @@ pub trait Codec: Send + 'static {
         false
     }
 
+    /// Whether the rest of the message that has begun is a stream: its length says nothing about the
+    /// time that it may take, so from here on only the least rate counts, and from now on.
+    fn is_streaming(&self) -> bool {
+        false
+    }
+
     /// Appends `payload` to `output` in the form in which this codec reads it as one item.
     ///
     /// A codec without empty items appends nothing for an empty payload. A codec that delivers a
@@ -102,6 +108,26 @@ pub enum Malformed {
     NotUtf8,
     /// The bytes break a rule of the protocol, which the text names.
     Invalid(&'static str),
+    /// Likewise, in a protocol that has a number for it, such as a status of HTTP.
+    Refused {
+        /// The number.
+        code: u16,
+        /// The rule.
+        why: &'static str,
+    },
+}
+
+impl Malformed {
+    /// Whether a limit of size is met: those are counted.
+    pub(crate) fn is_too_long(self) -> bool {
+        // Of the statuses of HTTP: content, target and fields that are too large.
+        let large = |code| matches!(code, 413 | 414 | 431);
+        match self {
+            Self::TooLong { .. } => true,
+            Self::Refused { code, .. } => large(code),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Malformed {
@@ -111,6 +137,7 @@ impl fmt::Display for Malformed {
             Self::Truncated => f.write_str("input ended within an item"),
             Self::NotUtf8 => f.write_str("text is not UTF-8"),
             Self::Invalid(why) => write!(f, "invalid item: {why}"),
+            Self::Refused { code, why } => write!(f, "refused with {code}: {why}"),
         }
     }
 }

@@ -43,6 +43,11 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         }
     }
 
+    /// A session that goes on, here or in another level, is called before it gets the next item.
+    fn note_next(&mut self, next: Next) {
+        self.wants_again = matches!(next, Next::Again | Next::Move);
+    }
+
     /// The session has asked for another call, before it gets the next item.
     pub(super) fn call_again(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
         if self.service.workers.is_some() {
@@ -56,7 +61,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
 
     /// The session has written a part of a long answer.
     fn part_written(&mut self, next: Next) -> Next {
-        self.wants_again = next == Next::Again;
+        self.note_next(next);
         if next == Next::Continue && self.holds_item {
             Next::Again
         } else {
@@ -85,14 +90,10 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         if !secure.ensure_place(&self.service) {
             return Ok(self.refuse_handshake());
         }
-        let received = secure.receive(bytes, plaintext, wire);
-        let received = received.inspect_err(|error| {
-            if is_plain_text(error) {
-                self.why = Some(Ended::Malformed(Malformed::Invalid(
-                    "plain text instead of TLS",
-                )));
-            }
-        })?;
+        let received = match secure.receive(bytes, plaintext, wire) {
+            Err(error) if is_plain_text(&error) => return Ok(self.refuse_plain_text(wire)),
+            received => received?,
+        };
         if received.handshake_finished {
             self.note_tls();
             let next = self.start(wire)?;
@@ -119,7 +120,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             return;
         }
         if !self.is_between_messages() {
-            self.times.item_grew(self.service.now(), new, false);
+            self.note_growth(new, false);
         } else if !self.times.is_opening() {
             // These were records of the protocol itself.
             self.times.item_ended();
@@ -213,7 +214,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 })
             }
             Outcome::Decided(next) => {
-                self.wants_again = next == Next::Again;
+                self.note_next(next);
                 self.holds_item = !self.input.is_empty() || self.input_ended;
                 self.note_items(progress.ended_message);
                 Ok(next)
@@ -236,6 +237,16 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         }
     }
 
+    /// `bytes` more bytes of an item have come, which is not whole.
+    fn note_growth(&mut self, bytes: usize, is_new: bool) {
+        let now = self.service.now();
+        if self.dialog.as_ref().is_some_and(Dialog::is_streaming) {
+            self.times.stream_grew(now, bytes, is_new);
+        } else {
+            self.times.item_grew(now, bytes, is_new);
+        }
+    }
+
     /// The rest of the input is a part of an item, or nothing.
     fn note_rest(&mut self, new: usize, is_new: bool) {
         if self.input.is_empty() {
@@ -245,7 +256,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             self.times.item_ended();
         } else {
             let bytes = if is_new { self.begun() } else { new };
-            self.times.item_grew(self.service.now(), bytes, is_new);
+            self.note_growth(bytes, is_new);
         }
     }
 
@@ -277,12 +288,21 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         Ok(next)
     }
 
+    /// The peer speaks plain text, and gets its last word in plain text.
+    fn refuse_plain_text(&mut self, wire: &mut dyn Wire) -> Next {
+        self.secure = None;
+        self.call(wire, |session, cx| session.not_tls(cx));
+        let why = Malformed::Invalid("plain text instead of TLS");
+        self.why = Some(Ended::Malformed(why));
+        Next::CloseGently
+    }
+
     pub(super) fn refuse_malformed(
         &mut self,
         why: Malformed,
         wire: &mut dyn Wire,
     ) -> io::Result<Next> {
-        if matches!(why, Malformed::TooLong { .. }) {
+        if why.is_too_long() {
             self.service.counters().met(Limit::ItemSize);
         }
         self.call(wire, |session, cx| session.malformed(why, cx));

@@ -24,6 +24,7 @@ enum Delivered {
     All,
     /// The rest waits until the output is sent.
     Kept,
+    Call,
     EndOfOutput,
     Close,
 }
@@ -43,6 +44,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         match self.deliver(cx)? {
             Delivered::All => Ok(None),
             Delivered::Kept => Ok(Some(Next::Again)),
+            Delivered::Call => self.call_notified(cx).map(Some),
             Delivered::Close => Ok(Some(Next::CloseGently)),
             Delivered::EndOfOutput => {
                 self.end_of_output = EndOfOutput::Due;
@@ -52,6 +54,19 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 self.end_output(cx).map(Some)
             }
         }
+    }
+
+    /// Other code has asked for a call of the session.
+    fn call_notified(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
+        let next = self
+            .call(wire, |session, cx| session.notified(cx))
+            .unwrap_or(Ok(Next::Continue))?;
+        self.wants_again |= next == Next::Again;
+        Ok(match next {
+            // There may be more mail, and input that was there before.
+            Next::Continue => Next::Again,
+            next => next,
+        })
     }
 
     /// Ends the output, if all of it is sent.
@@ -75,6 +90,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         while wire.unsent() == 0 {
             let letter = match link.mailbox().take() {
                 Some(Mail::Letter(letter)) => letter,
+                Some(Mail::Call) => return Ok(Delivered::Call),
                 Some(Mail::EndOfOutput) => return Ok(Delivered::EndOfOutput),
                 Some(Mail::Close) => return Ok(Delivered::Close),
                 None => {

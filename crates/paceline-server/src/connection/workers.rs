@@ -61,7 +61,8 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     pub(super) fn refuse(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
         self.service.counters().met(Limit::Overload);
         self.why = Some(Ended::Limit(Limit::Overload));
-        let refusal = Arc::clone(&self.service.refusal);
+        let service = &self.service;
+        let refusal = Arc::clone(service.overload.as_ref().unwrap_or(&service.refusal));
         if !refusal.is_empty() {
             over(&mut self.secure, wire, |wire| {
                 wire.send_all(&mut [refusal.into()])

@@ -114,6 +114,13 @@ impl ServerBuilder {
         self
     }
 
+    /// A further part, such as a listener of another module.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn part(mut self, part: Box<dyn Part>) -> Self {
+        self.parts.push(part);
+        self
+    }
+
     /// Gives a dialer to the server, which makes and serves its outgoing connections.
     pub fn dialer(mut self, dialer: &Dialer) -> Self {
         self.dialers.push(dialer.clone());

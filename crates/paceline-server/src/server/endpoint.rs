@@ -75,6 +75,12 @@ impl<'p> Site<'p> {
         self.pools.main()
     }
 
+    /// The level with this name; of a server with levels, `main` is that of listeners that name none.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn level(&self, name: &str) -> Option<&paceline::Level> {
+        self.pools.level(name)
+    }
+
     /// A service whose sessions run where the server says.
     pub(crate) fn service(&self, name: String, limits: Limits) -> Service {
         let mut service = Service::new(name, limits, self.pool().clock(), Arc::clone(&self.gate));
@@ -119,7 +125,7 @@ struct Accept<C, F> {
 }
 
 impl<C, F> Endpoint<C, F> {
-    pub(super) fn new(listen: Listen, codec: C, make: F) -> Self {
+    pub(crate) fn new(listen: Listen, codec: C, make: F) -> Self {
         Self {
             listen,
             sockets: Vec::new(),
@@ -157,6 +163,7 @@ where
         let mut service = site.service(self.name(), self.listen.limits.clone().for_this_process());
         service.priority = self.listen.priority;
         service.refusal = self.listen.refusal_text().unwrap_or_default();
+        service.overload = self.listen.overload.clone();
         #[cfg(feature = "_tls")]
         service.tls.clone_from(&self.listen.tls);
         service

@@ -29,6 +29,8 @@ use std::{
 
 use paceline::{Listener, Pool};
 
+#[cfg_attr(not(feature = "http"), allow(unused_imports))]
+pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::endpoint::{Part, Site};
 use self::pools::Pools;
 pub use self::{

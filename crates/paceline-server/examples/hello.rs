@@ -1,0 +1,91 @@
+//! The smallest web server: a greeting, and an echo.
+//!
+//! ```text
+//! cargo run --release -p paceline-server --example hello -- --listen 127.0.0.1:8080
+//! curl http://127.0.0.1:8080/
+//! curl --data-binary @FILE http://127.0.0.1:8080/echo
+//! ```
+
+use std::{io, process::ExitCode};
+
+use lexopt::{Arg, Parser, ValueExt};
+use paceline_server::{
+    http::{Response, Router},
+    Server,
+};
+
+const HELP: &str = "\
+The smallest web server: GET / is a greeting, POST /echo gives the body back.
+
+usage: hello [options]
+
+  --listen ADDR   where to listen (default 127.0.0.1:8080; port 0 lets the system choose)
+  --threads N     how many threads serve (default: four per core)
+  --help          this text
+
+It prints `listening on ADDR` when it is ready. Ctrl-C or SIGTERM ends it gracefully, and it prints a
+report.";
+
+fn main() -> ExitCode {
+    match Options::parse() {
+        Ok(Some(options)) => match serve(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("hello: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Ok(None) => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Err(mistake) => {
+            eprintln!("hello: {mistake}; `hello --help` lists the options");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(options: &Options) -> io::Result<()> {
+    let app = Router::new(())
+        .get("/", |(), _| "hello, world\n")
+        .post("/echo", |(), req| {
+            req.bytes().map(|body| Response::new(body.into_owned()))
+        })
+        .limit(64 << 20);
+    let mut server = Server::http(options.listen.as_str(), app);
+    if let Some(threads) = options.threads {
+        server = server.threads(threads);
+    }
+    server.run_with(|server| {
+        for address in server.addresses() {
+            println!("listening on {address}");
+        }
+        Ok(())
+    })
+}
+
+struct Options {
+    listen: String,
+    threads: Option<usize>,
+}
+
+impl Options {
+    /// `None`: the help was asked for.
+    fn parse() -> Result<Option<Self>, lexopt::Error> {
+        let mut options = Self {
+            listen: "127.0.0.1:8080".to_owned(),
+            threads: None,
+        };
+        let mut parser = Parser::from_env();
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long("listen") => options.listen = parser.value()?.string()?,
+                Arg::Long("threads") => options.threads = Some(parser.value()?.parse()?),
+                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                other => return Err(other.unexpected()),
+            }
+        }
+        Ok(Some(options))
+    }
+}

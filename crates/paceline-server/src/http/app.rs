@@ -1,0 +1,108 @@
+//! What all connections of one HTTP listener share, and the call of a handler.
+
+use std::{
+    any::Any,
+    panic::{catch_unwind, AssertUnwindSafe},
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    sync::Arc,
+};
+
+use super::{
+    response::Decided,
+    router::{Route, Table},
+    Error, Request, Response,
+};
+
+/// What all connections of one HTTP listener share.
+pub(super) struct App {
+    pub(super) table: Table,
+    pub(super) settings: Settings,
+    /// How many more handlers may pull their body at once.
+    pulls: AtomicUsize,
+}
+
+/// Settings of an HTTP listener.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// The longest body of a route that says nothing else.
+    pub(super) body_limit: u64,
+    pub(super) pulls: usize,
+    /// Where bodies go that are too long for memory.
+    pub(super) spill_folder: PathBuf,
+}
+
+impl App {
+    pub(super) fn new(table: Table, settings: Settings) -> Self {
+        Self {
+            table,
+            pulls: AtomicUsize::new(settings.pulls),
+            settings,
+        }
+    }
+
+    /// Calls the handler of a route, and the hooks before it. A panic becomes an answer.
+    pub(super) fn call(&self, route: &Route, request: &mut Request<'_>) -> Decided {
+        let called = catch_unwind(AssertUnwindSafe(|| match self.table.call_before(request) {
+            Ok(None) => route.call(request).0,
+            Ok(Some(response)) => Decided::Now(response),
+            Err(error) => Decided::Now(error.into_response()),
+        }));
+        match called.unwrap_or_else(|panic| Decided::Now(panicked(&*panic))) {
+            Decided::Now(response) => Decided::Now(self.finish(request, response)),
+            push => push,
+        }
+    }
+
+    /// Calls the hooks behind a handler.
+    pub(super) fn finish(&self, request: &mut Request<'_>, response: Response) -> Response {
+        let mut response = response.checked();
+        if self.table.has_after() {
+            let called = catch_unwind(AssertUnwindSafe(|| {
+                self.table.call_after(request, &mut response);
+            }));
+            if let Err(panic) = called {
+                return panicked(&*panic);
+            }
+        }
+        response.checked()
+    }
+
+    /// One of the permits to pull a body; `None` if all are taken.
+    pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
+        // A count that orders nothing else.
+        let taken = self
+            .pulls
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            });
+        taken.ok().map(|_| Permit(Arc::clone(self)))
+    }
+}
+
+/// The permit to pull a body.
+pub(super) struct Permit(Arc<App>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.pulls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The answer to a request whose handler has panicked: its state may be anything, so the
+/// connection ends.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> Response {
+    panic_error(panic).into_response().close()
+}
+
+fn panic_error(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let why = text.unwrap_or_else(|| "a panic without a text".to_owned());
+    Error::new(500, "").because(format!("the handler panicked: {why}"))
+}
+
+/// What `call` returns; a panic becomes an error.
+pub(super) fn caught<T>(call: impl FnOnce() -> super::Result<T>) -> super::Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panic_error(&*panic)))
+}

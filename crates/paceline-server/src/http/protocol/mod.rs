@@ -1,0 +1,53 @@
+//! HTTP/1.1 without I/O and without a clock: bytes in, requests or refusals out (RFC 9110, 9112).
+//!
+//! ```text
+//!   bytes --> HeadScan      where the head ends; line ends, folds, limits
+//!               |
+//!             Head::parse   request line, target, fields       every doubt is a Refusal:
+//!               |                                              a status, and the end of the
+//!             framing       how long the body is               connection
+//!               |
+//!             Chunks        the chunked body
+//! ```
+//!
+//! Two parties that disagree about where a request ends let an attacker hide a second request in
+//! the first one. So nothing doubtful is repaired or passed over here.
+
+mod authority;
+mod chunks;
+mod codec;
+mod framing;
+mod head;
+mod refusal;
+mod response_head;
+mod scan;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::{
+    codec::{BodyStart, HttpCodec, Item},
+    head::{Head, KeptHead, Version},
+    refusal::Refusal,
+    response_head::{BodyLength, Persistence, ResponseHead},
+};
+
+/// The limits of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadLimits {
+    /// Bytes of the request line and all fields, with their ends: at most 65,535.
+    pub(crate) head: usize,
+    /// Bytes of the request-target.
+    pub(crate) target: usize,
+    pub(crate) fields: usize,
+}
+
+impl Default for HeadLimits {
+    fn default() -> Self {
+        Self {
+            head: 16 * 1024,
+            target: 8 * 1024,
+            fields: 100,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The HTTP server, over connections in memory and on a clock that a test moves.
+
+#[path = "http/framing.rs"]
+mod framing;
+#[path = "http/life.rs"]
+mod life;
+#[path = "http/limits.rs"]
+mod limits;
+#[path = "http/routing.rs"]
+mod routing;
+#[path = "http/support.rs"]
+mod support;
+#[path = "http/table.rs"]
+mod table;
+#[cfg(feature = "_tls")]
+#[path = "http/tls.rs"]
+mod tls;
