@@ -18,8 +18,8 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask ci [--full]
 
-Runs, in this order: setup (installs what the other steps lack), fmt, clippy, doc, test (clippy, doc and test
-with the feature `tracing`, the others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a
+Runs, in this order: setup (installs what the other steps lack), fmt, clippy, doc, test (these three with the
+features `tracing`, `json` and `systemd`, the others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a
 minute of misuse), tsan, tidy, faults (every sixteenth one; which sixteenth changes from commit to commit),
 inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also after one that failed; a
 table of them comes last. About a quarter of an hour on two cores.
@@ -40,6 +40,9 @@ A step whose tool could not be installed is printed as skipped, with the reason,
         Ok(run_all(depth))
     },
 };
+
+/// What is off by default and can be on beside everything else.
+const FEATURES: &str = "--features=paceline/tracing,paceline-server/json,paceline-server/systemd";
 
 /// Limit for a step that is one run of cargo.
 const STEP_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -90,7 +93,7 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "test",
-        run: |_| cargo(&["test", "--workspace", "--features=paceline/tracing"]),
+        run: |_| cargo(&["test", "--workspace", FEATURES]),
     },
     Step {
         name: "loom",
@@ -253,7 +256,7 @@ fn clippy() -> Verdict {
         "clippy",
         "--workspace",
         "--all-targets",
-        "--features=paceline/tracing",
+        FEATURES,
         "--",
         "-D",
         "warnings",
@@ -267,7 +270,7 @@ fn doc() -> Verdict {
         .args([
             "doc",
             "--workspace",
-            "--features=paceline/tracing",
+            FEATURES,
             "--no-deps",
             "--document-private-items",
         ])

@@ -82,10 +82,11 @@ pub trait Session<C: Codec = Framing>: Send + 'static {
         let _ = (why, cx);
     }
 
-    /// The listener has TLS, and this peer speaks plain text. The session may write a last word, in
-    /// plain text; the connection closes in any case. Nothing was called before.
-    fn not_tls(&mut self, cx: &mut Peer<'_, C>) {
+    /// The peer has begun in plain text although the connection has TLS. The session may answer in
+    /// plain text; by default the connection closes without a word.
+    fn not_tls(&mut self, cx: &mut Peer<'_, C>) -> Next {
         let _ = cx;
+        Next::Close
     }
 
     /// The peer has ended its output between two items, and may still read. By default the

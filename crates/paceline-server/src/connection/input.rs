@@ -291,10 +291,13 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     /// The peer speaks plain text, and gets its last word in plain text.
     fn refuse_plain_text(&mut self, wire: &mut dyn Wire) -> Next {
         self.secure = None;
-        self.call(wire, |session, cx| session.not_tls(cx));
+        let next = self.call(wire, |session, cx| session.not_tls(cx));
         let why = Malformed::Invalid("plain text instead of TLS");
         self.why = Some(Ended::Malformed(why));
-        Next::CloseGently
+        match next {
+            Some(Next::CloseGently) => Next::CloseGently,
+            _ => Next::Close,
+        }
     }
 
     pub(super) fn refuse_malformed(

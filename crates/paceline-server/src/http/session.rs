@@ -549,8 +549,9 @@ impl Session<HttpCodec> for HttpSession {
         }
     }
 
-    fn not_tls(&mut self, cx: &mut Cx<'_>) {
+    fn not_tls(&mut self, cx: &mut Cx<'_>) -> Next {
         self.last_word(400, "plain HTTP was sent to an HTTPS port", cx);
+        Next::CloseGently
     }
 
     fn ended(&mut self, _: &mut Cx<'_>) -> io::Result<Next> {
