@@ -1,7 +1,7 @@
 //! The codecs of `paceline-server`.
 
 use paceline_server::codec::{
-    dot, dot_chunks, line, lines, prefixed, prefixed_le, raw, until, varint, Codec, Decoded,
+    dot, dot_chunks, exact, line, lines, prefixed, prefixed_le, raw, until, varint, Codec, Decoded,
     Framing, Malformed,
 };
 
@@ -20,7 +20,7 @@ struct Kind {
     is_cut_anywhere: bool,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind {
         make: |_| raw(),
         beyond: None,
@@ -42,6 +42,7 @@ const KINDS: [Kind; 11] = [
     whole(prefixed::<u16>, 1),
     whole(prefixed_le::<u32>, 3),
     whole(varint, 9),
+    whole(|limit| exact(limit.max(1)), 0),
 ];
 
 const fn whole(make: Make, beyond: usize) -> Kind {

@@ -77,6 +77,8 @@ pub use limits::{LeastRate, Limit, Limits};
 pub use link::ConnectionId;
 pub use listen::{AtLimit, Listen};
 pub use mailbox::Receipt;
+/// The core, for the settings of pools, levels and simulated worlds.
+pub use paceline;
 pub use paceline::{Next, Piece};
 pub use page::{page, Page, PageBuilder};
 pub use peer::{Peer, PeerAddress};

@@ -1,6 +1,7 @@
 //! The type of all built-in codecs, and the functions that make them.
 
 use super::dot::{Dot, DotChunks};
+use super::exact::Exact;
 use super::line::{Line, ManyLines};
 use super::prefixed::{Order, Prefix, Prefixed};
 use super::until::Until;
@@ -8,7 +9,7 @@ use super::varint::Varint;
 use super::{raw as unframed, Codec, Decoded, Malformed, Message};
 
 /// A built-in codec: made by [`raw()`], [`line()`], [`lines`], [`until()`], [`dot()`],
-/// [`dot_chunks`], [`prefixed()`], [`prefixed_le`] or [`varint()`].
+/// [`dot_chunks`], [`prefixed()`], [`prefixed_le`], [`varint()`] or [`exact()`].
 ///
 /// All of them are one type, so a session can switch from one to another. None of them allocates
 /// to decode, except to remove the dots that a sender has added.
@@ -24,6 +25,7 @@ use super::{raw as unframed, Codec, Decoded, Malformed, Message};
 /// | `dot`, `dot_chunks` | limit + 2 |
 /// | `prefixed` | limit + width of the prefix - 1 |
 /// | `varint` | limit + 9 |
+/// | `exact` | length - 1 |
 #[derive(Clone, Debug)]
 pub struct Framing(Kind);
 
@@ -46,6 +48,8 @@ enum Kind {
     Prefixed(Prefixed),
     /// Behind a varint.
     Varint(Varint),
+    /// Of a known length.
+    Exact(Exact),
 }
 
 /// Everything that has arrived is one item.
@@ -250,6 +254,44 @@ pub fn varint(limit: usize) -> Framing {
     Framing(Kind::Varint(Varint::new(limit)))
 }
 
+/// Each item has `length` bytes: fixed records, or data behind a line that announced its length.
+///
+/// A session that takes the length from its peer checks it first: `length` is the limit, too.
+/// `encode` refuses a payload of another length.
+///
+/// ```
+/// use std::io;
+/// use paceline_server::{codec::{exact, line, Message}, Next, Peer, Session};
+///
+/// /// `PUT 5`, a line break, and five bytes.
+/// #[derive(Default)]
+/// struct Store { data: Vec<u8>, is_data: bool }
+///
+/// impl Session for Store {
+///     fn handle(&mut self, item: Message<'_>, cx: &mut Peer<'_>) -> io::Result<Next> {
+///         if std::mem::take(&mut self.is_data) {
+///             self.data = item.into_vec();
+///             cx.switch(line(80));
+///         } else if let Some(length) = item.as_str()?.strip_prefix("PUT ") {
+///             let length = length.parse().unwrap_or(0);
+///             if !(1..=1 << 20).contains(&length) {
+///                 cx.reply("bad length")?;
+///                 return Ok(Next::CloseGently);
+///             }
+///             self.is_data = true;
+///             cx.switch(exact(length));
+///         }
+///         Ok(Next::Continue)
+///     }
+/// }
+/// ```
+///
+/// # Panics
+/// If the length is zero.
+pub fn exact(length: usize) -> Framing {
+    Framing(Kind::Exact(Exact::new(length)))
+}
+
 impl Codec for Framing {
     type Item<'b> = Message<'b>;
 
@@ -267,6 +309,7 @@ impl Codec for Framing {
             Kind::DotChunks(chunks) => chunks.decode(input, ended),
             Kind::Prefixed(prefixed) => prefixed.decode(input, ended),
             Kind::Varint(varint) => varint.decode(input, ended),
+            Kind::Exact(exact) => exact.decode(input, ended),
         }
     }
 
@@ -302,6 +345,7 @@ impl Kind {
             Kind::DotChunks(chunks) => chunks.append(payload, output),
             Kind::Prefixed(prefixed) => prefixed.append(payload, output),
             Kind::Varint(varint) => varint.append(payload, output),
+            Kind::Exact(exact) => exact.append(payload, output),
         }
     }
 }
@@ -313,7 +357,14 @@ mod tests {
     /// A reply is appended to others: if one of them is refused, the others stay as they are.
     #[test]
     fn a_refused_payload_leaves_the_output() {
-        for codec in [line(4), lines(4), until(b";", 4), dot(8), dot_chunks(4)] {
+        for codec in [
+            line(4),
+            lines(4),
+            until(b";", 4),
+            dot(8),
+            dot_chunks(4),
+            exact(4),
+        ] {
             let mut output = b"250 OK".to_vec();
             for bad in [&b".\r\n;\n\r"[..], b"a;\r\ntoo long"] {
                 assert!(codec.encode(bad, &mut output).is_err(), "{codec:?}");

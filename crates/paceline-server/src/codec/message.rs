@@ -51,9 +51,9 @@ impl<'b> Message<'b> {
     /// The payload as text.
     ///
     /// # Errors
-    /// [`Malformed::Invalid`] if the payload is not UTF-8.
+    /// [`Malformed::NotUtf8`] if the payload is not UTF-8.
     pub fn as_str(&self) -> Result<&str, Malformed> {
-        str::from_utf8(self).map_err(|_| Malformed::Invalid("it is not UTF-8"))
+        str::from_utf8(self).map_err(|_| Malformed::NotUtf8)
     }
 
     /// The lines of the payload, each without its LF and without a CR before that LF.
@@ -200,6 +200,6 @@ mod tests {
     fn text_must_be_utf8() {
         assert_eq!(Message::whole("grün".as_bytes()).as_str(), Ok("grün"));
         let bad = Message::whole(&b"\xff"[..]);
-        assert_eq!(bad.as_str(), Err(Malformed::Invalid("it is not UTF-8")));
+        assert_eq!(bad.as_str(), Err(Malformed::NotUtf8));
     }
 }

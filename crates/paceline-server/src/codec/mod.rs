@@ -13,6 +13,7 @@
 use std::{error, fmt, io};
 
 mod dot;
+mod exact;
 mod framing;
 mod line;
 mod message;
@@ -22,7 +23,7 @@ mod until;
 mod varint;
 
 pub use framing::{
-    dot, dot_chunks, line, lines, prefixed, prefixed_le, raw, until, varint, Framing,
+    dot, dot_chunks, exact, line, lines, prefixed, prefixed_le, raw, until, varint, Framing,
 };
 pub use message::{Lines, Message};
 pub use prefixed::Prefix;
@@ -30,8 +31,8 @@ pub use prefixed::Prefix;
 /// How bytes become items.
 ///
 /// The codecs of this crate are made by [`raw()`], [`line()`], [`lines`], [`until()`], [`dot()`],
-/// [`dot_chunks`], [`prefixed()`], [`prefixed_le`] and [`varint()`]; all of them are of the type
-/// [`Framing`]. Implement this trait for a protocol of your own.
+/// [`dot_chunks`], [`prefixed()`], [`prefixed_le`], [`varint()`] and [`exact()`]; all of them are of
+/// the type [`Framing`]. Implement this trait for a protocol of your own.
 pub trait Codec: Send + 'static {
     /// What a session gets: it may borrow from the input.
     type Item<'b>;

@@ -127,7 +127,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Settings of the pool: threads, orders, wake, handle set, output limit.
+    /// Settings of the pool: threads, orders, wake, handle set, output limit. They replace those
+    /// that were made before.
     pub fn pool(mut self, pool: Builder) -> Self {
         self.pool = pool;
         self
@@ -137,6 +138,14 @@ impl ServerBuilder {
     /// least four.
     pub fn threads(mut self, threads: impl Into<paceline::Threads>) -> Self {
         self.pool = self.pool.threads(threads);
+        self
+    }
+
+    /// How much output is kept for one connection whose peer does not take it. A write beyond that
+    /// fails, also one that is longer by itself. Default: 256 KiB. A level has the limit of its own
+    /// pool.
+    pub fn output_limit(mut self, bytes: usize) -> Self {
+        self.pool = self.pool.output_limit(bytes);
         self
     }
 

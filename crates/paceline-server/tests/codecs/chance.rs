@@ -3,7 +3,7 @@
 use std::slice;
 
 use paceline_server::codec::{
-    dot, dot_chunks, line, lines, prefixed, prefixed_le, raw, until, varint, Codec, Decoded,
+    dot, dot_chunks, exact, line, lines, prefixed, prefixed_le, raw, until, varint, Codec, Decoded,
     Framing, Malformed,
 };
 use proptest::prelude::*;
@@ -46,6 +46,7 @@ fn subjects(limit: usize) -> Vec<Subject> {
         one(prefixed_le::<u16>(limit)),
         one(prefixed_le::<u32>(limit)),
         one(varint(limit)),
+        one(exact(limit)),
         joined(raw()),
         joined(lines(limit)),
         joined(dot_chunks(limit)),
@@ -170,7 +171,7 @@ proptest! {
         input in input(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
         limit in 1_usize..12,
-        order in Just((0..12).collect::<Vec<usize>>()).prop_shuffle(),
+        order in Just((0..13).collect::<Vec<usize>>()).prop_shuffle(),
     ) {
         let all = subjects(limit);
         let codecs: Vec<_> = order[..3].iter().map(|index| all[*index].clone()).collect();
@@ -217,8 +218,9 @@ proptest! {
             6 | 9 => limit + 1,
             7 | 10 => limit + 3,
             11 => limit + 9,
-            12 => 0,
-            13 => limit + 1,
+            12 => limit - 1,
+            13 => 0,
+            14 => limit + 1,
             _ => limit + 2,
         };
         for (index, Subject { mut codec, .. }) in subjects(limit).into_iter().enumerate() {

@@ -105,18 +105,13 @@ fn kept_output_holds_back_items() {
 fn output_limit() {
     on_both_engines(|world| {
         let calls = world.calls.clone();
-        let set = SetKind::Simulated(world.simulation.clone());
-        let pool = Pool::builder()
-            .threads(2)
-            .handle_set(set)
-            .output_limit(1000);
         let make = move |_: &_| {
             Actor::new(&calls).on_item(|item, cx| {
                 cx.send(vec![b'x'; item.as_str()?.parse().unwrap()])?;
                 Ok(Next::Continue)
             })
         };
-        let builder = world.builder_on(pool);
+        let builder = world.builder().output_limit(1000);
         let server = world.start(builder.listener(world.listen(), line(80), make));
         let good = world.inlet.connect();
         good.send(b"1000\n");
