@@ -18,11 +18,12 @@ pub(crate) const VERB: Verb = Verb {
     help: "\
 usage: cargo xtask ci [--full]
 
-Runs, in this order: setup (installs what the other steps lack), fmt, clippy, doc, test (these three with the
-features `tracing`, `json` and `systemd`, the others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a
-minute of misuse), tsan, tidy, faults (every sixteenth one; which sixteenth changes from commit to commit),
-inject (every fault with `echo`, a few with `relay` and `chat`). All steps run, also after one that failed; a
-table of them comes last. About a quarter of an hour on two cores.
+Runs, in this order: setup (installs what the other steps lack), fmt, clippy, features (the server without TLS
+and HTTP, and with ring), doc, test (clippy, doc and test with the features `tracing`, `json` and `systemd`, the
+others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a minute of misuse), tsan, tidy,
+faults (every sixteenth one; which sixteenth changes from commit to commit), inject (every fault with `echo`, a
+few with `relay` and `chat`). All steps run, also after one that failed; a table of them comes last. About a
+quarter of an hour on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
@@ -42,7 +43,8 @@ A step whose tool could not be installed is printed as skipped, with the reason,
 };
 
 /// What is off by default and can be on beside everything else.
-const FEATURES: &str = "--features=paceline/tracing,paceline-server/json,paceline-server/systemd";
+const FEATURES: &str =
+    "--features=paceline-server/tracing,paceline-server/json,paceline-server/systemd";
 
 /// Limit for a step that is one run of cargo.
 const STEP_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -74,7 +76,7 @@ struct Step {
 }
 
 /// The steps of every run.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step {
         name: "setup",
         run: |_| setup::install_all(),
@@ -86,6 +88,10 @@ const STEPS: [Step; 12] = [
     Step {
         name: "clippy",
         run: |_| clippy(),
+    },
+    Step {
+        name: "features",
+        run: |_| features(),
     },
     Step {
         name: "doc",
@@ -261,6 +267,25 @@ fn clippy() -> Verdict {
         "-D",
         "warnings",
     ])
+}
+
+/// The server without what is on by default, and with the other cryptography.
+fn features() -> Verdict {
+    let check = |choice: &[&str]| {
+        let words = [
+            "check",
+            "--package",
+            "paceline-server",
+            "--tests",
+            "--no-default-features",
+        ];
+        cargo(&[&words, choice].concat())
+    };
+    let bare = check(&[]);
+    if bare.outcome == Outcome::Failed {
+        return bare;
+    }
+    check(&["--features", "tls-ring,json,tracing"])
 }
 
 /// The documentation, private items too, without a warning.

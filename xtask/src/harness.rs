@@ -1,6 +1,7 @@
 //! The test programs of the crates: build one, list its tests, run it. Building comes apart from running, so
 //! that a time limit measures the tests alone and a failed build is not taken for a failed test.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -124,6 +125,7 @@ impl Suite {
                 "--message-format=json-render-diagnostics",
             ])
             .args(["--package", &self.package])
+            .args(self.features(workspace))
             .args(self.form.cargo_options())
             .args(self.selection())
             .stdout(list);
@@ -134,6 +136,18 @@ impl Suite {
         let path = executable(&run::read_log(&told)).ok_or("cargo named no test program")?;
         let package = workspace.package(&self.package);
         Ok(Binary { path, package })
+    }
+
+    /// The option that turns on what the program requires: its `required-features` in the manifest
+    /// of its package, which `cargo test` does not turn on by itself.
+    fn features(&self, workspace: &Workspace) -> Option<String> {
+        let Program::Test(name) = &self.program else {
+            return None;
+        };
+        let manifest = workspace.package(&self.package).join("Cargo.toml");
+        let manifest: toml::Table = fs::read_to_string(manifest).ok()?.parse().ok()?;
+        let features = required_features(&manifest, name);
+        (!features.is_empty()).then(|| format!("--features={}", features.join(",")))
     }
 
     /// The options of `cargo test` that choose the program.
@@ -167,6 +181,16 @@ impl Binary {
         let tests = listed_tests(&list).into_iter();
         Ok(tests.filter(|test| test.contains(filter)).collect())
     }
+}
+
+/// What a test program of a package requires.
+fn required_features(manifest: &toml::Table, name: &str) -> Vec<String> {
+    let tests = manifest.get("test").and_then(|tests| tests.as_array());
+    let is_it = |test: &&toml::Value| test.get("name").and_then(|it| it.as_str()) == Some(name);
+    let test = tests.and_then(|tests| tests.iter().find(is_it));
+    let features = test.and_then(|test| test.get("required-features")?.as_array());
+    let names = features.into_iter().flatten().filter_map(|it| it.as_str());
+    names.map(str::to_owned).collect()
 }
 
 /// Runs a build with the compiler's messages in a log, of which the end is shown if it fails.
@@ -249,6 +273,17 @@ mod tests {
             ["promotion::lead::tests::loom_two_promote", "second"]
         );
         assert!(listed_tests("0 tests, 0 benchmarks\n").is_empty());
+    }
+
+    /// Without its features cargo builds no such program, and a fault would never be caught.
+    #[test]
+    fn a_program_is_built_with_what_it_requires() {
+        let manifest = "[[test]]\nname = \"plain\"\n\n[[test]]\nname = \"traces\"\n\
+                        required-features = [\"a\", \"b\"]\n";
+        let manifest: toml::Table = manifest.parse().unwrap();
+        assert_eq!(required_features(&manifest, "traces"), ["a", "b"]);
+        assert!(required_features(&manifest, "plain").is_empty());
+        assert!(required_features(&manifest, "other").is_empty());
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Entry<'_> {
 }
 
 /// Text that can't forge a line: control characters, quotes and backslashes are escaped.
-struct Escaped<'t>(&'t str);
+pub(crate) struct Escaped<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

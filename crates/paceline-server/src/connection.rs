@@ -32,6 +32,7 @@ use crate::{
     codec::Codec,
     dialog::Dialog,
     engine::Desk,
+    events,
     limits::Limit,
     link::Link,
     mailbox::Letter,
@@ -292,7 +293,10 @@ where
                 self.service.leave(link, &ended);
                 self.log(link, &ended);
             }
-            None => self.service.counters().ended(&ended),
+            None => {
+                self.service.counters().ended(&ended);
+                events::not_made(&self.service.name, &self.address, &ended);
+            }
         }
         match (&mut self.dialog, &self.desk) {
             (Some(dialog), _) => dialog.closed(&ended),

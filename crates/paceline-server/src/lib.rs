@@ -41,6 +41,8 @@ mod dialer;
 mod dialog;
 mod encoding;
 mod engine;
+#[cfg_attr(not(feature = "tracing"), path = "events_none.rs")]
+mod events;
 #[cfg(feature = "http")]
 pub mod http;
 mod inlet;

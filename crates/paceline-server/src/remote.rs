@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
+    events,
     limits::Limit,
     link::{ConnectionId, Link},
     mailbox::{Letter, Mail, OnDone, Posted, Receipt, Tally},
@@ -85,6 +86,7 @@ impl Remote {
         let has_place = self.post(Mail::Letter(letter));
         if !has_place {
             self.0.service().counters().met(Limit::Mailbox);
+            events::missed(&self.0);
         }
         tally.decide_sender();
         has_place

@@ -17,6 +17,7 @@ use std::{
 
 use crate::{
     codec::Codec,
+    events,
     limits::Limit,
     link::{ConnectionId, Link},
     mailbox::{Letter, Mail, OnDone, Posted, Receipt, Tally},
@@ -185,6 +186,7 @@ impl RoomMessage<'_> {
         }
         for (link, letter) in without_place {
             link.service().counters().met(Limit::Mailbox);
+            events::missed(&link);
             drop(letter);
         }
         tally.decide_sender();

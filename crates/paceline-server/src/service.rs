@@ -15,6 +15,7 @@ use crate::{
     access_log::AccessLog,
     counters::Counters,
     engine::Workers,
+    events,
     limits::{Limit, Limits},
     link::{ConnectionId, Link},
     session::Ended,
@@ -86,6 +87,7 @@ impl Service {
     pub(crate) fn enter(&self, link: &Arc<Link>) {
         self.counters.opened.add(1);
         lock(&self.connections).insert(link.id(), Arc::clone(link));
+        events::opened(link);
     }
 
     /// A connection is over.

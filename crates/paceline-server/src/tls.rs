@@ -30,6 +30,7 @@ use rustls::{
 
 use self::certificates::{ByName, Files};
 pub(crate) use self::layer::{ensure_no_plaintext, EndOfInput, Received, TlsLayer};
+use crate::events;
 
 /// The server's side of TLS: certificates and what is agreed on with clients. TLS 1.2 and 1.3, no
 /// early data.
@@ -119,6 +120,12 @@ impl Tls {
         if self.shared.files.is_empty() {
             return Ok(());
         }
+        let result = self.read_anew();
+        events::reloaded(&self.shared.files, &result);
+        result
+    }
+
+    fn read_anew(&self) -> io::Result<()> {
         let config = server_config(&self.shared.files, &self.shared.alpn)?;
         self.shared.config.store(Arc::new(config));
         Ok(())

@@ -1,4 +1,4 @@
-//! Why a connection ended, and what the access log says of it.
+//! Why a connection ended, and what the access log and the events say of it.
 
 use std::io;
 
@@ -8,6 +8,7 @@ use super::Connection;
 use crate::{
     access_log::Entry,
     codec::Codec,
+    events,
     limits::Limit,
     link::Link,
     session::{Ended, Session},
@@ -15,16 +16,18 @@ use crate::{
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
     pub(super) fn log(&self, link: &Link, why: &Ended) {
+        let entry = Entry {
+            service: &self.service.name,
+            id: link.id(),
+            address: &self.address,
+            items: self.items,
+            bytes_in: self.bytes_in,
+            lasted: self.service.now().saturating_sub(self.since),
+            why,
+        };
+        events::ended(&entry);
         if let Some(log) = &self.service.log {
-            log.write(&Entry {
-                service: &self.service.name,
-                id: link.id(),
-                address: &self.address,
-                items: self.items,
-                bytes_in: self.bytes_in,
-                lasted: self.service.now().saturating_sub(self.since),
-                why,
-            });
+            log.write(&entry);
         }
     }
 

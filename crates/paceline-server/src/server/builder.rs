@@ -22,6 +22,7 @@ use crate::{
     datagram::{UdpEndpoint, UdpPeer},
     dialer::Dialer,
     engine::{Engine, Workers},
+    events,
     listen::Listen,
     page::{self, Port, PortSession, Settings},
     peer::PeerAddress,
@@ -303,6 +304,9 @@ impl ServerBuilder {
             drains: Mutex::default(),
         });
         self.status.set(&shared);
+        for listening in &shared.listening {
+            events::listening(&listening.service.name, &listening.place());
+        }
         if let Some(page) = page {
             // If that fails, all that was begun ends with `shared`.
             let _ = shared.page.set(page.begin(self.status)?);

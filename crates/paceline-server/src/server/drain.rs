@@ -9,7 +9,7 @@ use std::{
 use paceline::ShutdownReport;
 
 use super::{Listening, Server, Shared};
-use crate::{service::Service, sync::lock};
+use crate::{events, service::Service, sync::lock};
 
 /// How long the pool may take when nothing is left to wait for: only threads that are still in a
 /// session use it up.
@@ -110,6 +110,7 @@ impl Shared {
         let clock = self.pools.main().clock();
         let since = clock.now();
         let _alone = lock(&self.drains);
+        events::draining(within);
         self.is_ready.store(false, Ordering::Relaxed);
         self.wait_for_balancers();
         let open_before: Vec<_> = self.services.iter().map(|service| service.open()).collect();
@@ -129,7 +130,7 @@ impl Shared {
             page.end();
         }
         let counts = open_before.into_iter().zip(cut);
-        DrainReport {
+        let report = DrainReport {
             services: self
                 .services
                 .iter()
@@ -139,7 +140,9 @@ impl Shared {
             pools,
             busy_workers,
             took: clock.now().saturating_sub(since),
-        }
+        };
+        events::drained(&report);
+        report
     }
 
     /// Goes on accepting for a while, so that load balancers can see that the server is not ready.

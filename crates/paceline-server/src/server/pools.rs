@@ -4,6 +4,8 @@ use std::{io, time::Duration};
 
 use paceline::{observe::Snapshot, Builder, Level, Levels, Pool, ShutdownReport};
 
+use crate::events;
+
 /// The name of the level that serves connections whose listener names none.
 const MAIN: &str = "main";
 
@@ -17,11 +19,13 @@ pub(super) enum Pools {
 impl Pools {
     /// Builds the pools, and starts their threads.
     pub(super) fn build(main: Builder, others: Vec<(String, Builder)>) -> io::Result<Self> {
+        let main = events::observe(main, MAIN);
         if others.is_empty() {
             return main.build().map(Self::One);
         }
         let mut levels = Levels::builder().level(MAIN, main);
         for (name, settings) in others {
+            let settings = events::observe(settings, &name);
             levels = levels.level(name, settings);
         }
         let levels = levels.build()?;

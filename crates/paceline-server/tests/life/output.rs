@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use paceline::{Pool, SetKind};
 use paceline_server::{
     codec::{line, prefixed},
     LeastRate, Limit, Limits, Next, Piece,

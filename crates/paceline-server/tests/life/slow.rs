@@ -70,6 +70,40 @@ fn thousand_slow_one_quick() {
     }
 }
 
+/// A thousand clients that take a byte per second of an answer beside a quick one on four threads:
+/// it waits for none of them, no thread is with one, and each gets all of its answer.
+#[test]
+fn thousand_slow_readers_one_quick() {
+    let half_sync = HalfSync::default().workers(1).capacity(2000);
+    let half_sync = Engine::HalfSyncHalfAsync(half_sync);
+    for engine in [Engine::LeaderFollowers, half_sync] {
+        bounded(move || {
+            let world = World::with(engine, 4);
+            let calls = world.calls.clone();
+            let _server = world.serve(Limits::default(), line(80), move || {
+                Actor::new(&calls).on_item(|item, cx| {
+                    match item {
+                        b"long" => cx.send(vec![b'x'; 200])?,
+                        item => cx.reply(item)?,
+                    }
+                    Ok(Next::Continue)
+                })
+            });
+            let slow: Vec<_> = (0..1000).map(|_| world.inlet.connect()).collect();
+            let quick = world.inlet.connect();
+            slow.iter().for_each(|peer| peer.send(b"long\n"));
+            for second in 0..3 {
+                slow.iter().for_each(|peer| assert_gets(peer, "x"));
+                quick.send(format!("{second}\n").as_bytes());
+                assert_gets(&quick, format!("{second}\r\n"));
+                // It waits until every thread of the pool sleeps.
+                world.pass_seconds(1);
+            }
+            slow.iter().for_each(|peer| assert_gets(peer, [b'x'; 197]));
+        });
+    }
+}
+
 /// A client that has many items waiting takes its turn, and no more, beside one that has one item.
 #[test]
 fn turns_are_shared() {

@@ -132,6 +132,53 @@ fn names_choose_certificates() {
     });
 }
 
+/// The server's preferred protocol of those that the client offers is agreed on; a client that
+/// offers others only is refused, and one that offers none is served without.
+#[test]
+fn application_protocols() {
+    on_both_engines(|world| {
+        let identity = Identity::new("localhost");
+        let tls = Tls::builder(identity.certificate(), identity.key());
+        let tls = tls.alpn(["second", "first"]).build().unwrap();
+        let limits = Limits::default();
+        let listen = world.listen().limits(limits).tls(&tls);
+        let calls = world.calls.clone();
+        let builder = world.builder().listener(listen, line(80), move |_| {
+            Actor::new(&calls).on_item(|_, cx| {
+                let agreed = cx.tls().and_then(|tls| tls.alpn.clone());
+                cx.reply(agreed.unwrap_or_else(|| b"none".to_vec()))?;
+                Ok(Next::Continue)
+            })
+        });
+        let _server = world.start(builder);
+        let offering = |protocols: &[&str]| {
+            let mut config = (*identity.client()).clone();
+            config.alpn_protocols = protocols
+                .iter()
+                .map(|name| name.as_bytes().to_vec())
+                .collect();
+            Arc::new(config)
+        };
+        for (offered, agreed) in [
+            (&["first", "second"][..], "second\r\n"),
+            (&["other", "first"], "first\r\n"),
+            (&[], "none\r\n"),
+        ] {
+            let config = offering(offered);
+            let mut client = TlsPeer::connected(world.inlet.connect(), &config, "localhost");
+            client.send(b"?\n");
+            client.assert_gets(agreed);
+        }
+        let mut stranger = TlsPeer::new(world.inlet.connect(), &offering(&["other"]), "localhost");
+        let hello = stranger.outgoing();
+        stranger.peer.send(&hello);
+        stranger.peer.finish();
+        stranger.peer.wait_closed();
+        world.settle();
+        assert_eq!(world.calls.count("start"), 3);
+    });
+}
+
 /// Files that are missing, have nothing, or do not belong together are named, before the start.
 #[test]
 fn bad_files_are_named() {
