@@ -82,9 +82,10 @@ fn thousand_slow_readers_one_quick() {
             let calls = world.calls.clone();
             let _server = world.serve(Limits::default(), line(80), move || {
                 Actor::new(&calls).on_item(|item, cx| {
-                    match item {
-                        b"long" => cx.send(vec![b'x'; 200])?,
-                        item => cx.reply(item)?,
+                    if item == "long" {
+                        cx.send(vec![b'x'; 200])?;
+                    } else {
+                        cx.reply(item)?;
                     }
                     Ok(Next::Continue)
                 })
