@@ -8,6 +8,7 @@ use crate::verb::{Verb, Verdict};
 use crate::workspace::Workspace;
 
 mod absence;
+mod counts;
 mod leftovers;
 mod links;
 mod names;
@@ -27,6 +28,7 @@ Reads every file that git tracks or would track and prints each offence as `path
   paths       file paths in backticks in README.md, ARCHITECTURE.md and docs exist
   test names  `tests/FILE.rs::NAME` in docs/pattern.md and docs/protocol.md is a function there; the path
               is relative to crates/paceline, or from the root: `crates/paceline-server/tests/FILE.rs::NAME`
+  counts      the first lines of docs/pattern.md count its rows
   leftovers   no unfinished code, no ignored test
   machines    no absolute path of somebody's machine
   unsafe      only in the files that are listed for it; all crates but the core forbid it
@@ -52,7 +54,7 @@ struct Check {
 }
 
 /// All checks.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     Check {
         name: "links",
         find: links::find,
@@ -64,6 +66,10 @@ const CHECKS: [Check; 12] = [
     Check {
         name: "test names",
         find: names::find_tests,
+    },
+    Check {
+        name: "counts",
+        find: counts::find,
     },
     Check {
         name: "leftovers",

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    net::{TcpListener, UdpSocket},
+    net::{IpAddr, TcpListener, UdpSocket},
     os::unix::{
         fs::PermissionsExt,
         net::{UnixListener, UnixStream},
@@ -38,6 +38,48 @@ fn every_address_of_a_name() {
             assert_eq!(address.port(), addresses[0].port());
             client(*address).ask("a\n", "a\r\n");
         }
+    });
+}
+
+/// spserver knew IPv4 only. An address of IPv6 is as good, and `[::]` alone serves both.
+#[test]
+fn both_families() {
+    bounded(|| {
+        if TcpListener::bind("[::1]:0").is_err() {
+            eprintln!("skipped: this host has no IPv6");
+            return;
+        }
+        let six = echo(Listen::tcp("[::1]:0")).start().unwrap();
+        client(six.local_addr().unwrap()).ask("a\n", "a\r\n");
+        let both = echo(Listen::tcp("[::]:0")).start().unwrap();
+        let port = both.local_addr().unwrap().port();
+        for address in ["127.0.0.1", "::1"] {
+            let address: IpAddr = address.parse().unwrap();
+            client((address, port).into()).ask("a\n", "a\r\n");
+        }
+    });
+}
+
+/// Several processes share an address, as the workers of some web servers do: each may begin and
+/// end while the others serve.
+#[test]
+fn an_address_is_shared() {
+    bounded(|| {
+        let first = echo(Listen::tcp("127.0.0.1:0").reuse_port());
+        let first = first.start().unwrap();
+        let address = first.local_addr().unwrap();
+        let second = echo(Listen::tcp(address).reuse_port()).start().unwrap();
+        assert!(echo(Listen::tcp(address)).start().is_err());
+        let mut clients: Vec<_> = (0..64).map(|_| client(address)).collect();
+        clients
+            .iter_mut()
+            .for_each(|client| client.ask("a\n", "a\r\n"));
+        // The system chooses for each connection: all to one of two is one chance in 2^63.
+        let open = [&first, &second].map(Server::connections);
+        assert!(open.iter().all(|open| *open > 0) && open.iter().sum::<usize>() == 64);
+        drop(clients);
+        assert!(first.drain(Duration::from_secs(5)).is_clean());
+        client(address).ask("a\n", "a\r\n");
     });
 }
 

@@ -1,4 +1,4 @@
-//! The examples `sources`, `ring`, `per_source`, `pinned` and `mutual` do what they say.
+//! The examples `sources`, `ring`, `per_source`, `pinned`, `taxi_stand` and `mutual` do what they say.
 
 use std::{
     path::Path,
@@ -89,6 +89,26 @@ fn counts_of<'t>(text: &'t str, what: &str) -> Vec<&'t str> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.trim_start().strip_prefix(what));
     line.unwrap().split_whitespace().collect()
+}
+
+/// Each cab that drives off comes back, the rides are counted, and nobody is left at the end.
+#[test]
+fn taxi_stand_brings_every_cab_back() {
+    let program = build("taxi_stand");
+    bounded(move || {
+        let day = ["--plain", "--seconds", "1", "--rate", "5", "--cabs", "3"];
+        let (text, output) = told(&program, &day);
+        assert!(output.status.success(), "{output:?}");
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        let rides = count(" drove off with ") + count(" is away with ");
+        assert!(rides > 0, "{text}");
+        assert_eq!(rides, count(" is back from "), "{text}");
+        let cabs = text.lines().filter(|line| line.starts_with("  cab "));
+        let of_cab = cabs.map(|line| line.split_whitespace().nth(2).unwrap());
+        let of_cabs: usize = of_cab.map(|rides| rides.parse::<usize>().unwrap()).sum();
+        assert_eq!(of_cabs, rides, "{text}");
+        assert!(text.contains("shutdown: everything was finished"), "{text}");
+    });
 }
 
 /// Two pools of one thread call each other, deeper than is usual, and end gracefully.
