@@ -1,10 +1,11 @@
 //! Accepting connections, done for you.
 //!
 //! `listen/builder.rs` has the settings, `listen/acceptor.rs` the handler of a listening socket, `listen/refusal.rs` what
-//! becomes of connections that are not served. How many are open is counted in `dispatch/provenance.rs`.
+//! becomes of connections that are not served, `listen/metrics.rs` the handler of a port for monitoring. How many are open is counted in `dispatch/provenance.rs`.
 
 mod acceptor;
 mod builder;
+mod metrics;
 mod refusal;
 mod socket;
 

@@ -1,7 +1,12 @@
 //! Counters as OpenMetrics text: every number of a snapshot is there, and the text is what the standard asks for.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+};
 
+use crate::support::{bounded, LONG};
 use paceline::{observe::open_metrics, Pool};
 
 /// Every field of a snapshot has its family. (Its `Debug` form knows them all.)
@@ -55,4 +60,76 @@ fn the_text_is_well_formed() {
     }
     assert_eq!(samples.len(), 2 * families.len());
     assert!(text.contains(r#"{pool="a \"quoted\\\" name\nof two lines"} "#));
+}
+
+/// What a request in these parts is answered.
+fn ask(port: SocketAddr, parts: &[&[u8]]) -> String {
+    let mut client = TcpStream::connect(port).unwrap();
+    client.set_nodelay(true).unwrap();
+    client.set_read_timeout(Some(LONG)).unwrap();
+    for part in parts {
+        client.write_all(part).unwrap();
+    }
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A server on the core alone needed twenty lines of HTTP by hand for a port that a monitoring system
+/// reads. It is one call, whatever way the request comes in, and it is bounded.
+#[test]
+fn a_port_for_a_monitoring_system() {
+    bounded(|| {
+        let pool = Pool::builder().threads(2).build().unwrap();
+        let port = pool.listener().bind_metrics("127.0.0.1:0", "orders");
+        let port = port.unwrap().local_addr();
+        let whole = ask(port, &[b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n"]);
+        let (head, page) = whole.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+        assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"));
+        assert!(
+            head.ends_with(&format!("content-length: {}", page.len())),
+            "{head}"
+        );
+        assert!(
+            page.contains("\npaceline_connections{pool=\"orders\"} 1\n"),
+            "{page}"
+        );
+        assert!(page.ends_with("# EOF\n"));
+        let request: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+        let bytes: Vec<_> = request.chunks(1).collect();
+        assert!(ask(port, &bytes).ends_with("# EOF\n"));
+        let head = ask(port, &[b"HEAD / HTTP/1.0\r\n\r\n"]);
+        assert!(
+            head.starts_with("HTTP/1.0 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+            "{head}"
+        );
+        let refused = ask(port, &[b"POST / HTTP/1.0\r\n\r\n"]);
+        assert!(refused.starts_with("HTTP/1.0 405 "), "{refused}");
+    });
+}
+
+/// A request without an end is given up, and no handler of the port keeps its pool alive.
+#[test]
+fn a_port_is_bounded() {
+    bounded(|| {
+        let pool = Pool::builder().threads(2).build().unwrap();
+        let port = pool.listener().bind_metrics("127.0.0.1:0", "orders");
+        let port = port.unwrap().local_addr();
+        let _open = TcpStream::connect(port).unwrap();
+        let mut endless = TcpStream::connect(port).unwrap();
+        endless.set_read_timeout(Some(LONG)).unwrap();
+        // Writing fails as soon as the server has closed.
+        let line = [b'x'; 1000];
+        let _ = (0..1000).try_for_each(|_| endless.write_all(&line));
+        let end = endless.read(&mut [0; 1]);
+        let closed = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+        assert!(
+            matches!(&end, Ok(0)) || end.as_ref().is_err_and(closed),
+            "{end:?}"
+        );
+        let weak = pool.downgrade();
+        drop(pool);
+        assert!(weak.upgrade().is_none());
+    });
 }

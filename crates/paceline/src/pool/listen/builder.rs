@@ -17,6 +17,7 @@ use socket2::SockRef;
 use super::{
     super::Pool,
     acceptor::{alone, as_first_member, Acceptor, TakeOn, TakenOnBy},
+    metrics::{self, MetricsPort},
     refusal::{Refusal, Spare},
     Listener, ListenerSocket,
 };
@@ -33,7 +34,7 @@ const DEFAULT_BACKLOG: u32 = 4096;
 ///
 /// Its last methods judge them all at once, and begin to listen: [`bind`](Self::bind) at a TCP port,
 /// [`bind_unix`](Self::bind_unix) at a path, [`on`](Self::on) on a socket that listens already. They ask `make` for the
-/// handler of each connection. With [`bind_groups`](Self::bind_groups), [`bind_unix_groups`](Self::bind_unix_groups) and
+/// handler of each connection; [`bind_metrics`](Self::bind_metrics) has its own. With [`bind_groups`](Self::bind_groups), [`bind_unix_groups`](Self::bind_unix_groups) and
 /// [`on_groups`](Self::on_groups) each connection is the first member of a group of its own.
 #[must_use = "it listens when one of its last methods is called"]
 pub struct ListenerBuilder<'p> {
@@ -116,6 +117,43 @@ impl<'p> ListenerBuilder<'p> {
     {
         let listener = self.bound(|| bind(address))?;
         Ok(self.begin(listener, make, alone)?)
+    }
+
+    /// Binds to `address`, and answers each HTTP request there with the counters of this pool as
+    /// [OpenMetrics text](crate::observe::open_metrics), in which the pool has this name: a port for a
+    /// monitoring system. Unless other settings are made, at most 16 connections are open, and none
+    /// is idle for longer than 10 s.
+    ///
+    /// ```
+    /// use std::{io::{Read, Write}, net::TcpStream};
+    ///
+    /// let pool = paceline::Pool::builder().threads(2).build()?;
+    /// let port = pool.listener().bind_metrics("127.0.0.1:0", "orders")?;
+    /// let mut client = TcpStream::connect(port.local_addr())?;
+    /// client.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+    /// let mut answer = String::new();
+    /// client.read_to_string(&mut answer)?;
+    /// assert!(answer.contains("\npaceline_connections{pool=\"orders\"} 1\n"));
+    /// assert!(answer.ends_with("# EOF\n"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_metrics<A>(mut self, address: A, name: impl Into<String>) -> io::Result<Listener>
+    where
+        A: ToSocketAddrs,
+    {
+        self.settings
+            .max_connections
+            .get_or_insert(metrics::CONNECTIONS);
+        self.settings
+            .idle_timeout
+            .get_or_insert(Some(metrics::IDLE));
+        let (pool, name): (_, Arc<str>) = (self.pool.downgrade(), Arc::from(name.into()));
+        self.bind(address, move |_, _| {
+            Some(MetricsPort::new(pool.clone(), Arc::clone(&name)))
+        })
     }
 
     /// As [`bind`](Self::bind), with a group for each connection.
