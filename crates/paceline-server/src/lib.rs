@@ -78,7 +78,7 @@ pub use inlet::Inlet;
 pub use limits::{LeastRate, Limit, Limits};
 pub use link::ConnectionId;
 pub use listen::{AtLimit, Listen};
-pub use mailbox::Receipt;
+pub use mailbox::{Delivery, Receipt};
 /// The core, for the settings of pools, levels and simulated worlds.
 pub use paceline;
 pub use paceline::{Next, Piece};

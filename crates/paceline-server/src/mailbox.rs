@@ -30,7 +30,21 @@ pub struct Receipt {
     pub missed: usize,
 }
 
-pub(crate) type OnDone = Box<dyn FnOnce(Receipt) + Send>;
+/// Which connections a message has reached, and which have missed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The system has taken all of the message for these connections.
+    pub reached: Vec<ConnectionId>,
+    /// These connections closed before that, or had no place for it.
+    pub missed: Vec<ConnectionId>,
+}
+
+/// Whom a sender wants to be called.
+pub(crate) enum OnDone {
+    Receipt(Box<dyn FnOnce(Receipt) + Send>),
+    Delivery(Box<dyn FnOnce(Delivery) + Send>),
+}
 
 /// A message on its way, and what became of its letters.
 pub(crate) struct Tally {
@@ -39,21 +53,43 @@ pub(crate) struct Tally {
     undecided: AtomicUsize,
     reached: AtomicUsize,
     missed: AtomicUsize,
+    /// Their connections, if the sender wants to know.
+    delivery: Option<Mutex<Delivery>>,
     on_done: Mutex<Option<OnDone>>,
+}
+
+/// What became of a letter.
+#[derive(Clone, Copy)]
+enum Fate {
+    Reached,
+    Missed,
 }
 
 impl Tally {
     pub(crate) fn new(bytes: Arc<[u8]>, on_done: Option<OnDone>) -> Self {
+        let wants_names = matches!(on_done, Some(OnDone::Delivery(_)));
         Self {
             body: Body::new(bytes),
             undecided: AtomicUsize::new(1),
             reached: AtomicUsize::new(0),
             missed: AtomicUsize::new(0),
+            delivery: wants_names.then(Mutex::default),
             on_done: Mutex::new(on_done),
         }
     }
 
-    fn decide(&self, counter: &AtomicUsize) {
+    fn decide(&self, to: ConnectionId, fate: Fate) {
+        if let Some(delivery) = &self.delivery {
+            let mut delivery = lock(delivery);
+            match fate {
+                Fate::Reached => delivery.reached.push(to),
+                Fate::Missed => delivery.missed.push(to),
+            }
+        }
+        let counter = match fate {
+            Fate::Reached => &self.reached,
+            Fate::Missed => &self.missed,
+        };
         counter.fetch_add(1, Ordering::Relaxed);
         self.decide_sender();
     }
@@ -63,13 +99,22 @@ impl Tally {
         // Pairs with itself: the last one sees the counts of all others.
         if self.undecided.fetch_sub(1, Ordering::AcqRel) == 1 {
             let done = lock(&self.on_done).take();
-            let receipt = Receipt {
-                reached: self.reached.load(Ordering::Relaxed),
-                missed: self.missed.load(Ordering::Relaxed),
-            };
             if let Some(done) = done {
                 // A panic here is not the failure of the session whose letter was the last one.
-                let _ = catch_unwind(AssertUnwindSafe(|| done(receipt)));
+                let _ = catch_unwind(AssertUnwindSafe(|| self.report(done)));
+            }
+        }
+    }
+
+    fn report(&self, done: OnDone) {
+        match done {
+            OnDone::Receipt(done) => done(Receipt {
+                reached: self.reached.load(Ordering::Relaxed),
+                missed: self.missed.load(Ordering::Relaxed),
+            }),
+            OnDone::Delivery(done) => {
+                let delivery = self.delivery.as_ref();
+                done(delivery.map_or_else(Delivery::default, |it| std::mem::take(&mut *lock(it))));
             }
         }
     }
@@ -78,19 +123,21 @@ impl Tally {
 /// One message on its way to one connection.
 pub(crate) struct Letter {
     tally: Arc<Tally>,
+    to: ConnectionId,
     /// How many bytes it takes of the mailbox.
     size: usize,
     is_decided: bool,
 }
 
 impl Letter {
-    /// For a connection that has this encoding now.
-    pub(crate) fn new(tally: &Arc<Tally>, encoding: Encoding) -> Self {
+    /// For this connection, which has this encoding now.
+    pub(crate) fn new(tally: &Arc<Tally>, to: ConnectionId, encoding: Encoding) -> Self {
         // The sender's own share is undecided until all letters are made.
         tally.undecided.fetch_add(1, Ordering::Relaxed);
         Self {
             size: tally.body.size(encoding),
             tally: Arc::clone(tally),
+            to,
             is_decided: false,
         }
     }
@@ -103,14 +150,14 @@ impl Letter {
     /// The system has taken all of it.
     pub(crate) fn reached(mut self) {
         self.is_decided = true;
-        self.tally.decide(&self.tally.reached);
+        self.tally.decide(self.to, Fate::Reached);
     }
 }
 
 impl Drop for Letter {
     fn drop(&mut self) {
         if !self.is_decided {
-            self.tally.decide(&self.tally.missed);
+            self.tally.decide(self.to, Fate::Missed);
         }
     }
 }

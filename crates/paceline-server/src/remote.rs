@@ -77,12 +77,12 @@ impl Remote {
         bytes: impl Into<Arc<[u8]>>,
         done: impl FnOnce(Receipt) + Send + 'static,
     ) -> bool {
-        self.deliver(bytes.into(), Some(Box::new(done)))
+        self.deliver(bytes.into(), Some(OnDone::Receipt(Box::new(done))))
     }
 
     fn deliver(&self, bytes: Arc<[u8]>, on_done: Option<OnDone>) -> bool {
         let tally = Arc::new(Tally::new(bytes, on_done));
-        let letter = Letter::new(&tally, self.0.encoding());
+        let letter = Letter::new(&tally, self.0.id(), self.0.encoding());
         let has_place = self.post(Mail::Letter(letter));
         if !has_place {
             self.0.service().counters().met(Limit::Mailbox);

@@ -20,7 +20,7 @@ use crate::{
     events,
     limits::Limit,
     link::{ConnectionId, Link},
-    mailbox::{Letter, Mail, OnDone, Posted, Receipt, Tally},
+    mailbox::{Delivery, Letter, Mail, OnDone, Posted, Receipt, Tally},
     peer::Peer,
     sync::lock,
 };
@@ -156,7 +156,26 @@ impl RoomMessage<'_> {
     /// Calls `done` once, when it is known of every addressee whether the message reached it. The
     /// thread that learns of the last one calls it, perhaps before [`send`](Self::send) returns.
     pub fn on_done(mut self, done: impl FnOnce(Receipt) + Send + 'static) -> Self {
-        self.on_done = Some(Box::new(done));
+        self.on_done = Some(OnDone::Receipt(Box::new(done)));
+        self
+    }
+
+    /// As [`on_done`](Self::on_done), which it replaces, with the numbers of the connections: to send
+    /// again what some have missed, or to close them.
+    ///
+    /// ```
+    /// # use paceline_server::{Room, Server};
+    /// fn send_or_close(room: &Room, server: Server, text: &'static [u8]) {
+    ///     let message = room.message(text).on_delivery(move |delivery| {
+    ///         for slow in delivery.missed.iter().filter_map(|id| server.connection(*id)) {
+    ///             slow.close();
+    ///         }
+    ///     });
+    ///     message.send();
+    /// }
+    /// ```
+    pub fn on_delivery(mut self, done: impl FnOnce(Delivery) + Send + 'static) -> Self {
+        self.on_done = Some(OnDone::Delivery(Box::new(done)));
         self
     }
 
@@ -172,7 +191,7 @@ impl RoomMessage<'_> {
                 .values()
                 .filter(|link| !self.except.contains(&link.id()));
             for link in addressees {
-                let letter = Mail::Letter(Letter::new(&tally, link.encoding()));
+                let letter = Mail::Letter(Letter::new(&tally, link.id(), link.encoding()));
                 match link.mailbox().post(letter) {
                     Posted::First => to_notify.push(Arc::clone(link)),
                     Posted::Behind => {}

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, time::Duration};
 
-use paceline_server::{codec::line, Limit, Limits, Next, Receipt, Room, Server};
+use paceline_server::{codec::line, Delivery, Limit, Limits, Next, Receipt, Room, Server};
 
 use crate::support::{
     actor::Actor,
@@ -104,6 +104,60 @@ fn slow_member_misses() {
         }
         assert_receipt(&send(&room, *b"on"), 2, 0);
         assert_gets(&slow, "on");
+    });
+}
+
+/// A sender that wants to know who has missed a message, to send it again or to close them, learns
+/// each addressee's number once, in one of the lists.
+#[test]
+fn a_delivery_names_everyone() {
+    on_both_engines(|world| {
+        let (room, (joined, ids)) = (Room::new(), mpsc::channel());
+        let (calls, of_sessions) = (world.calls.clone(), room.clone());
+        let _server = world.serve(limits().mailbox(100), line(80), move || {
+            let (joined, room) = (joined.clone(), of_sessions.clone());
+            Actor::new(&calls).on_start(move |cx| {
+                room.join(cx);
+                joined.send(cx.id()).unwrap();
+                Ok(Next::Continue)
+            })
+        });
+        let [slow, quick, gone, excepted] = [(); 4].map(|()| {
+            let peer = world.inlet.connect();
+            (peer, ids.recv_timeout(crate::support::patience()).unwrap())
+        });
+        // The first goes out in part, so it is decided last.
+        let letters = [vec![b'0'; 100], vec![b'1'; 100], vec![b'2'; 100]];
+        let deliveries = letters.map(|letter| {
+            let (done, delivery) = mpsc::channel();
+            let message = room.message(letter).except(excepted.1);
+            let message = message.on_delivery(move |delivery| done.send(delivery).unwrap());
+            message.send();
+            let _ = quick.0.wait_for(100);
+            let _ = gone.0.wait_for(100);
+            world.settle();
+            delivery
+        });
+        let [first, second, third] = deliveries;
+        let receive = |delivery: mpsc::Receiver<Delivery>| {
+            let mut delivery = delivery.recv_timeout(crate::support::patience()).unwrap();
+            delivery.reached.sort_unstable();
+            (delivery.reached, delivery.missed)
+        };
+        assert_eq!(receive(third), (vec![quick.1, gone.1], vec![slow.1]));
+        assert!(first.try_recv().is_err() && second.try_recv().is_err());
+        finish(&gone.0);
+        let _ = slow.0.wait_for(200);
+        let all = vec![slow.1, quick.1, gone.1];
+        assert_eq!(receive(first), (all.clone(), vec![]));
+        assert_eq!(receive(second), (all, vec![]));
+        let (done, delivery) = mpsc::channel();
+        finish(&slow.0);
+        finish(&quick.0);
+        wait_until(|| room.len() == 1);
+        let message = room.message(*b"to none").except(excepted.1);
+        message.on_delivery(move |it| done.send(it).unwrap()).send();
+        assert_eq!(receive(delivery), (vec![], vec![]));
     });
 }
 

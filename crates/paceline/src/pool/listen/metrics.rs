@@ -79,3 +79,28 @@ where
         Ok(if is_over { Next::Close } else { Next::Continue })
     }
 }
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::Pool;
+
+    fn port() -> MetricsPort {
+        let pool = Pool::builder().threads(0).build().unwrap();
+        MetricsPort::new(pool.downgrade(), Arc::from("orders"))
+    }
+
+    /// The network may cut a request anywhere, also in the empty line at its end.
+    #[test]
+    fn a_request_ends_wherever_it_is_cut() {
+        let request = b"GET / HTTP/1.0\r\n\r\n";
+        for at in 0..request.len() {
+            let mut port = port();
+            assert!(!port.take(&request[..at]));
+            assert!(port.take(&request[at..]), "cut at {at}");
+        }
+        let mut port = port();
+        let mut bytes = request.chunks(1).map(|byte| port.take(byte));
+        assert_eq!(bytes.position(|is_whole| is_whole), Some(request.len() - 1));
+    }
+}
