@@ -10,7 +10,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bound, idle, load, peers,
+    bound, idle, load, peers, pooler,
     record::Run,
     report,
     run::{self, Choice},
@@ -58,6 +58,11 @@ enum Verb {
     UrgentServe(urgent::ServeArgs),
     /// Measures how much memory a server keeps for each idle connection, plain and with TLS, and prints a table
     Idle(idle::IdleArgs),
+    /// Measures what a PostgreSQL pooler costs per transaction, ours beside others, and prints tables
+    Pooler(pooler::PoolerArgs),
+    /// Answers every query in PostgreSQL's protocol at once, until its standard input ends
+    #[command(hide = true)]
+    PoolerAnswer(pooler::AnswerArgs),
     /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
@@ -131,6 +136,8 @@ pub(crate) fn main() -> io::Result<()> {
         Verb::Urgent(args) => urgent::run(&args),
         Verb::UrgentServe(args) => urgent::serve(&args),
         Verb::Idle(args) => idle::run(&args),
+        Verb::Pooler(args) => pooler::run(&args),
+        Verb::PoolerAnswer(args) => pooler::serve(&args),
         Verb::BoundCall(args) => bound::call(&args),
         Verb::BoundServe(args) => bound::serve(&args),
         Verb::Turns {

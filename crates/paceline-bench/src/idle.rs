@@ -158,7 +158,7 @@ fn measure(subject: &Subject, count: u32) -> io::Result<f64> {
 }
 
 /// The resident memory of a process that is its own, in bytes.
-fn resident(process: u32) -> io::Result<u64> {
+pub(crate) fn resident(process: u32) -> io::Result<u64> {
     let file = format!("/proc/{process}/status");
     let status = fs::read_to_string(&file)?;
     let value = status

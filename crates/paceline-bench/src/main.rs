@@ -13,8 +13,8 @@
 //!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
 //! ```
 //!
-//! `bound`, `urgent` and `idle` are programs of their own inside: clients that share one connection, service levels,
-//! and the memory of idle connections.
+//! `bound`, `urgent`, `idle` and `pooler` are programs of their own inside: clients that share one connection, service
+//! levels, the memory of idle connections, and poolers before PostgreSQL.
 
 mod allocations;
 mod answering;
@@ -29,6 +29,7 @@ mod idle;
 mod load;
 mod machine;
 mod peers;
+mod pooler;
 mod progress;
 mod random;
 mod record;

@@ -23,6 +23,12 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 /// How long a request may wait for a thread.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a connection whose last answer was sent waits for the peer to close its side.
+///
+/// It is well under the time that users give to a drain: a client that keeps its side open is not
+/// cut, and does not make the drain report unfinished work.
+const LONGEST_LINGER: Duration = Duration::from_secs(2);
+
 /// What a request gets that finds no thread in time.
 const OVERLOAD: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
     content-length: 16\r\nretry-after: 1\r\nconnection: close\r\n\r\ntry again later\n";
@@ -63,6 +69,7 @@ impl Server {
     /// let mut answer = String::new();
     /// client.read_to_string(&mut answer)?;
     /// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello\n"));
+    /// drop(client);
     /// assert!(server.drain(Duration::from_secs(5)).is_clean());
     /// # std::io::Result::Ok(())
     /// ```
@@ -83,7 +90,9 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
             listen: listen.at_limit(AtLimit::Wait).overload(OVERLOAD),
             limits: Limits::default().item_time(HEAD_TIME),
             server: Server::builder(),
-            pool: Builder::default().age_limit(LONGEST_WAIT),
+            pool: Builder::default()
+                .age_limit(LONGEST_WAIT)
+                .linger_time(LONGEST_LINGER),
             head: HeadLimits::default(),
             settings: Settings {
                 body_limit: 2 << 20,

@@ -166,6 +166,26 @@ fn drain_idle() {
     assert!(drain.join().unwrap().is_clean());
 }
 
+/// A drain of five seconds cut a client that had its last answer and kept its side open. Such a
+/// client is waited for, but less long than a drain takes, and it is nothing that is left undone.
+#[test]
+fn drain_outlasts_an_open_side() {
+    let site = Site::new(noting(&Calls::default()));
+    let mut client = site.client_with("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.answer().unwrap().status, 200);
+    let server = site.server.clone();
+    let drain = thread::spawn(move || server.drain(Duration::from_secs(5)));
+    wait(|| !site.server.is_ready());
+    site.pass(Duration::from_secs(3));
+    // The server has ended, or every thread of it waits on.
+    wait(|| drain.is_finished() || site.world.clock().asleep() >= THREADS);
+    while !drain.is_finished() {
+        site.world.clock().advance(Duration::from_millis(500));
+        thread::yield_now();
+    }
+    assert!(drain.join().unwrap().is_clean());
+}
+
 /// A request that has begun is read, answered, and is the last one.
 #[test]
 fn drain_half_request() {

@@ -1,0 +1,1 @@
+//! Sockets, threads and the clock: joins the other modules on one pool.

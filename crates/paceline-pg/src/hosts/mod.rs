@@ -1,0 +1,1 @@
+//! Roles and health of the hosts behind a database.

@@ -1,0 +1,1 @@
+//! Log lines in the form that users of PgBouncer know.

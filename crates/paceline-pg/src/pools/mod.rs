@@ -1,0 +1,1 @@
+//! The book: which client waits, and which has which server.

@@ -1,0 +1,1 @@
+//! One client and one server connection, without I/O and without a clock.

@@ -1,0 +1,1 @@
+//! Counters by database.
