@@ -1,5 +1,7 @@
 //! The HTTP server, over connections in memory and on a clock that a test moves.
 
+#[path = "http/events.rs"]
+mod events;
 #[path = "http/framing.rs"]
 mod framing;
 #[path = "http/life.rs"]
@@ -8,6 +10,8 @@ mod life;
 mod limits;
 #[path = "http/routing.rs"]
 mod routing;
+#[path = "http/sockets.rs"]
+mod sockets;
 #[path = "http/support.rs"]
 mod support;
 #[path = "http/table.rs"]

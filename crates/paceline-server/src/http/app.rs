@@ -11,8 +11,10 @@ use std::{
 use super::{
     response::Decided,
     router::{Route, Table},
+    upgrade::Upgrade,
     Error, Request, Response,
 };
+use crate::websocket::Frames;
 
 /// What all connections of one HTTP listener share.
 pub(super) struct App {
@@ -50,6 +52,7 @@ impl App {
         }));
         match called.unwrap_or_else(|panic| Decided::Now(panicked(&*panic))) {
             Decided::Now(response) => Decided::Now(self.finish(request, response)),
+            Decided::Upgrade(upgrade) => self.finish_upgrade(request, upgrade, route),
             push => push,
         }
     }
@@ -66,6 +69,27 @@ impl App {
             }
         }
         response.checked()
+    }
+
+    /// The same for an answer behind which the connection becomes something else, unless a hook
+    /// decides otherwise.
+    fn finish_upgrade(
+        &self,
+        request: &mut Request<'_>,
+        mut upgrade: Box<Upgrade>,
+        route: &Route,
+    ) -> Decided {
+        let status = upgrade.response.status;
+        upgrade.kind = route.kind().cloned();
+        if let Some(limit) = route.limit.and_then(|limit| usize::try_from(limit).ok()) {
+            upgrade.frames = Frames::default().message_limit(limit);
+        }
+        upgrade.response = self.finish(request, upgrade.response);
+        if upgrade.response.status == status {
+            Decided::Upgrade(upgrade)
+        } else {
+            Decided::Now(upgrade.response)
+        }
     }
 
     /// One of the permits to pull a body; `None` if all are taken.

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     link::ConnectionId,
     peer::{Peer, PeerAddress},
+    remote::Remote,
 };
 
 /// The calls of a request to its connection.
@@ -175,6 +176,10 @@ impl Around for Turn<'_, '_> {
     fn wake_follower(&mut self) {
         self.flush();
         self.cx.wake_follower();
+    }
+
+    fn remote(&self) -> Remote {
+        self.cx.remote()
     }
 
     fn address(&self) -> &PeerAddress {

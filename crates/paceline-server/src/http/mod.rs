@@ -28,6 +28,7 @@ mod app;
 mod calls;
 mod content;
 mod error;
+mod events;
 mod files;
 mod form;
 mod gather;
@@ -41,13 +42,17 @@ mod response;
 mod router;
 mod server;
 mod session;
+mod socket;
+mod upgrade;
 
 pub use self::{
     content::Content,
     error::{Error, Result},
+    events::{Events, IntoEvents},
     form::Pairs,
     request::Request,
     response::{Answer, IntoAnswer, Push, Response},
     router::{Body, Router},
     server::HttpServer,
+    upgrade::IntoSocket,
 };

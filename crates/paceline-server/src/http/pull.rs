@@ -195,6 +195,7 @@ impl Pull {
                 let response = pushed.unwrap_or_else(Error::into_response);
                 self.app.finish(&mut request, response)
             }
+            Decided::Upgrade(_) => Error::new(500, "").into_response(),
         }
     }
 }
@@ -234,6 +235,10 @@ impl Around for Elsewhere<'_> {
     }
 
     fn wake_follower(&mut self) {}
+
+    fn remote(&self) -> Remote {
+        self.pipe.remote.clone()
+    }
 
     fn address(&self) -> &PeerAddress {
         self.pipe.remote.address()

@@ -16,7 +16,7 @@ use super::{
     protocol::{Head, Version},
     Error, Result,
 };
-use crate::{link::ConnectionId, peer::PeerAddress};
+use crate::{link::ConnectionId, peer::PeerAddress, remote::Remote};
 
 /// A request. It borrows the input buffer: nothing is copied to make it.
 ///
@@ -40,6 +40,8 @@ pub(super) enum Given<'r> {
 pub(super) trait Around {
     fn blocking(&mut self, block: &mut dyn FnMut());
     fn wake_follower(&mut self);
+    /// The connection, for rooms.
+    fn remote(&self) -> Remote;
     fn address(&self) -> &PeerAddress;
     fn connection(&self) -> ConnectionId;
     /// The number of the request on its connection.

@@ -2,7 +2,7 @@
 
 use http::{header, HeaderName, HeaderValue, StatusCode};
 
-use super::{Content, Error};
+use super::{upgrade::Upgrade, Content, Error};
 
 /// The answer to a request. It owns its bytes.
 ///
@@ -174,6 +174,12 @@ impl Response {
     }
 }
 
+impl From<Error> for Response {
+    fn from(error: Error) -> Self {
+        error.into_response()
+    }
+}
+
 /// Whether a header says where the answer ends, or what becomes of the connection.
 fn is_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH
@@ -198,6 +204,8 @@ pub(super) enum Decided {
     Now(Response),
     /// This takes the body, and answers then.
     Push(Box<dyn Push>),
+    /// The connection becomes something else.
+    Upgrade(Box<Upgrade>),
 }
 
 impl std::fmt::Debug for Decided {
@@ -205,6 +213,7 @@ impl std::fmt::Debug for Decided {
         match self {
             Self::Now(response) => response.fmt(f),
             Self::Push(_) => f.write_str("Push"),
+            Self::Upgrade(_) => f.write_str("Upgrade"),
         }
     }
 }

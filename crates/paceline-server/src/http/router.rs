@@ -9,7 +9,9 @@ use std::{
 use matchit::Params;
 use paceline::{HandlerKind, Level, Pool};
 
-use super::{files::Folder, response::Answer, IntoAnswer, Request, Response, Result};
+use super::{
+    files::Folder, response::Answer, upgrade::Upgrades, IntoAnswer, Request, Response, Result,
+};
 
 /// How a route gets the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub(super) struct Table {
     home: OnceLock<String>,
 }
 
-type Handler = Box<dyn Fn(&mut Request<'_>) -> Answer + Send + Sync>;
+pub(super) type Handler = Box<dyn Fn(&mut Request<'_>) -> Answer + Send + Sync>;
 type Before = Box<dyn Fn(&mut Request<'_>) -> Result<Option<Response>> + Send + Sync>;
 type After = Box<dyn Fn(&mut Request<'_>, &mut Response) + Send + Sync>;
 
@@ -91,6 +93,8 @@ pub(super) struct Route {
     /// The level whose threads run the handler: that of the listener if it names none.
     level_name: Option<String>,
     level: OnceLock<Level>,
+    /// What the connection becomes behind the answer.
+    pub(super) upgrades: Option<Upgrades>,
 }
 
 /// What a router knows of a request.
@@ -204,7 +208,12 @@ impl<A: Send + Sync + 'static> Router<A> {
 
     /// How the last route gets the body of a request. Default: [`Body::Whole`].
     pub fn body(self, body: Body) -> Self {
-        self.set("body", |route| route.body = body)
+        let name = "body: a WebSocket or a stream of events has no body";
+        self.set_if(
+            name,
+            |route| route.upgrades.is_none(),
+            |route| route.body = body,
+        )
     }
 
     /// The longest body of the last route. Default: that of the server, 2 MiB.
@@ -225,10 +234,20 @@ impl<A: Send + Sync + 'static> Router<A> {
         self.set("level", |route| route.level_name = Some(name.into()))
     }
 
-    fn set(mut self, name: &str, change: impl FnOnce(&mut Route)) -> Self {
+    fn set(self, name: &str, change: impl FnOnce(&mut Route)) -> Self {
+        self.set_if(name, |_| true, change)
+    }
+
+    /// Changes the last route, if it is of the kind that has this setting.
+    pub(super) fn set_if(
+        mut self,
+        name: &str,
+        has: impl FnOnce(&Route) -> bool,
+        change: impl FnOnce(&mut Route),
+    ) -> Self {
         let route = self.last.and_then(|(path, route)| {
             let path = self.table.routes.get_mut(path)?;
-            Arc::get_mut(path.routes.get_mut(route)?)
+            Arc::get_mut(path.routes.get_mut(route)?).filter(|route| has(route))
         });
         match route {
             Some(route) => change(route),
@@ -238,6 +257,16 @@ impl<A: Send + Sync + 'static> Router<A> {
             }
         }
         self
+    }
+
+    /// A route whose connections become something else.
+    pub(super) fn upgrading(mut self, path: &str, upgrades: Upgrades, handler: Handler) -> Self {
+        self.last = self.table.add("GET", path, handler);
+        self.set("route", |route| route.upgrades = Some(upgrades))
+    }
+
+    pub(super) fn state(&self) -> Arc<A> {
+        Arc::clone(&self.state)
     }
 
     pub(super) fn into_table(self) -> Table {
@@ -270,6 +299,7 @@ impl Table {
             kind: OnceLock::new(),
             level_name: None,
             level: OnceLock::new(),
+            upgrades: None,
         }));
         Some((place, routes.len() - 1))
     }
@@ -394,7 +424,10 @@ impl Path {
 
 impl Route {
     pub(super) fn call(&self, request: &mut Request<'_>) -> Answer {
-        (self.handler)(request)
+        match &self.upgrades {
+            None => (self.handler)(request),
+            Some(upgrades) => upgrades.call(&self.handler, request),
+        }
     }
 
     /// Where its handler runs, if it matters.
