@@ -123,6 +123,23 @@ impl Response {
         self
     }
 
+    /// Sets a header, in place of all with this name: for [hooks](super::Router::after), which see an
+    /// answer that is made already. As with [`header`](Self::header), what can't be makes the answer
+    /// a failure.
+    pub fn set_header<N, V>(&mut self, name: N, value: V)
+    where
+        N: TryInto<HeaderName>,
+        V: TryInto<HeaderValue>,
+    {
+        let Ok(name) = name.try_into() else {
+            self.fail("the name of a header is no token".to_owned());
+            return;
+        };
+        self.fields.retain(|(known, _)| *known != name);
+        let emptied = std::mem::replace(self, Self::empty(200));
+        *self = emptied.header(name, value);
+    }
+
     /// Closes the connection behind this answer.
     pub fn close(mut self) -> Self {
         self.closes = true;

@@ -157,6 +157,11 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
         self.server(|server| server.engine(engine))
     }
 
+    /// Serves the live page of the server at this address: see [`ServerBuilder::page`].
+    pub fn page(self, address: impl ToSocketAddrs + fmt::Debug) -> Self {
+        self.server(|server| server.page(address))
+    }
+
     /// Changes everything else: further listeners, metrics, the access log, the times of a drain.
     pub fn server(mut self, change: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
         self.server = change(self.server);
@@ -196,7 +201,7 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
             endpoint: endpoint(listen, self.head, &app),
             app,
         };
-        self.server.pool(self.pool).part(Box::new(part))
+        self.server.pool(self.pool).first_part(Box::new(part))
     }
 }
 

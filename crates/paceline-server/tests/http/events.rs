@@ -41,6 +41,7 @@ fn news(room: &Room) -> Router<Room> {
         })
         .sse("/secret", |room, out| {
             out.join(room);
+            room.send(*b"not for all");
             Err(Error::new(401, "log in"))
         })
         .sse("/raw", |room, out| {
@@ -93,10 +94,14 @@ fn a_silent_stream_gets_comments() {
 #[test]
 fn a_refused_stream_leaves_its_rooms() {
     let room = Room::new();
-    let site = Site::new(news(&room));
+    let router = news(&room).after(|room, _, response| {
+        response.set_header("x-members", room.len().to_string());
+    });
+    let site = Site::new(router);
     let mut client = site.client_with(get("/secret", ""));
     let answer = client.answer().unwrap();
     assert_eq!((answer.status, answer.text()), (401, "log in\n"));
+    assert_eq!(answer.field("x-members"), Some("0"));
     assert_eq!(client.rest(), b"");
     assert!(room.is_empty());
 }

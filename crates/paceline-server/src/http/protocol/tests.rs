@@ -77,6 +77,7 @@ impl Outcome {
                 body.extend_from_slice(bytes);
                 self.whole += usize::from(is_last);
             }
+            Item::Frame(_) | Item::Dropped => unreachable!("it is HTTP"),
         }
     }
 
