@@ -8,6 +8,8 @@ mod framing;
 mod life;
 #[path = "http/limits.rs"]
 mod limits;
+#[path = "http/routes.rs"]
+mod routes;
 #[path = "http/routing.rs"]
 mod routing;
 #[path = "http/sockets.rs"]
@@ -19,3 +21,6 @@ mod table;
 #[cfg(feature = "_tls")]
 #[path = "http/tls.rs"]
 mod tls;
+#[allow(dead_code, reason = "a viewer of the page has more to do elsewhere")]
+#[path = "page/viewer.rs"]
+mod viewer;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    counted::{Counted, Running},
     response::Decided,
     router::{Route, Table},
     upgrade::Upgrade,
@@ -44,17 +45,28 @@ impl App {
     }
 
     /// Calls the handler of a route, and the hooks before it. A panic becomes an answer.
-    pub(super) fn call(&self, route: &Route, request: &mut Request<'_>) -> Decided {
+    pub(super) fn call(&self, route: &Arc<Route>, request: &mut Request<'_>) -> Decided {
+        route.counters.begin();
+        let since = route.counters.is_timed().then(|| request.around.clock());
         let called = catch_unwind(AssertUnwindSafe(|| match self.table.call_before(request) {
             Ok(None) => route.call(request).0,
             Ok(Some(response)) => Decided::Now(response),
             Err(error) => Decided::Now(error.into_response()),
         }));
-        match called.unwrap_or_else(|panic| Decided::Now(panicked(&*panic))) {
+        if let Some(since) = since {
+            let took = request.around.clock().saturating_sub(since);
+            route.counters.took(took);
+        }
+        let decided = match called.unwrap_or_else(|panic| Decided::Now(panicked(&*panic))) {
             Decided::Now(response) => Decided::Now(self.finish(request, response)),
             Decided::Upgrade(upgrade) => self.finish_upgrade(request, upgrade, route),
-            push => push,
-        }
+            Decided::Push(push) => {
+                let running = Running::new(route);
+                return Decided::Push(Box::new(Counted { push, running }));
+            }
+        };
+        route.counters.end(Some(decided.code()));
+        decided
     }
 
     /// Calls the hooks behind a handler.

@@ -27,6 +27,7 @@ pub mod guide {}
 mod app;
 mod calls;
 mod content;
+mod counted;
 mod error;
 mod events;
 mod files;

@@ -15,6 +15,7 @@ use std::{
     panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use super::{
@@ -235,6 +236,10 @@ impl Around for Elsewhere<'_> {
     }
 
     fn wake_follower(&mut self) {}
+
+    fn clock(&self) -> Duration {
+        self.pipe.remote.link().service().now()
+    }
 
     fn remote(&self) -> Remote {
         self.pipe.remote.clone()

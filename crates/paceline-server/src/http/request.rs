@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     str::FromStr,
+    time::Duration,
 };
 
 use http::Method;
@@ -40,6 +41,8 @@ pub(super) enum Given<'r> {
 pub(super) trait Around {
     fn blocking(&mut self, block: &mut dyn FnMut());
     fn wake_follower(&mut self);
+    /// The clock of the pool.
+    fn clock(&self) -> Duration;
     /// The connection, for rooms.
     fn remote(&self) -> Remote;
     fn address(&self) -> &PeerAddress;

@@ -225,6 +225,17 @@ pub(super) enum Decided {
     Upgrade(Box<Upgrade>),
 }
 
+impl Decided {
+    /// The status of the answer; 0 if it is not known yet.
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::Now(response) => response.code(),
+            Self::Push(_) => 0,
+            Self::Upgrade(upgrade) => upgrade.response.code(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Decided {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -12,6 +12,7 @@ use paceline::{HandlerKind, Level, Pool};
 use super::{
     files::Folder, response::Answer, upgrade::Upgrades, IntoAnswer, Request, Response, Result,
 };
+use crate::routes::RouteCounters;
 
 /// How a route gets the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub(super) struct Table {
     before: Vec<Before>,
     after: Vec<After>,
     faults: Vec<String>,
+    /// How many routes there are.
+    count_of_routes: u32,
     /// The level where connections begin, if routes have levels.
     home: OnceLock<String>,
 }
@@ -93,6 +96,9 @@ pub(super) struct Route {
     /// The level whose threads run the handler: that of the listener if it names none.
     level_name: Option<String>,
     level: OnceLock<Level>,
+    pub(super) counters: RouteCounters,
+    /// Its number among all routes, from 1 on.
+    pub(super) number: u32,
     /// What the connection becomes behind the answer.
     pub(super) upgrades: Option<Upgrades>,
 }
@@ -283,6 +289,7 @@ impl Table {
             None => self.add_path(path)?,
         };
         let name = format!("{method} {path}");
+        self.count_of_routes += 1;
         let routes = &mut self.routes[place].routes;
         if routes.iter().any(|route| route.method == method) {
             self.faults
@@ -300,6 +307,8 @@ impl Table {
             level_name: None,
             level: OnceLock::new(),
             upgrades: None,
+            counters: RouteCounters::default(),
+            number: self.count_of_routes,
         }));
         Some((place, routes.len() - 1))
     }
@@ -322,9 +331,14 @@ impl Table {
         &self.faults
     }
 
+    /// All routes.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter().flat_map(|path| &path.routes)
+    }
+
     /// Lets the pool learn of each route how long its calls take, and whether they sleep.
     pub(super) fn learn_in(&self, pool: &Pool) {
-        for route in self.routes.iter().flat_map(|path| &path.routes) {
+        for route in self.all() {
             let kind = pool.handler_kind(&route.name);
             let kind = if route.blocks { kind.blocks() } else { kind };
             // A router has one server.
@@ -346,22 +360,21 @@ impl Table {
         home: &str,
         level: impl Fn(&str) -> Option<&'s Level>,
     ) -> io::Result<()> {
-        let routes = || self.routes.iter().flat_map(|path| &path.routes);
         let missing = |route: &&Arc<Route>| {
             let name = route.level_name.as_deref();
             name.is_some_and(|name| level(name).is_none())
         };
-        if let Some(route) = routes().find(missing) {
+        if let Some(route) = self.all().find(missing) {
             let name = route.level_name.as_deref().unwrap_or_default();
             let text = format!("route {}: there is no level {name:?}", route.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if routes().all(|route| route.level_name.is_none()) {
+        if self.all().all(|route| route.level_name.is_none()) {
             return Ok(());
         }
         // A router has one server.
         let _ = self.home.set(home.to_owned());
-        for route in routes() {
+        for route in self.all() {
             let name = route.level_name.as_deref().unwrap_or(home);
             if let Some(level) = level(name) {
                 let _ = route.level.set(level.clone());

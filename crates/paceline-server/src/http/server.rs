@@ -196,7 +196,8 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
 
     fn into_builder(self) -> ServerBuilder {
         let app = Arc::new(App::new(self.router.into_table(), self.settings));
-        let listen = self.listen.limits(self.limits);
+        let mut listen = self.listen.limits(self.limits);
+        listen.routes = Some(Arc::clone(&app) as _);
         let part = HttpPart {
             endpoint: endpoint(listen, self.head, &app),
             app,

@@ -8,7 +8,7 @@ const DOCUMENT: &str = include_str!("page.html");
 /// The fields that go with it. The hashes are those of the script and the style in the document.
 const FIELDS: &str = concat!(
     "content-security-policy: default-src 'none'; connect-src 'self'; img-src data:; ",
-    "script-src 'sha256-fk80LySUHGZeVlg+UgKZRKSg9lLb5yHGPbhXRmVv6P8='; ",
+    "script-src 'sha256-JdjmP16w8ExnHn0yUZfEApTYOFnddJd93iIArOVt7qk='; ",
     "style-src 'sha256-J8iiC54W68xVKBBJqVKFK03heTlO6w296ZlWxLAYyUk='; ",
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n",
     "referrer-policy: no-referrer\r\n",
