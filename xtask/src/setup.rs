@@ -132,7 +132,7 @@ const NEEDS: [Need; 19] = [
     Need {
         name: "slowhttptest",
         purpose: "tests of the HTTP server: slow clients",
-        is_there: || run::answers("slowhttptest", &["-h"]),
+        is_there: || run::answers("which", &["slowhttptest"]),
         install: with_apt_get,
     },
     Need {

@@ -46,6 +46,8 @@ mod session;
 mod socket;
 mod upgrade;
 
+#[doc(hidden)]
+pub use self::protocol::{Trial, TrialRequest};
 pub use self::{
     content::Content,
     error::{Error, Result},
