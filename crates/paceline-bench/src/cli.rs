@@ -10,7 +10,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bound, idle, load, peers,
+    bound, http, idle, load, peers,
     record::Run,
     report,
     run::{self, Choice},
@@ -58,6 +58,14 @@ enum Verb {
     UrgentServe(urgent::ServeArgs),
     /// Measures how much memory a server keeps for each idle connection, plain and with TLS, and prints a table
     Idle(idle::IdleArgs),
+    /// Measures web servers side by side, and prints a table for each work
+    Http(http::HttpArgs),
+    /// Runs one web server until its standard input ends
+    #[command(hide = true)]
+    HttpServe(http::ServeArgs),
+    /// Asks a web server for a while, and prints what it saw as JSON
+    #[command(hide = true)]
+    HttpLoad(http::LoadArgs),
     /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
@@ -131,6 +139,9 @@ pub(crate) fn main() -> io::Result<()> {
         Verb::Urgent(args) => urgent::run(&args),
         Verb::UrgentServe(args) => urgent::serve(&args),
         Verb::Idle(args) => idle::run(&args),
+        Verb::Http(args) => http::run(&args),
+        Verb::HttpServe(args) => http::serve(&args),
+        Verb::HttpLoad(args) => http::ask(&args),
         Verb::BoundCall(args) => bound::call(&args),
         Verb::BoundServe(args) => bound::serve(&args),
         Verb::Turns {

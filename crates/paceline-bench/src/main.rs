@@ -13,8 +13,8 @@
 //!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
 //! ```
 //!
-//! `bound`, `urgent` and `idle` are programs of their own inside: clients that share one connection, service levels,
-//! and the memory of idle connections.
+//! `bound`, `urgent`, `idle` and `http` are programs of their own inside: clients that share one connection, service
+//! levels, the memory of idle connections, and web servers.
 
 mod allocations;
 mod answering;
@@ -25,6 +25,7 @@ mod distance;
 mod goals;
 mod heats;
 mod homes;
+mod http;
 mod idle;
 mod load;
 mod machine;
