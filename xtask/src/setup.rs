@@ -18,7 +18,7 @@ usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
-netcat-openbsd, openssl, sslscan, python3, curl, nodejs, slowhttptest, chromium), and with pip or apt-get
+netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), and with pip or apt-get
 the Python modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
@@ -44,7 +44,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 20] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -127,6 +127,12 @@ const NEEDS: [Need; 19] = [
         name: "nodejs",
         purpose: "tests of the HTTP server: fetch",
         is_there: || run::answers("node", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "wrk",
+        purpose: "tests of the HTTP server: many connections",
+        is_there: || run::answers("which", &["wrk"]),
         install: with_apt_get,
     },
     Need {

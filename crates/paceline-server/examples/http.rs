@@ -148,7 +148,8 @@ fn serve(options: Options) -> io::Result<()> {
     if let Some(threads) = options.threads {
         server = server.threads(threads);
     }
-    server = server.page(options.page);
+    // The board names on the page which route a thread is stuck in.
+    server = server.page(options.page).pool(|pool| pool.board(true));
     if let Some(address) = options.metrics {
         server = server.server(|server| server.metrics(address));
     }
