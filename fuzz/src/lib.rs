@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod codecs;
+mod http;
 mod pg;
 mod script;
+mod websocket;
 
 /// A promise that must hold for any input.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +20,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 7] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -26,6 +28,18 @@ pub const TARGETS: [Target; 4] = [
     Target {
         name: "frames",
         run: codecs::a_framed_payload_is_read_back,
+    },
+    Target {
+        name: "http-heads",
+        run: http::requests_may_be_cut_anywhere,
+    },
+    Target {
+        name: "http-chunks",
+        run: http::a_chunked_body_ends_where_it_says,
+    },
+    Target {
+        name: "websocket",
+        run: websocket::messages_may_be_cut_anywhere,
     },
     Target {
         name: "pg-messages",

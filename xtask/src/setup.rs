@@ -17,8 +17,9 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
-Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
-socat, netcat-openbsd, openssl, sslscan, python3). A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
+Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
+netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), and with pip or apt-get
+the Python modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -43,7 +44,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 20] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -116,6 +117,54 @@ const NEEDS: [Need; 12] = [
         is_there: || run::answers("python3", &["--version"]),
         install: with_apt_get,
     },
+    Need {
+        name: "curl",
+        purpose: "tests of the HTTP server: a client with odd options",
+        is_there: || run::answers("curl", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "nodejs",
+        purpose: "tests of the HTTP server: fetch",
+        is_there: || run::answers("node", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "wrk",
+        purpose: "tests of the HTTP server: many connections",
+        is_there: || run::answers("which", &["wrk"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "slowhttptest",
+        purpose: "tests of the HTTP server: slow clients",
+        is_there: || run::answers("which", &["slowhttptest"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "chromium",
+        purpose: "tests of the live page: a browser",
+        is_there: || run::answers("chromium", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "requests",
+        purpose: "tests of the HTTP server: a client in Python",
+        is_there: || has_module("requests"),
+        install: with_pip,
+    },
+    Need {
+        name: "websockets",
+        purpose: "tests of the server's examples: a WebSocket client in Python",
+        is_there: || has_module("websockets"),
+        install: with_pip,
+    },
+    Need {
+        name: "h11",
+        purpose: "tests of the HTTP server: another parser, to compare",
+        is_there: || has_module("h11"),
+        install: with_pip,
+    },
 ];
 
 /// What became of a need.
@@ -183,6 +232,18 @@ fn with_apt_get(package: &str) -> Result<(), String> {
     }
     let again = || install(&mut apt_get(&["install", "--yes", package]));
     again().or_else(|_| install(&mut apt_get(&["update"])).and_then(|()| again()))
+}
+
+/// Whether Python has this module.
+fn has_module(name: &str) -> bool {
+    run::answers("python3", &["-c", &format!("import {name}")])
+}
+
+/// Installs a Python module: with pip, or as a Debian package where pip may not.
+fn with_pip(module: &str) -> Result<(), String> {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", module]);
+    install(&mut pip).or_else(|_| with_apt_get(&format!("python3-{module}")))
 }
 
 /// An apt-get that asks nothing.

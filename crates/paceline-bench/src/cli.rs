@@ -10,7 +10,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bound, idle, load, peers, pooler,
+    bound, http, idle, load, peers, pooler,
     record::Run,
     report,
     run::{self, Choice},
@@ -63,6 +63,14 @@ enum Verb {
     /// Answers every query in PostgreSQL's protocol at once, until its standard input ends
     #[command(hide = true)]
     PoolerAnswer(pooler::AnswerArgs),
+    /// Measures web servers side by side, and prints a table for each work
+    Http(http::HttpArgs),
+    /// Runs one web server until its standard input ends
+    #[command(hide = true)]
+    HttpServe(http::ServeArgs),
+    /// Asks a web server for a while, and prints what it saw as JSON
+    #[command(hide = true)]
+    HttpLoad(http::LoadArgs),
     /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
@@ -138,6 +146,9 @@ pub(crate) fn main() -> io::Result<()> {
         Verb::Idle(args) => idle::run(&args),
         Verb::Pooler(args) => pooler::run(&args),
         Verb::PoolerAnswer(args) => pooler::serve(&args),
+        Verb::Http(args) => http::run(&args),
+        Verb::HttpServe(args) => http::serve(&args),
+        Verb::HttpLoad(args) => http::ask(&args),
         Verb::BoundCall(args) => bound::call(&args),
         Verb::BoundServe(args) => bound::serve(&args),
         Verb::Turns {

@@ -26,7 +26,7 @@ mod mix;
 mod patterns;
 mod plan;
 mod request;
-mod sealed;
+pub(crate) mod sealed;
 mod slices;
 mod tally;
 mod wire;

@@ -13,8 +13,8 @@
 //!  records (JSON) --- report: ratios of paired rounds, tables, plots         [record, report]
 //! ```
 //!
-//! `bound`, `urgent`, `idle` and `pooler` are programs of their own inside: clients that share one connection, service
-//! levels, the memory of idle connections, and poolers before PostgreSQL.
+//! `bound`, `urgent`, `idle`, `http` and `pooler` are programs of their own inside: clients that share one connection,
+//! service levels, the memory of idle connections, web servers, and poolers before PostgreSQL.
 
 mod allocations;
 mod answering;
@@ -25,6 +25,7 @@ mod distance;
 mod goals;
 mod heats;
 mod homes;
+mod http;
 mod idle;
 mod load;
 mod machine;

@@ -60,7 +60,7 @@ pub(crate) fn prepare(server: &Server) -> io::Result<()> {
     }
 }
 
-fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(listen)
         .map_err(|error| io::Error::new(error.kind(), format!("listen on {listen}: {error}")))?;
     // Once more, for a longer queue than std's.
@@ -93,7 +93,7 @@ fn answer(questions: impl BufRead, mut out: impl Write) -> io::Result<()> {
 }
 
 /// As many descriptors as this process may have.
-fn raise_descriptors() {
+pub(crate) fn raise_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // If that fails there are as many as before.
     let _ = setrlimit(

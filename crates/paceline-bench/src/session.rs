@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// The server's core if the two are apart.
-const SERVERS_CORE: &str = "0";
+pub(crate) const SERVERS_CORE: &str = "0";
 /// The client's.
-const CLIENTS_CORE: &str = "1";
+pub(crate) const CLIENTS_CORE: &str = "1";
 /// A server that does not listen by then is given up.
-const START: Duration = Duration::from_secs(20);
+pub(crate) const START: Duration = Duration::from_secs(20);
 /// A client that has not ended so long after its time is given up.
-const GRACE: Duration = Duration::from_secs(60);
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
 /// How a measurement is made, whatever the server.
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +154,7 @@ impl Client {
 }
 
 /// A process that is told something, and says something, line by line. Dropped, it ends.
-struct Process {
+pub(crate) struct Process {
     name: &'static str,
     child: Child,
     /// Its end is the process's.
@@ -163,7 +163,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(name: &'static str, mut command: Command) -> io::Result<Self> {
+    pub(crate) fn start(name: &'static str, mut command: Command) -> io::Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -184,8 +184,12 @@ impl Process {
         stdin.write_all(line.as_bytes())
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line that it says.
-    fn line(&self, limit: Duration) -> io::Result<String> {
+    pub(crate) fn line(&self, limit: Duration) -> io::Result<String> {
         let name = self.name;
         self.lines.recv_timeout(limit).map_err(|error| {
             io::Error::other(match error {
@@ -198,7 +202,7 @@ impl Process {
     }
 
     /// It said something else than it should.
-    fn said(&self, line: &str, instead_of: &str) -> io::Error {
+    pub(crate) fn said(&self, line: &str, instead_of: &str) -> io::Error {
         io::Error::other(format!(
             "{} said {line:?} instead of {instead_of}",
             self.name
@@ -227,7 +231,7 @@ impl Drop for Process {
 }
 
 /// This program, on one core if the two are apart.
-fn confined(place: Place, core: &str) -> io::Result<Command> {
+pub(crate) fn confined(place: Place, core: &str) -> io::Result<Command> {
     let this = env::current_exe()?;
     Ok(match place {
         Place::Together => Command::new(this),

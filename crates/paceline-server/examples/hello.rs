@@ -6,6 +6,8 @@
 //! curl --data-binary @FILE http://127.0.0.1:8080/echo
 //! ```
 
+mod support;
+
 use std::{io, process::ExitCode};
 
 use lexopt::{Arg, Parser, ValueExt};
@@ -27,26 +29,10 @@ It prints `listening on ADDR` when it is ready. Ctrl-C or SIGTERM ends it gracef
 report.";
 
 fn main() -> ExitCode {
-    match Options::parse() {
-        Ok(Some(options)) => match serve(&options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("hello: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Ok(None) => {
-            println!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Err(mistake) => {
-            eprintln!("hello: {mistake}; `hello --help` lists the options");
-            ExitCode::from(2)
-        }
-    }
+    support::main("hello", HELP, Options::parse, serve)
 }
 
-fn serve(options: &Options) -> io::Result<()> {
+fn serve(options: Options) -> io::Result<()> {
     let app = Router::new(())
         .get("/", |(), _| "hello, world\n")
         .post("/echo", |(), req| {
@@ -57,12 +43,7 @@ fn serve(options: &Options) -> io::Result<()> {
     if let Some(threads) = options.threads {
         server = server.threads(threads);
     }
-    server.run_with(|server| {
-        for address in server.addresses() {
-            println!("listening on {address}");
-        }
-        Ok(())
-    })
+    server.run_with(support::announce)
 }
 
 struct Options {
@@ -71,21 +52,20 @@ struct Options {
 }
 
 impl Options {
-    /// `None`: the help was asked for.
-    fn parse() -> Result<Option<Self>, lexopt::Error> {
+    fn parse(parser: &mut Parser) -> Result<Self, lexopt::Error> {
         let mut options = Self {
             listen: "127.0.0.1:8080".to_owned(),
             threads: None,
         };
-        let mut parser = Parser::from_env();
         while let Some(arg) = parser.next()? {
             match arg {
                 Arg::Long("listen") => options.listen = parser.value()?.string()?,
-                Arg::Long("threads") => options.threads = Some(parser.value()?.parse()?),
-                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                Arg::Long("threads") => {
+                    options.threads = Some(support::count(parser, "--threads")?)
+                }
                 other => return Err(other.unexpected()),
             }
         }
-        Ok(Some(options))
+        Ok(options)
     }
 }

@@ -16,6 +16,8 @@
 //!   GET  /files/..        a folder             Router::files
 //! ```
 
+mod support;
+
 use std::{
     io::{self, BufRead, BufReader},
     process::ExitCode,
@@ -36,10 +38,11 @@ usage: http [options]
   --listen ADDR    where to listen (default 127.0.0.1:8080; port 0 lets the system choose)
   --files FOLDER   serve the files of this folder under /files
   --metrics ADDR   serve /metrics, /healthz and /readyz there
+  --page ADDR      serve the live page of the server's threads there (default: a free port)
   --threads N      how many threads serve (default: four per core)
   --help           this text
 
-It prints `listening on ADDR` when it is ready. Ctrl-C or SIGTERM ends it gracefully, and it prints a
+It prints `listening on ADDR` when it is ready, and where the page is. Ctrl-C or SIGTERM ends it gracefully, and it prints a
 report.";
 
 /// The most notes, so that a stranger can't use up the memory.
@@ -133,23 +136,7 @@ fn count_lines(_: &App, req: &mut Request<'_>) -> Result<String> {
 }
 
 fn main() -> ExitCode {
-    match Options::parse() {
-        Ok(Some(options)) => match serve(options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("http: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Ok(None) => {
-            println!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Err(mistake) => {
-            eprintln!("http: {mistake}; `http --help` lists the options");
-            ExitCode::from(2)
-        }
-    }
+    support::main("http", HELP, Options::parse, serve)
 }
 
 fn serve(options: Options) -> io::Result<()> {
@@ -161,47 +148,43 @@ fn serve(options: Options) -> io::Result<()> {
     if let Some(threads) = options.threads {
         server = server.threads(threads);
     }
+    // The board names on the page which route a thread is stuck in.
+    server = server.page(options.page).pool(|pool| pool.board(true));
     if let Some(address) = options.metrics {
         server = server.server(|server| server.metrics(address));
     }
-    server.run_with(|server| {
-        for address in server.addresses() {
-            println!("listening on {address}");
-        }
-        if let Some(address) = server.metrics_addr() {
-            println!("metrics on http://{address}/metrics");
-        }
-        Ok(())
-    })
+    server.run_with(support::announce)
 }
 
 struct Options {
     listen: String,
     files: Option<String>,
     metrics: Option<String>,
+    page: String,
     threads: Option<usize>,
 }
 
 impl Options {
-    /// `None`: the help was asked for.
-    fn parse() -> std::result::Result<Option<Self>, lexopt::Error> {
+    fn parse(parser: &mut Parser) -> std::result::Result<Self, lexopt::Error> {
         let mut options = Self {
             listen: "127.0.0.1:8080".to_owned(),
             files: None,
             metrics: None,
+            page: "127.0.0.1:0".to_owned(),
             threads: None,
         };
-        let mut parser = Parser::from_env();
         while let Some(arg) = parser.next()? {
             match arg {
                 Arg::Long("listen") => options.listen = parser.value()?.string()?,
                 Arg::Long("files") => options.files = Some(parser.value()?.string()?),
+                Arg::Long("page") => options.page = parser.value()?.string()?,
                 Arg::Long("metrics") => options.metrics = Some(parser.value()?.string()?),
-                Arg::Long("threads") => options.threads = Some(parser.value()?.parse()?),
-                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                Arg::Long("threads") => {
+                    options.threads = Some(support::count(parser, "--threads")?)
+                }
                 other => return Err(other.unexpected()),
             }
         }
-        Ok(Some(options))
+        Ok(options)
     }
 }

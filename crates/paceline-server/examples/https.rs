@@ -7,6 +7,8 @@
 //! curl --cacert cert.pem https://localhost:8443/
 //! ```
 
+mod support;
+
 use std::{io, process::ExitCode};
 
 use lexopt::{Arg, Parser, ValueExt};
@@ -26,26 +28,10 @@ It prints `listening on ADDR` when it is ready. Ctrl-C or SIGTERM ends it gracef
 report.";
 
 fn main() -> ExitCode {
-    match Options::parse() {
-        Ok(Some(options)) => match serve(&options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("https: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Ok(None) => {
-            println!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Err(mistake) => {
-            eprintln!("https: {mistake}; `https --help` lists the options");
-            ExitCode::from(2)
-        }
-    }
+    support::main("https", HELP, Options::parse, serve)
 }
 
-fn serve(options: &Options) -> io::Result<()> {
+fn serve(options: Options) -> io::Result<()> {
     let (certificate, key) = &options.files;
     let tls = Tls::builder(certificate, key).alpn(["http/1.1"]).build()?;
     let app = Router::new(()).get("/", |(), req| {
@@ -57,12 +43,7 @@ fn serve(options: &Options) -> io::Result<()> {
     if let Some(threads) = options.threads {
         server = server.threads(threads);
     }
-    server.run_with(|server| {
-        for address in server.addresses() {
-            println!("listening on {address}");
-        }
-        Ok(())
-    })
+    server.run_with(support::announce)
 }
 
 struct Options {
@@ -72,26 +53,23 @@ struct Options {
 }
 
 impl Options {
-    /// `None`: the help was asked for.
-    fn parse() -> Result<Option<Self>, lexopt::Error> {
+    fn parse(parser: &mut Parser) -> Result<Self, lexopt::Error> {
         let (mut listen, mut files, mut threads) = ("127.0.0.1:8443".to_owned(), None, None);
-        let mut parser = Parser::from_env();
         while let Some(arg) = parser.next()? {
             match arg {
                 Arg::Long("listen") => listen = parser.value()?.string()?,
                 Arg::Long("tls") => {
                     files = Some((parser.value()?.string()?, parser.value()?.string()?));
                 }
-                Arg::Long("threads") => threads = Some(parser.value()?.parse()?),
-                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                Arg::Long("threads") => threads = Some(support::count(parser, "--threads")?),
                 other => return Err(other.unexpected()),
             }
         }
         let files = files.ok_or_else(|| lexopt::Error::from("--tls CERT KEY is needed"))?;
-        Ok(Some(Self {
+        Ok(Self {
             listen,
             files,
             threads,
-        }))
+        })
     }
 }

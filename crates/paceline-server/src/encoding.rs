@@ -36,6 +36,12 @@ pub enum Encoding {
 }
 
 impl Encoding {
+    /// Whether the peer can read a refusal in plain text: within a stream of events or of frames it
+    /// would be noise.
+    pub(crate) fn takes_refusals(self) -> bool {
+        matches!(self, Self::Raw | Self::Line)
+    }
+
     const ALL: [Self; 4] = [Self::Raw, Self::Line, Self::Event, Self::WebSocket];
 }
 

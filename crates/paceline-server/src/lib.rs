@@ -54,6 +54,7 @@ mod page;
 mod peer;
 mod remote;
 mod room;
+mod routes;
 #[cfg_attr(not(feature = "_tls"), path = "secure_none.rs")]
 mod secure;
 mod server;
@@ -86,6 +87,7 @@ pub use page::{page, Page, PageBuilder};
 pub use peer::{Peer, PeerAddress};
 pub use remote::Remote;
 pub use room::{Room, RoomMessage};
+pub use routes::RouteReport;
 pub use server::{DrainReport, Server, ServerBuilder, ServiceReport};
 pub use session::{Ended, Session};
 

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
         Arc, Mutex,
     },
 };
@@ -48,6 +48,8 @@ pub(crate) struct Link {
     tls: std::sync::OnceLock<Box<crate::tls::TlsInfo>>,
     is_paused: AtomicBool,
     encoding: EncodingCell,
+    /// The number of its present route; 0 if it has none.
+    route: AtomicU32,
     /// Other code has closed the connection.
     is_closed: AtomicBool,
     mailbox: Mailbox,
@@ -65,6 +67,7 @@ impl Link {
             tls: std::sync::OnceLock::new(),
             is_paused: AtomicBool::new(false),
             encoding: EncodingCell::default(),
+            route: AtomicU32::new(0),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -120,6 +123,17 @@ impl Link {
 
     pub(crate) fn set_encoding(&self, encoding: Encoding) {
         self.encoding.set(encoding);
+    }
+
+    /// The number of the route that the connection is for now.
+    pub(crate) fn route(&self) -> u32 {
+        self.route.load(Ordering::Relaxed)
+    }
+
+    /// Relaxed: reports read it, and nothing depends on it.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn set_route(&self, number: u32) {
+        self.route.store(number, Ordering::Relaxed);
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox {

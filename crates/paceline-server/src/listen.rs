@@ -13,6 +13,7 @@ use socket2::{Domain, Socket, Type};
 use crate::{
     inlet::Inlet,
     limits::Limits,
+    routes::Routes,
     unix_path::{bind_unix, OwnPath},
 };
 
@@ -36,6 +37,8 @@ pub struct Listen {
     pub(crate) level: Option<String>,
     pub(crate) priority: u8,
     pub(crate) backlog: u32,
+    /// What its items are for, if it has routes.
+    pub(crate) routes: Option<Arc<dyn Routes>>,
     #[cfg(feature = "_tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
 }
@@ -100,6 +103,7 @@ impl Listen {
             level: None,
             priority: 0,
             backlog: 4096,
+            routes: None,
             #[cfg(feature = "_tls")]
             tls: None,
         }

@@ -230,6 +230,20 @@ impl<'p, C: Codec> Peer<'p, C> {
         self.link.tls()
     }
 
+    /// Calls `with` as a session of another codec, in which the connection speaks within its own. What
+    /// `with` wants to be changed is for the caller.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn speaking<D: Codec, R>(
+        &mut self,
+        codec: &D,
+        with: impl FnOnce(&mut Peer<'_, D>) -> R,
+    ) -> (R, Changes<D>) {
+        let mut changes = Changes::default();
+        let mut peer = Peer::new(&mut *self.wire, self.link, codec, &mut changes);
+        let result = with(&mut peer);
+        (result, changes)
+    }
+
     /// Sets the session's own deadline, `within` from now; `None`: it has none. When it passes,
     /// [`Session::overdue`](crate::Session::overdue) is called with
     /// [`Limit::Deadline`](crate::Limit::Deadline).

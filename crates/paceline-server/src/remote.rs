@@ -44,6 +44,12 @@ impl Remote {
         Self(Arc::clone(link))
     }
 
+    /// The connection itself, for rooms.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.0
+    }
+
     /// The number of the connection.
     #[must_use]
     pub fn id(&self) -> ConnectionId {

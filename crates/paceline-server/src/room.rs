@@ -75,7 +75,11 @@ impl Room {
 
     /// The connection joins. Whether it was not a member yet.
     pub fn join<C: Codec>(&self, cx: &Peer<'_, C>) -> bool {
-        let link = cx.link();
+        self.add(cx.link())
+    }
+
+    /// A connection joins. Whether it was not a member yet.
+    pub(crate) fn add(&self, link: &Arc<Link>) -> bool {
         let is_new = lock(&self.members.0)
             .insert(link.id(), Arc::clone(link))
             .is_none();

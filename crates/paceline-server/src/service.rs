@@ -18,6 +18,7 @@ use crate::{
     events,
     limits::{Limit, Limits},
     link::{ConnectionId, Link},
+    routes::{RouteReport, Routes},
     session::Ended,
     sync::lock,
     times::Moment,
@@ -45,6 +46,8 @@ pub(crate) struct Service {
     /// What a connection gets whose item finds no thread in time; otherwise the refusal.
     pub(crate) overload: Option<Arc<[u8]>>,
     pub(crate) log: Option<Arc<AccessLog>>,
+    /// What its items are for, if it has routes.
+    pub(crate) routes: Option<Arc<dyn Routes>>,
     #[cfg(feature = "_tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
 }
@@ -66,9 +69,16 @@ impl Service {
             refusal: Arc::default(),
             overload: None,
             log: None,
+            routes: None,
             #[cfg(feature = "_tls")]
             tls: None,
         }
+    }
+
+    /// What each of its routes has done.
+    pub(crate) fn route_reports(&self) -> Vec<RouteReport> {
+        let routes = self.routes.as_ref();
+        routes.map(|routes| routes.reports()).unwrap_or_default()
     }
 
     pub(crate) fn limits(&self) -> &Limits {

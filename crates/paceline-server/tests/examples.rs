@@ -1,6 +1,6 @@
 //! The examples, run as programs of their own, and driven by clients that others have written: `nc`,
-//! `socat`, `openssl`, `sslscan`, `swaks`, and Python's smtplib and ssl. A test whose tool is missing says
-//! so, and passes.
+//! `socat`, `openssl`, `sslscan`, `swaks`, and Python's smtplib, ssl and websockets. A test whose
+//! tool is missing says so, and passes.
 #![cfg(feature = "_tls")]
 
 mod examples {
@@ -16,4 +16,5 @@ mod examples {
     mod tls_clients;
     mod tls_tunnel;
     mod unp;
+    mod web_chat;
 }

@@ -38,6 +38,7 @@ impl Site {
                     Ok(parts < 3) // with the last part
                 }))
             })
+            .get("/long", |(), _| Response::new(vec![b'x'; 1 << 20]))
             .get("/panic", |(), _| -> Response { panic!("planned") })
             .put("/echo", echo)
             .post("/echo", echo)
@@ -137,6 +138,12 @@ fn curl() {
         let chunked = ["-T", &file, "-H", "Transfer-Encoding: chunked"];
         assert!(curl(path, &chunked) == whole, "{path}");
     }
+    // Standard input has no length: it is sent in chunks.
+    let script = format!(
+        "cat {file} | curl -sS --max-time 60 -T - {}",
+        site.url("/echo")
+    );
+    assert!(run("sh", &["-c", &script]).expect("sh is there") == body());
     let data = format!("@{file}");
     let refused = curl(
         "/refused",
@@ -173,6 +180,80 @@ print("done")
     let port = site.address().port().to_string();
     if let Some(printed) = run("python3", &["-c", script, &port]) {
         assert_eq!(printed, "done\n");
+    }
+}
+
+/// Python's `requests`, with a session that keeps connections, a generator as a body, and streaming.
+#[test]
+fn python_requests() {
+    let site = Site::new("requests");
+    let script = r#"
+import sys
+try:
+    import requests
+except ImportError:
+    print("missing")
+    sys.exit()
+base = sys.argv[1]
+session = requests.Session()
+session.trust_env = False
+def ask(method, path, **more):
+    answer = session.request(method, base + path, timeout=60, **more)
+    return answer.status_code, answer.content
+assert ask("GET", "/") == (200, b"hello")
+assert ask("HEAD", "/") == (200, b"")
+assert ask("OPTIONS", "/")[0] == 204
+assert ask("GET", "/chunks", stream=True) == (200, b"part part part ")
+assert ask("POST", "/echo", data=b"x" * 300000) == (200, b"x" * 300000)
+assert ask("PUT", "/pull", data=(b"a" * 1000 for _ in range(100))) == (200, b"a" * 100000)
+assert ask("POST", "/refused", data=b"x" * 100)[0] == 413
+assert ask("GET", "/panic")[0] == 500
+assert ask("GET", "/") == (200, b"hello")
+print("done")
+"#;
+    match run("python3", &["-c", script, &site.url("")]).as_deref() {
+        None => {}
+        Some("missing\n") => eprintln!("Python has no module `requests`: passed over"),
+        printed => assert_eq!(printed, Some("done\n")),
+    }
+}
+
+/// Slow heads, slow bodies and slow readers of slowhttptest: the service is available throughout.
+#[test]
+fn slowhttptest() {
+    if Command::new("slowhttptest").arg("-h").output().is_err() {
+        eprintln!("slowhttptest is not installed: passed over");
+        return;
+    }
+    let site = Site::new("slowhttptest");
+    for (mode, path) in [("-H", "/"), ("-B", "/echo"), ("-X", "/long")] {
+        let url = site.url(path);
+        let arguments = [
+            mode, "-c", "200", "-r", "200", "-i", "1", "-l", "4", "-p", "2", "-u", &url,
+        ];
+        let printed = run("slowhttptest", &arguments).expect("it is there");
+        assert!(printed.contains("service available:"), "{mode}: {printed}");
+        let last = printed.rsplit("service available:").next();
+        assert!(
+            last.is_some_and(|last| last.contains("YES")),
+            "{mode}: {printed}"
+        );
+        assert!(
+            !printed.contains("service available:   NO"),
+            "{mode}: {printed}"
+        );
+    }
+}
+
+/// wrk on many connections: each answer is one.
+#[test]
+fn wrk() {
+    let site = Site::new("wrk");
+    let url = site.url("/");
+    if let Some(printed) = run("wrk", &["-t", "1", "-c", "32", "-d", "1", &url]) {
+        assert!(printed.contains(" requests in "), "{printed}");
+        assert!(!printed.contains("Non-2xx"), "{printed}");
+        assert!(!printed.contains("Socket errors"), "{printed}");
     }
 }
 

@@ -11,17 +11,17 @@ use crate::tls;
 
 /// The client's side of TLS.
 #[derive(Debug)]
-pub(super) struct Sealed(ClientConnection);
+pub(crate) struct Sealed(ClientConnection);
 
 impl Sealed {
     /// Nothing was sent yet: the handshake begins with the first request.
-    pub(super) fn new(config: &Arc<ClientConfig>) -> io::Result<Self> {
+    pub(crate) fn new(config: &Arc<ClientConfig>) -> io::Result<Self> {
         let connection = ClientConnection::new(Arc::clone(config), tls::name()?);
         connection.map(Self).map_err(io::Error::other)
     }
 
     /// Replaces requests by what is to be sent for them. Until the handshake is done they wait inside.
-    pub(super) fn seal(&mut self, requests: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn seal(&mut self, requests: &mut Vec<u8>) -> io::Result<()> {
         self.0.writer().write_all(requests)?;
         requests.clear();
         self.take_output(requests)
@@ -31,7 +31,7 @@ impl Sealed {
     ///
     /// # Errors
     /// The server breaks the protocol, or is not the one that was expected.
-    pub(super) fn open(
+    pub(crate) fn open(
         &mut self,
         mut received: &[u8],
         replies: &mut Vec<u8>,
@@ -49,7 +49,7 @@ impl Sealed {
     }
 
     /// Appends the end of the connection to `output`.
-    pub(super) fn end(&mut self, output: &mut Vec<u8>) {
+    pub(crate) fn end(&mut self, output: &mut Vec<u8>) {
         self.0.send_close_notify();
         // A vector takes everything.
         let _ = self.take_output(output);

@@ -29,7 +29,7 @@ mod shared_epoll;
 mod slots;
 mod textbook;
 mod threads;
-mod tokio;
+pub(crate) mod tokio;
 mod tokio_codec;
 
 use std::{io, net::TcpListener, thread};

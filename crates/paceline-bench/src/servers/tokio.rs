@@ -83,7 +83,7 @@ fn serve(
 }
 
 /// Serves each connection by `converse`, on a worker per core.
-pub(super) fn serve_by<F>(
+pub(crate) fn serve_by<F>(
     listener: TcpListener,
     setting: &Setting,
     converse: impl Fn(TcpStream) -> F + Send + 'static,

@@ -84,7 +84,15 @@ pub(crate) fn announce(server: &Server) -> io::Result<()> {
     if let Some(address) = server.metrics_addr() {
         println!("metrics on http://{address}/metrics");
     }
+    announce_page(server);
     Ok(())
+}
+
+/// Prints where the live page is.
+pub(crate) fn announce_page(server: &Server) {
+    if let Some(address) = server.page_addr() {
+        println!("page on http://{address}/");
+    }
 }
 
 /// Adds what was attempted to an error.

@@ -63,7 +63,8 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         self.why = Some(Ended::Limit(Limit::Overload));
         let service = &self.service;
         let refusal = Arc::clone(service.overload.as_ref().unwrap_or(&service.refusal));
-        if !refusal.is_empty() {
+        let encoding = self.link.as_ref().map(|link| link.encoding());
+        if !refusal.is_empty() && encoding.unwrap_or_default().takes_refusals() {
             over(&mut self.secure, wire, |wire| {
                 wire.send_all(&mut [refusal.into()])
             })?;

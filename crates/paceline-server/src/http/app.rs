@@ -9,10 +9,13 @@ use std::{
 };
 
 use super::{
+    counted::{Counted, Running},
     response::Decided,
     router::{Route, Table},
+    upgrade::Upgrade,
     Error, Request, Response,
 };
+use crate::websocket::Frames;
 
 /// What all connections of one HTTP listener share.
 pub(super) struct App {
@@ -42,16 +45,28 @@ impl App {
     }
 
     /// Calls the handler of a route, and the hooks before it. A panic becomes an answer.
-    pub(super) fn call(&self, route: &Route, request: &mut Request<'_>) -> Decided {
+    pub(super) fn call(&self, route: &Arc<Route>, request: &mut Request<'_>) -> Decided {
+        route.counters.begin();
+        let since = route.counters.is_timed().then(|| request.around.clock());
         let called = catch_unwind(AssertUnwindSafe(|| match self.table.call_before(request) {
             Ok(None) => route.call(request).0,
             Ok(Some(response)) => Decided::Now(response),
             Err(error) => Decided::Now(error.into_response()),
         }));
-        match called.unwrap_or_else(|panic| Decided::Now(panicked(&*panic))) {
-            Decided::Now(response) => Decided::Now(self.finish(request, response)),
-            push => push,
+        if let Some(since) = since {
+            let took = request.around.clock().saturating_sub(since);
+            route.counters.took(took);
         }
+        let decided = match called.unwrap_or_else(|panic| Decided::Now(panicked(&*panic))) {
+            Decided::Now(response) => Decided::Now(self.finish(request, response)),
+            Decided::Upgrade(upgrade) => self.finish_upgrade(request, upgrade, route),
+            Decided::Push(push) => {
+                let running = Running::new(route);
+                return Decided::Push(Box::new(Counted { push, running }));
+            }
+        };
+        route.counters.end(Some(decided.code()));
+        decided
     }
 
     /// Calls the hooks behind a handler.
@@ -66,6 +81,27 @@ impl App {
             }
         }
         response.checked()
+    }
+
+    /// The same for an answer behind which the connection becomes something else, unless a hook
+    /// decides otherwise.
+    fn finish_upgrade(
+        &self,
+        request: &mut Request<'_>,
+        mut upgrade: Box<Upgrade>,
+        route: &Route,
+    ) -> Decided {
+        let status = upgrade.response.status;
+        upgrade.kind = route.kind().cloned();
+        if let Some(limit) = route.limit.and_then(|limit| usize::try_from(limit).ok()) {
+            upgrade.frames = Frames::default().message_limit(limit);
+        }
+        upgrade.response = self.finish(request, upgrade.response);
+        if upgrade.response.status == status {
+            Decided::Upgrade(upgrade)
+        } else {
+            Decided::Now(upgrade.response)
+        }
     }
 
     /// One of the permits to pull a body; `None` if all are taken.

@@ -1,6 +1,6 @@
 //! The calls of handlers, from the session of a connection.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use paceline::Pace;
 
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     link::ConnectionId,
     peer::{Peer, PeerAddress},
+    remote::Remote,
 };
 
 /// The calls of a request to its connection.
@@ -61,7 +62,7 @@ pub(super) fn call_with(
 /// Calls the handler of a request whose body was gathered.
 pub(super) fn call_given<'r>(
     app: &'r App,
-    route: &Route,
+    route: &Arc<Route>,
     head: &'r Head<'r>,
     body: Given<'r>,
     turn: &'r mut Turn<'_, '_>,
@@ -80,7 +81,7 @@ pub(super) fn call_given<'r>(
 }
 
 /// Calls a handler; one that takes the body in pieces gets all of it.
-pub(super) fn settled(app: &App, route: &Route, request: &mut Request<'_>) -> Decided {
+pub(super) fn settled(app: &App, route: &Arc<Route>, request: &mut Request<'_>) -> Decided {
     match app.call(route, request) {
         Decided::Push(push) => {
             let fed = caught(|| feed(push, &mut request.stream()));
@@ -148,6 +149,7 @@ impl<'t, 'p> Turn<'t, 'p> {
     /// What follows is of the route's kind. Answers before it do not wait for a handler that takes
     /// long.
     fn begin(&mut self, route: &Route) {
+        self.cx.link().set_route(route.number);
         if route.body == Body::Pull {
             // Its handler is written for a thread of its own.
             self.wake_follower();
@@ -175,6 +177,14 @@ impl Around for Turn<'_, '_> {
     fn wake_follower(&mut self) {
         self.flush();
         self.cx.wake_follower();
+    }
+
+    fn clock(&self) -> Duration {
+        self.cx.link().service().now()
+    }
+
+    fn remote(&self) -> Remote {
+        self.cx.remote()
     }
 
     fn address(&self) -> &PeerAddress {

@@ -27,7 +27,9 @@ pub mod guide {}
 mod app;
 mod calls;
 mod content;
+mod counted;
 mod error;
+mod events;
 mod files;
 mod form;
 mod gather;
@@ -41,13 +43,19 @@ mod response;
 mod router;
 mod server;
 mod session;
+mod socket;
+mod upgrade;
 
+#[doc(hidden)]
+pub use self::protocol::{Trial, TrialRequest};
 pub use self::{
     content::Content,
     error::{Error, Result},
+    events::{Events, IntoEvents},
     form::Pairs,
     request::Request,
     response::{Answer, IntoAnswer, Push, Response},
     router::{Body, Router},
     server::HttpServer,
+    upgrade::IntoSocket,
 };

@@ -58,18 +58,7 @@ pub(super) fn begin(
         BodyLength::UntilClose => Persistence::Closed,
         _ => persistence,
     };
-    DATE.with_borrow_mut(|date| {
-        ResponseHead {
-            status: response.status,
-            version: asked.version,
-            length,
-            persistence,
-            date: date.now(),
-            content_type: response.content_type.as_ref(),
-            fields: &response.fields,
-        }
-        .write(output);
-    });
+    write_head(&response, asked, length, persistence, output);
     if asked.is_head || length == BodyLength::Nothing || length == BodyLength::Known(0) {
         return None;
     }
@@ -86,6 +75,37 @@ pub(super) fn begin(
         is_chunked: length == BodyLength::Chunked,
         persistence,
     }))
+}
+
+/// Appends the head of an answer behind which the connection is no HTTP any more.
+pub(super) fn begin_upgrade(response: &Response, asked: Asked, output: &mut Vec<u8>) {
+    let persistence = if response.closes {
+        Persistence::Closed
+    } else {
+        Persistence::Kept
+    };
+    write_head(response, asked, BodyLength::UntilClose, persistence, output);
+}
+
+fn write_head(
+    response: &Response,
+    asked: Asked,
+    length: BodyLength,
+    persistence: Persistence,
+    output: &mut Vec<u8>,
+) {
+    DATE.with_borrow_mut(|date| {
+        ResponseHead {
+            status: response.status,
+            version: asked.version,
+            length,
+            persistence,
+            date: date.now(),
+            content_type: response.content_type.as_ref(),
+            fields: &response.fields,
+        }
+        .write(output);
+    });
 }
 
 fn body_length(response: &Response, asked: Asked) -> BodyLength {

@@ -15,6 +15,7 @@ use std::{
     panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use super::{
@@ -195,6 +196,7 @@ impl Pull {
                 let response = pushed.unwrap_or_else(Error::into_response);
                 self.app.finish(&mut request, response)
             }
+            Decided::Upgrade(_) => Error::new(500, "").into_response(),
         }
     }
 }
@@ -234,6 +236,14 @@ impl Around for Elsewhere<'_> {
     }
 
     fn wake_follower(&mut self) {}
+
+    fn clock(&self) -> Duration {
+        self.pipe.remote.link().service().now()
+    }
+
+    fn remote(&self) -> Remote {
+        self.pipe.remote.clone()
+    }
 
     fn address(&self) -> &PeerAddress {
         self.pipe.remote.address()

@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     str::FromStr,
+    time::Duration,
 };
 
 use http::Method;
@@ -16,7 +17,7 @@ use super::{
     protocol::{Head, Version},
     Error, Result,
 };
-use crate::{link::ConnectionId, peer::PeerAddress};
+use crate::{link::ConnectionId, peer::PeerAddress, remote::Remote};
 
 /// A request. It borrows the input buffer: nothing is copied to make it.
 ///
@@ -40,6 +41,10 @@ pub(super) enum Given<'r> {
 pub(super) trait Around {
     fn blocking(&mut self, block: &mut dyn FnMut());
     fn wake_follower(&mut self);
+    /// The clock of the pool.
+    fn clock(&self) -> Duration;
+    /// The connection, for rooms.
+    fn remote(&self) -> Remote;
     fn address(&self) -> &PeerAddress;
     fn connection(&self) -> ConnectionId;
     /// The number of the request on its connection.

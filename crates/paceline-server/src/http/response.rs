@@ -2,7 +2,7 @@
 
 use http::{header, HeaderName, HeaderValue, StatusCode};
 
-use super::{Content, Error};
+use super::{upgrade::Upgrade, Content, Error};
 
 /// The answer to a request. It owns its bytes.
 ///
@@ -123,6 +123,23 @@ impl Response {
         self
     }
 
+    /// Sets a header, in place of all with this name: for [hooks](super::Router::after), which see an
+    /// answer that is made already. As with [`header`](Self::header), what can't be makes the answer
+    /// a failure.
+    pub fn set_header<N, V>(&mut self, name: N, value: V)
+    where
+        N: TryInto<HeaderName>,
+        V: TryInto<HeaderValue>,
+    {
+        let Ok(name) = name.try_into() else {
+            self.fail("the name of a header is no token".to_owned());
+            return;
+        };
+        self.fields.retain(|(known, _)| *known != name);
+        let emptied = std::mem::replace(self, Self::empty(200));
+        *self = emptied.header(name, value);
+    }
+
     /// Closes the connection behind this answer.
     pub fn close(mut self) -> Self {
         self.closes = true;
@@ -174,6 +191,12 @@ impl Response {
     }
 }
 
+impl From<Error> for Response {
+    fn from(error: Error) -> Self {
+        error.into_response()
+    }
+}
+
 /// Whether a header says where the answer ends, or what becomes of the connection.
 fn is_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH
@@ -198,6 +221,19 @@ pub(super) enum Decided {
     Now(Response),
     /// This takes the body, and answers then.
     Push(Box<dyn Push>),
+    /// The connection becomes something else.
+    Upgrade(Box<Upgrade>),
+}
+
+impl Decided {
+    /// The status of the answer; 0 if it is not known yet.
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::Now(response) => response.code(),
+            Self::Push(_) => 0,
+            Self::Upgrade(upgrade) => upgrade.response.code(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Decided {
@@ -205,6 +241,7 @@ impl std::fmt::Debug for Decided {
         match self {
             Self::Now(response) => response.fmt(f),
             Self::Push(_) => f.write_str("Push"),
+            Self::Upgrade(_) => f.write_str("Upgrade"),
         }
     }
 }

@@ -9,7 +9,10 @@ use std::{
 use matchit::Params;
 use paceline::{HandlerKind, Level, Pool};
 
-use super::{files::Folder, response::Answer, IntoAnswer, Request, Response, Result};
+use super::{
+    files::Folder, response::Answer, upgrade::Upgrades, IntoAnswer, Request, Response, Result,
+};
+use crate::routes::RouteCounters;
 
 /// How a route gets the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,11 +67,13 @@ pub(super) struct Table {
     before: Vec<Before>,
     after: Vec<After>,
     faults: Vec<String>,
+    /// How many routes there are.
+    count_of_routes: u32,
     /// The level where connections begin, if routes have levels.
     home: OnceLock<String>,
 }
 
-type Handler = Box<dyn Fn(&mut Request<'_>) -> Answer + Send + Sync>;
+pub(super) type Handler = Box<dyn Fn(&mut Request<'_>) -> Answer + Send + Sync>;
 type Before = Box<dyn Fn(&mut Request<'_>) -> Result<Option<Response>> + Send + Sync>;
 type After = Box<dyn Fn(&mut Request<'_>, &mut Response) + Send + Sync>;
 
@@ -91,6 +96,11 @@ pub(super) struct Route {
     /// The level whose threads run the handler: that of the listener if it names none.
     level_name: Option<String>,
     level: OnceLock<Level>,
+    pub(super) counters: RouteCounters,
+    /// Its number among all routes, from 1 on.
+    pub(super) number: u32,
+    /// What the connection becomes behind the answer.
+    pub(super) upgrades: Option<Upgrades>,
 }
 
 /// What a router knows of a request.
@@ -204,7 +214,12 @@ impl<A: Send + Sync + 'static> Router<A> {
 
     /// How the last route gets the body of a request. Default: [`Body::Whole`].
     pub fn body(self, body: Body) -> Self {
-        self.set("body", |route| route.body = body)
+        let name = "body: a WebSocket or a stream of events has no body";
+        self.set_if(
+            name,
+            |route| route.upgrades.is_none(),
+            |route| route.body = body,
+        )
     }
 
     /// The longest body of the last route. Default: that of the server, 2 MiB.
@@ -225,10 +240,20 @@ impl<A: Send + Sync + 'static> Router<A> {
         self.set("level", |route| route.level_name = Some(name.into()))
     }
 
-    fn set(mut self, name: &str, change: impl FnOnce(&mut Route)) -> Self {
+    fn set(self, name: &str, change: impl FnOnce(&mut Route)) -> Self {
+        self.set_if(name, |_| true, change)
+    }
+
+    /// Changes the last route, if it is of the kind that has this setting.
+    pub(super) fn set_if(
+        mut self,
+        name: &str,
+        has: impl FnOnce(&Route) -> bool,
+        change: impl FnOnce(&mut Route),
+    ) -> Self {
         let route = self.last.and_then(|(path, route)| {
             let path = self.table.routes.get_mut(path)?;
-            Arc::get_mut(path.routes.get_mut(route)?)
+            Arc::get_mut(path.routes.get_mut(route)?).filter(|route| has(route))
         });
         match route {
             Some(route) => change(route),
@@ -238,6 +263,16 @@ impl<A: Send + Sync + 'static> Router<A> {
             }
         }
         self
+    }
+
+    /// A route whose connections become something else.
+    pub(super) fn upgrading(mut self, path: &str, upgrades: Upgrades, handler: Handler) -> Self {
+        self.last = self.table.add("GET", path, handler);
+        self.set("route", |route| route.upgrades = Some(upgrades))
+    }
+
+    pub(super) fn state(&self) -> Arc<A> {
+        Arc::clone(&self.state)
     }
 
     pub(super) fn into_table(self) -> Table {
@@ -254,6 +289,7 @@ impl Table {
             None => self.add_path(path)?,
         };
         let name = format!("{method} {path}");
+        self.count_of_routes += 1;
         let routes = &mut self.routes[place].routes;
         if routes.iter().any(|route| route.method == method) {
             self.faults
@@ -270,6 +306,9 @@ impl Table {
             kind: OnceLock::new(),
             level_name: None,
             level: OnceLock::new(),
+            upgrades: None,
+            counters: RouteCounters::default(),
+            number: self.count_of_routes,
         }));
         Some((place, routes.len() - 1))
     }
@@ -292,9 +331,14 @@ impl Table {
         &self.faults
     }
 
+    /// All routes.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter().flat_map(|path| &path.routes)
+    }
+
     /// Lets the pool learn of each route how long its calls take, and whether they sleep.
     pub(super) fn learn_in(&self, pool: &Pool) {
-        for route in self.routes.iter().flat_map(|path| &path.routes) {
+        for route in self.all() {
             let kind = pool.handler_kind(&route.name);
             let kind = if route.blocks { kind.blocks() } else { kind };
             // A router has one server.
@@ -316,22 +360,21 @@ impl Table {
         home: &str,
         level: impl Fn(&str) -> Option<&'s Level>,
     ) -> io::Result<()> {
-        let routes = || self.routes.iter().flat_map(|path| &path.routes);
         let missing = |route: &&Arc<Route>| {
             let name = route.level_name.as_deref();
             name.is_some_and(|name| level(name).is_none())
         };
-        if let Some(route) = routes().find(missing) {
+        if let Some(route) = self.all().find(missing) {
             let name = route.level_name.as_deref().unwrap_or_default();
             let text = format!("route {}: there is no level {name:?}", route.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if routes().all(|route| route.level_name.is_none()) {
+        if self.all().all(|route| route.level_name.is_none()) {
             return Ok(());
         }
         // A router has one server.
         let _ = self.home.set(home.to_owned());
-        for route in routes() {
+        for route in self.all() {
             let name = route.level_name.as_deref().unwrap_or(home);
             if let Some(level) = level(name) {
                 let _ = route.level.set(level.clone());
@@ -394,7 +437,10 @@ impl Path {
 
 impl Route {
     pub(super) fn call(&self, request: &mut Request<'_>) -> Answer {
-        (self.handler)(request)
+        match &self.upgrades {
+            None => (self.handler)(request),
+            Some(upgrades) => upgrades.call(&self.handler, request),
+        }
     }
 
     /// Where its handler runs, if it matters.

@@ -166,6 +166,11 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
         self.server(|server| server.engine(engine))
     }
 
+    /// Serves the live page of the server at this address: see [`ServerBuilder::page`].
+    pub fn page(self, address: impl ToSocketAddrs + fmt::Debug) -> Self {
+        self.server(|server| server.page(address))
+    }
+
     /// Changes everything else: further listeners, metrics, the access log, the times of a drain.
     pub fn server(mut self, change: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
         self.server = change(self.server);
@@ -200,12 +205,13 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
 
     fn into_builder(self) -> ServerBuilder {
         let app = Arc::new(App::new(self.router.into_table(), self.settings));
-        let listen = self.listen.limits(self.limits);
+        let mut listen = self.listen.limits(self.limits);
+        listen.routes = Some(Arc::clone(&app) as _);
         let part = HttpPart {
             endpoint: endpoint(listen, self.head, &app),
             app,
         };
-        self.server.pool(self.pool).part(Box::new(part))
+        self.server.pool(self.pool).first_part(Box::new(part))
     }
 }
 

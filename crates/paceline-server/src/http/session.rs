@@ -11,6 +11,11 @@
 //!
 //! Answers collect in `output`, and leave together when the turn ends. An answer that is longer
 //! than a part goes on in `again`, while no further request is read.
+//!
+//! Behind the answer of some routes a connection is no HTTP any more: it becomes a WebSocket, whose
+//! calls go to its `Socket`, or a stream of events, which only sends.
+
+mod bodies;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,27 +23,33 @@ use paceline::{Level, Next};
 
 use super::{
     app::App,
-    calls::{call_given, call_push, call_with, push_on, Pushing, Turn},
-    gather::{Gathered, Gathering},
+    calls::{call_with, Pushing, Turn},
+    gather::Gathering,
     moving::Moving,
     outgoing::{self, flush, Outgoing},
     protocol::{BodyStart, Head, HttpCodec, Item, Persistence, Version},
-    pull::{Pipe, Pull, Pulling},
-    refusals::{no_such_method, not_found, overloaded, too_long},
+    pull::Pulling,
+    refusals::{no_such_method, not_found, too_long},
     request::Given,
     response::Decided,
-    router::{Found, Route},
-    Body, Error, Request, Response,
+    router::Found,
+    socket::Socket,
+    upgrade::{Then, Upgrade},
+    Error, Request, Response,
 };
 use crate::{
     codec::Malformed,
     limits::Limit,
     peer::Peer,
     session::{Ended, Session},
+    sse::append_comment,
 };
 
 /// A connection that is older gets no further request: load balancers spread new connections alone.
 const LONGEST_AGE: Duration = Duration::from_secs(3600);
+
+/// A stream of events is silent for at most so long.
+const COMMENT_TIME: Duration = Duration::from_secs(15);
 
 /// So much of a body that is not wanted is read and dropped, to keep the connection.
 const MOST_DROPPED: u64 = 256 * 1024;
@@ -70,6 +81,10 @@ enum Reading {
     Pull(Box<Pulling>),
     /// The rest of a body that is not wanted: so much of it may come.
     Drop(u64),
+    /// The connection has become a WebSocket.
+    Socket(Box<Socket>),
+    /// The connection has become a stream of events.
+    Events,
 }
 
 /// What an answer must know of its request.
@@ -173,189 +188,6 @@ impl HttpSession {
         self.answer(decided, asked, Rest::Nothing, cx)
     }
 
-    /// The body of a request comes later, or has begun to come.
-    fn begin_body(
-        &mut self,
-        head: Head<'_>,
-        route: &Arc<Route>,
-        asked: Asked,
-        limit: u64,
-        cx: &mut Cx<'_>,
-    ) -> io::Result<Next> {
-        let expects = head.expects_continue();
-        match route.body {
-            Body::Whole => {
-                self.reading = Reading::Whole(Box::new(Gathering {
-                    head: head.keep(),
-                    route: Arc::clone(route),
-                    asked,
-                    limit,
-                    body: Gathered::default(),
-                }));
-            }
-            Body::Push => {
-                let mut turn = Turn::new(cx, &mut self.output, self.requests);
-                let push = match call_push(&self.app, &head, &mut turn) {
-                    Decided::Push(push) => push,
-                    now => {
-                        let rest = rest_of(&head, BodyStart::Follows { length: None });
-                        return self.answer(now, asked, rest, cx);
-                    }
-                };
-                self.reading = Reading::Push(Box::new(Pushing {
-                    push,
-                    head: head.keep(),
-                    route: Arc::clone(route),
-                    asked,
-                    limit,
-                    length: 0,
-                }));
-            }
-            Body::Pull => match self.begin_pull(head, route, asked, cx) {
-                Ok(()) => {}
-                Err(refusal) => {
-                    return self.answer(Decided::Now(*refusal), asked, Rest::Unwanted, cx);
-                }
-            },
-        }
-        if expects {
-            self.output
-                .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-        Ok(Next::Continue)
-    }
-
-    /// Gives a request to a thread of its own; or the answer, if there is none.
-    fn begin_pull(
-        &mut self,
-        head: Head<'_>,
-        route: &Arc<Route>,
-        asked: Asked,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Box<Response>> {
-        let Some(permit) = self.app.permit() else {
-            let refusal = overloaded("as many bodies are read as may be at once");
-            return Err(Box::new(refusal));
-        };
-        let pipe = Arc::new(Pipe::new(cx.remote()));
-        let pull = Pull {
-            app: Arc::clone(&self.app),
-            route: Arc::clone(route),
-            head: head.keep(),
-            number: self.requests,
-            permit,
-            #[cfg(feature = "_tls")]
-            tls: cx.tls().cloned(),
-        };
-        if let Err(error) = pull.start(&pipe) {
-            return Err(Box::new(overloaded(error)));
-        }
-        self.reading = Reading::Pull(Box::new(Pulling {
-            asked,
-            pipe,
-            has_all: false,
-            input_ended: false,
-        }));
-        Ok(())
-    }
-
-    /// A part of a body has come.
-    fn data(&mut self, bytes: &[u8], is_last: bool, cx: &mut Cx<'_>) -> io::Result<Next> {
-        outgoing::prepare(&mut self.output);
-        match std::mem::replace(&mut self.reading, Reading::Head) {
-            Reading::Whole(gathering) => self.gather(gathering, bytes, is_last, cx),
-            Reading::Push(pushing) => self.push(pushing, bytes, is_last, cx),
-            Reading::Pull(mut pulling) => {
-                pulling.pipe.push(bytes, is_last);
-                pulling.has_all = is_last;
-                self.reading = Reading::Pull(pulling);
-                Ok(Next::Continue)
-            }
-            Reading::Drop(left) => match left.checked_sub(bytes.len() as u64) {
-                None => Ok(Next::CloseGently),
-                Some(_) if is_last => Ok(Next::Continue),
-                Some(left) => {
-                    self.reading = Reading::Drop(left);
-                    Ok(Next::Continue)
-                }
-            },
-            Reading::Head => Ok(Next::Continue),
-        }
-    }
-
-    fn gather(
-        &mut self,
-        mut gathering: Box<Gathering>,
-        bytes: &[u8],
-        is_last: bool,
-        cx: &mut Cx<'_>,
-    ) -> io::Result<Next> {
-        let Gathering { asked, limit, .. } = *gathering;
-        let rest = if is_last {
-            Rest::Nothing
-        } else {
-            Rest::Unwanted
-        };
-        if gathering.body.length() + bytes.len() as u64 > limit {
-            return self.answer(Decided::Now(too_long(limit)), asked, rest, cx);
-        }
-        let folder = &self.app.settings.spill_folder;
-        let body = &mut gathering.body;
-        let added = if body.spills_with(bytes.len()) {
-            cx.blocking(|| body.add(bytes, folder))
-        } else {
-            body.add(bytes, folder)
-        };
-        if let Err(error) = added {
-            let refusal = overloaded(format!("keep a body in {}: {error}", folder.display()));
-            return self.answer(Decided::Now(refusal), asked, rest, cx);
-        }
-        if !is_last {
-            self.reading = Reading::Whole(gathering);
-            return Ok(Next::Continue);
-        }
-        let Gathering {
-            head,
-            route,
-            mut body,
-            ..
-        } = *gathering;
-        let mut turn = Turn::new(cx, &mut self.output, self.requests);
-        let decided = match body.give() {
-            Ok(given) => call_given(&self.app, &route, &head.head(), given, &mut turn),
-            Err(error) => Decided::Now(Error::from(error).into_response()),
-        };
-        self.answer(decided, asked, Rest::Nothing, cx)
-    }
-
-    fn push(
-        &mut self,
-        mut pushing: Box<Pushing>,
-        bytes: &[u8],
-        is_last: bool,
-        cx: &mut Cx<'_>,
-    ) -> io::Result<Next> {
-        let asked = pushing.asked;
-        let rest = if is_last {
-            Rest::Nothing
-        } else {
-            Rest::Unwanted
-        };
-        pushing.length += bytes.len() as u64;
-        if pushing.length > pushing.limit {
-            let refusal = too_long(pushing.limit);
-            return self.answer(Decided::Now(refusal), asked, rest, cx);
-        }
-        let mut turn = Turn::new(cx, &mut self.output, self.requests);
-        match push_on(&self.app, pushing, bytes, is_last, &mut turn) {
-            Ok(pushing) => {
-                self.reading = Reading::Push(pushing);
-                Ok(Next::Continue)
-            }
-            Err(response) => self.answer(Decided::Now(*response), asked, rest, cx),
-        }
-    }
-
     /// Answers a request that has no handler, or that its handler does not get.
     fn answer_unrouted(
         &mut self,
@@ -386,6 +218,7 @@ impl HttpSession {
         let response = match decided {
             Decided::Now(response) => response.checked(),
             Decided::Push(_) => Error::new(500, "").into_response(),
+            Decided::Upgrade(upgrade) => return self.upgrade(*upgrade, asked, cx),
         };
         let may_drop = match rest {
             Rest::Nothing => true,
@@ -407,6 +240,52 @@ impl HttpSession {
         match &self.outgoing {
             Some(_) => self.go_on(cx),
             None => self.answered(persistence, cx),
+        }
+    }
+
+    /// The connection becomes a WebSocket, or a stream of events.
+    fn upgrade(&mut self, upgrade: Upgrade, asked: Asked, cx: &mut Cx<'_>) -> io::Result<Next> {
+        if let Some(encoding) = upgrade.encoding() {
+            cx.set_encoding(encoding);
+        }
+        outgoing::begin_upgrade(&upgrade.response, asked, &mut self.output);
+        match upgrade.then {
+            Then::Socket(session) => {
+                // What the session sends follows the head.
+                flush(&mut self.output, cx)?;
+                cx.switch(HttpCodec::of_frames(upgrade.frames));
+                let socket = Box::new(Socket::new(session, upgrade.kind));
+                self.reading = Reading::Socket(socket);
+                self.with_socket(|socket| socket.start(cx))
+            }
+            Then::Events(first) => {
+                self.output.extend_from_slice(&first);
+                cx.switch(HttpCodec::of_nothing());
+                cx.set_deadline(COMMENT_TIME);
+                self.reading = Reading::Events;
+                Ok(Next::Continue)
+            }
+        }
+    }
+
+    fn with_socket(
+        &mut self,
+        with: impl FnOnce(&mut Socket) -> io::Result<Next>,
+    ) -> io::Result<Next> {
+        match &mut self.reading {
+            Reading::Socket(socket) => with(socket),
+            _ => Ok(Next::Continue),
+        }
+    }
+
+    /// Shows that a stream of events is alive.
+    fn comment(cx: &mut Cx<'_>) -> Next {
+        cx.set_deadline(COMMENT_TIME);
+        let mut comment = Vec::new();
+        append_comment("", &mut comment);
+        match cx.send(comment) {
+            Ok(()) => Next::Continue,
+            Err(_) => Next::Close,
         }
     }
 
@@ -441,7 +320,8 @@ impl HttpSession {
         if let Reading::Pull(pulling) = &self.reading {
             pulling.pipe.cut();
         }
-        let is_answered = matches!(self.reading, Reading::Drop(_)) || self.outgoing.is_some();
+        let is_answered =
+            matches!(self.reading, Reading::Drop(_) | Reading::Events) || self.outgoing.is_some();
         self.reading = Reading::Drop(0);
         if is_answered {
             return;
@@ -475,10 +355,15 @@ impl Session<HttpCodec> for HttpSession {
                 self.begin(head, body, cx)
             }
             Item::Data { bytes, is_last } => self.data(bytes, is_last, cx),
+            Item::Frame(frame) => self.with_socket(|socket| socket.handle(frame, cx)),
+            Item::Dropped => Ok(Next::Continue),
         }
     }
 
     fn turn_ended(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
+        if let Reading::Socket(socket) = &mut self.reading {
+            return socket.turn_ended(cx);
+        }
         flush(&mut self.output, cx)
     }
 
@@ -486,7 +371,10 @@ impl Session<HttpCodec> for HttpSession {
         outgoing::prepare(&mut self.output);
         let next = match self.moving.take() {
             Some(moving) => self.begin(moving.head.head(), moving.body(), cx),
-            None => self.go_on(cx),
+            None => match &mut self.reading {
+                Reading::Socket(socket) => return socket.again(cx),
+                _ => self.go_on(cx),
+            },
         };
         flush(&mut self.output, cx)?;
         next
@@ -494,6 +382,9 @@ impl Session<HttpCodec> for HttpSession {
 
     /// The thread of a handler has answered.
     fn notified(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        if let Reading::Socket(socket) = &mut self.reading {
+            return socket.notified(cx);
+        }
         let Reading::Pull(pulling) = &self.reading else {
             return Ok(Next::Continue);
         };
@@ -518,7 +409,10 @@ impl Session<HttpCodec> for HttpSession {
     }
 
     /// A client gets the answer that it waits for.
-    fn draining(&mut self, _: &mut Cx<'_>) -> Next {
+    fn draining(&mut self, cx: &mut Cx<'_>) -> Next {
+        if let Reading::Socket(socket) = &mut self.reading {
+            return socket.draining(cx);
+        }
         if self.is_busy() {
             Next::Continue
         } else {
@@ -527,8 +421,13 @@ impl Session<HttpCodec> for HttpSession {
     }
 
     fn overdue(&mut self, limit: Limit, cx: &mut Cx<'_>) -> Next {
+        if let Reading::Socket(socket) = &mut self.reading {
+            return socket.overdue(limit, cx);
+        }
+        let is_stream = matches!(self.reading, Reading::Events);
         match limit {
-            Limit::Idle if self.is_busy() => Next::Continue,
+            Limit::Idle if self.is_busy() || is_stream => Next::Continue,
+            Limit::Deadline if is_stream => Self::comment(cx),
             Limit::Deadline => {
                 self.is_old = true;
                 Next::Continue
@@ -542,6 +441,9 @@ impl Session<HttpCodec> for HttpSession {
     }
 
     fn malformed(&mut self, why: Malformed, cx: &mut Cx<'_>) {
+        if let Reading::Socket(socket) = &mut self.reading {
+            return socket.malformed(&why, cx);
+        }
         match why {
             Malformed::Refused { code, why } => self.last_word(code, why, cx),
             Malformed::Truncated => self.last_word(400, "the request has no end", cx),
@@ -564,9 +466,11 @@ impl Session<HttpCodec> for HttpSession {
         }
     }
 
-    fn closed(&mut self, _: &Ended) {
-        if let Reading::Pull(pulling) = &self.reading {
-            pulling.pipe.cut();
+    fn closed(&mut self, why: &Ended) {
+        match &mut self.reading {
+            Reading::Pull(pulling) => pulling.pipe.cut(),
+            Reading::Socket(socket) => socket.closed(why),
+            _ => {}
         }
     }
 }

@@ -8,8 +8,8 @@ const DOCUMENT: &str = include_str!("page.html");
 /// The fields that go with it. The hashes are those of the script and the style in the document.
 const FIELDS: &str = concat!(
     "content-security-policy: default-src 'none'; connect-src 'self'; img-src data:; ",
-    "script-src 'sha256-fk80LySUHGZeVlg+UgKZRKSg9lLb5yHGPbhXRmVv6P8='; ",
-    "style-src 'sha256-J8iiC54W68xVKBBJqVKFK03heTlO6w296ZlWxLAYyUk='; ",
+    "script-src 'sha256-qcn0Nr7JdUqwekaSrmVBAxJE2UWR0Ud04tgN/rvI5rw='; ",
+    "style-src 'sha256-JI8f/HrqRyteRKToEeFKCh+7zw447X6zj1fmHTSf6SA='; ",
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n",
     "referrer-policy: no-referrer\r\n",
 );

@@ -12,6 +12,7 @@ use super::{
     lanes::{Doing, LaneReport, Report, SLOT},
     subject::{ServiceState, Subject},
 };
+use crate::routes::RouteReport;
 
 /// A handler that runs for so long is listed.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
@@ -161,6 +162,24 @@ fn write_service(service: &ServiceState, json: &mut Json) {
                 .for_each(|(name, count)| json.number_field(name, *count));
         });
     }
-    json.option_field("p50", service.percentiles.map(|(half, _)| half));
-    json.option_field("p99", service.percentiles.map(|(_, most)| most));
+    json.array_field("routes", |json| {
+        for route in &service.routes {
+            json.object(|json| write_route(route, json));
+        }
+    });
+}
+
+fn write_route(route: &RouteReport, json: &mut Json) {
+    json.string_field("name", &route.name);
+    json.string_field("pace", route.pace);
+    for (key, count) in [
+        ("requests", route.requests),
+        ("refused", route.refused),
+        ("failed", route.failed),
+        ("unanswered", route.unanswered),
+    ] {
+        json.number_field(key, count);
+    }
+    json.option_field("p50", route.percentiles.map(|(half, _)| nanos(half)));
+    json.option_field("p99", route.percentiles.map(|(_, most)| nanos(most)));
 }

@@ -105,8 +105,10 @@ impl Hub {
     fn settle(self: &Arc<Self>, inside: &mut Inside) {
         if inside.viewers == 0 {
             inside.watch = None;
+            self.subject.set_watched(false);
         } else if inside.watch.is_none() {
             inside.watch = self.watch();
+            self.subject.set_watched(inside.watch.is_some());
         }
     }
 

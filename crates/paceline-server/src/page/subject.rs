@@ -2,6 +2,8 @@
 
 use paceline::{HandleId, Pool, WeakPool};
 
+use crate::routes::RouteReport;
+
 /// What a page shows.
 pub(crate) trait Subject: Send + Sync + 'static {
     /// Its name, for the title.
@@ -16,10 +18,15 @@ pub(crate) trait Subject: Send + Sync + 'static {
     /// Its pools, each with its name. Empty: it is over.
     fn pools(&self) -> Vec<(String, Pool)>;
 
-    /// The name of the listener or dialer whose connection has this handle.
+    /// The route, or the listener or dialer, whose connection has this handle.
     fn service_of(&self, handle: HandleId) -> Option<String> {
         let _ = handle;
         None
+    }
+
+    /// A browser shows it from now on, or none does.
+    fn set_watched(&self, is_watched: bool) {
+        let _ = is_watched;
     }
 
     /// Its listeners and dialers.
@@ -41,8 +48,8 @@ pub(crate) struct ServiceState {
     pub(crate) limits: Vec<(&'static str, u64)>,
     /// How many connections ended for each reason, likewise.
     pub(crate) endings: Vec<(&'static str, u64)>,
-    /// The median of the time of an item and its 99th percentile in nanoseconds, if they are known.
-    pub(crate) percentiles: Option<(u64, u64)>,
+    /// What each of its routes has done.
+    pub(crate) routes: Vec<RouteReport>,
 }
 
 /// The open connections of a service.

@@ -55,12 +55,21 @@ impl Subject for Status {
 
     fn service_of(&self, handle: HandleId) -> Option<String> {
         let server = self.server()?;
-        let has = |service: &&Arc<Service>| {
+        server.shared.services.iter().find_map(|service| {
             let mut links = service.links().into_iter();
-            links.any(|link| link.handle().id() == handle)
-        };
-        let service = server.shared.services.iter().find(has)?;
-        Some(service.name.clone())
+            let link = links.find(|link| link.handle().id() == handle)?;
+            let routes = service.routes.as_ref();
+            let route = routes.and_then(|routes| routes.name(link.route()));
+            Some(route.unwrap_or_else(|| service.name.clone()))
+        })
+    }
+
+    fn set_watched(&self, is_watched: bool) {
+        if let Some(server) = self.server() {
+            let services = server.shared.services.iter();
+            let routes = services.filter_map(|service| service.routes.as_ref());
+            routes.for_each(|routes| routes.set_timed(is_watched));
+        }
     }
 
     fn services(&self) -> Vec<ServiceState> {
@@ -92,7 +101,7 @@ impl Shared {
             states: states_of(service),
             limits: limits.filter(is_counted).collect(),
             endings: counters.endings().filter(is_counted).collect(),
-            percentiles: None,
+            routes: service.route_reports(),
         }
     }
 }

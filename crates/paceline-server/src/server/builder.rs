@@ -115,10 +115,10 @@ impl ServerBuilder {
         self
     }
 
-    /// A further part, such as a listener of another module.
+    /// A listener of another module, before all others: its address is the first one.
     #[cfg_attr(not(feature = "http"), allow(dead_code))]
-    pub(crate) fn part(mut self, part: Box<dyn Part>) -> Self {
-        self.parts.push(part);
+    pub(crate) fn first_part(mut self, part: Box<dyn Part>) -> Self {
+        self.parts.insert(0, part);
         self
     }
 

@@ -9,7 +9,7 @@ use std::{
 use paceline::ShutdownReport;
 
 use super::{Listening, Server, Shared};
-use crate::{events, service::Service, sync::lock};
+use crate::{events, routes::RouteReport, service::Service, sync::lock};
 
 /// How long the pool may take when nothing is left to wait for: only threads that are still in a
 /// session use it up.
@@ -46,6 +46,8 @@ pub struct ServiceReport {
     pub open_before: usize,
     /// How many of these were closed by force.
     pub cut: usize,
+    /// What its routes have done, if it has any: those that got a request.
+    pub routes: Vec<RouteReport>,
 }
 
 impl DrainReport {
@@ -79,7 +81,9 @@ impl fmt::Display for ServiceReport {
             f,
             "{}: {} connections served, {} items, {} refused, {} open at the end, {} cut",
             self.name, self.served, self.items, self.refused, self.open_before, self.cut
-        )
+        )?;
+        let mut routes = self.routes.iter();
+        routes.try_for_each(|route| write!(f, "\n  {route}"))
     }
 }
 
@@ -191,6 +195,7 @@ impl Shared {
             refused: self.refused(service),
             open_before,
             cut,
+            routes: service.route_reports(),
         }
     }
 }

@@ -164,6 +164,7 @@ where
         service.priority = self.listen.priority;
         service.refusal = self.listen.refusal_text().unwrap_or_default();
         service.overload = self.listen.overload.clone();
+        service.routes.clone_from(&self.listen.routes);
         #[cfg(feature = "_tls")]
         service.tls.clone_from(&self.listen.tls);
         service

@@ -1,16 +1,16 @@
 //! The counters of a server as OpenMetrics text.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use super::Shared;
-use crate::{limits::Limit, service::Service};
+use crate::{limits::Limit, routes::RouteReport, service::Service};
 
 /// A family of numbers: one for each service.
 struct Family {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
-    value: fn(&Shared, &std::sync::Arc<Service>) -> u64,
+    value: fn(&Shared, &Arc<Service>) -> u64,
 }
 
 const FAMILIES: [Family; 5] = [
@@ -46,6 +46,41 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
+/// A family of numbers: name, kind, help, and the value of each route.
+type RouteFamily = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&RouteReport) -> u64,
+);
+
+const ROUTE_FAMILIES: [RouteFamily; 4] = [
+    (
+        "paceline_http_requests",
+        "counter",
+        "Requests, by route",
+        |route| route.requests,
+    ),
+    (
+        "paceline_http_refused",
+        "counter",
+        "Requests that a route answered with 4xx",
+        |route| route.refused,
+    ),
+    (
+        "paceline_http_failed",
+        "counter",
+        "Requests that a route answered with 5xx",
+        |route| route.failed,
+    ),
+    (
+        "paceline_http_unanswered",
+        "gauge",
+        "Requests whose handler has not answered yet",
+        |route| route.unanswered,
+    ),
+];
+
 impl Shared {
     /// All numbers of the server and of its pools.
     pub(super) fn open_metrics(&self) -> String {
@@ -55,6 +90,7 @@ impl Shared {
         }
         self.write_endings(&mut text);
         self.write_limits(&mut text);
+        self.write_routes(&mut text);
         self.write_queue(&mut text);
         let pools = self.pools.snapshots();
         let pools: Vec<_> = pools
@@ -108,6 +144,24 @@ impl Shared {
                     limit => service.counters().times_met(*limit),
                 };
                 line(text, name, "_total", &labels, count);
+            }
+        }
+    }
+
+    fn write_routes(&self, text: &mut String) {
+        let of = |service: &Arc<Service>| (service.name.clone(), service.route_reports());
+        let all: Vec<_> = self.services.iter().map(of).collect();
+        if all.iter().all(|(_, routes)| routes.is_empty()) {
+            return;
+        }
+        for (name, kind, help, value) in ROUTE_FAMILIES {
+            head(text, name, kind, help);
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            for (service, routes) in &all {
+                for route in routes {
+                    let labels = [("service", service.as_str()), ("route", &route.name)];
+                    line(text, name, suffix, &labels, value(route));
+                }
             }
         }
     }

@@ -504,3 +504,24 @@ fn routes_have_levels() {
     let text = error.to_string();
     assert!(text.contains("GET /: there is no level \"none\""), "{text}");
 }
+
+/// With a further listener, the first address of the server was that one's.
+#[test]
+fn the_first_address_is_that_of_the_web_server() {
+    let line = paceline_server::codec::line(80);
+    let echo = |line: paceline_server::codec::Message<'_>, cx: &mut paceline_server::Peer<'_>| {
+        cx.reply(line).map(|()| paceline_server::Next::Continue)
+    };
+    let router = Router::new(()).get("/", |(), _| "ok");
+    let web = paceline_server::Server::http("127.0.0.1:0", router);
+    let server = web.server(|server| server.listen("127.0.0.1:0", line, move |_| echo));
+    let server = server.start().unwrap();
+    let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut client, request).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+    drop(client);
+    assert!(server.drain(DRAIN).is_clean());
+}

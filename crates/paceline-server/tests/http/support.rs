@@ -105,7 +105,7 @@ impl Site {
 }
 
 /// Waits until `holds`.
-pub(crate) fn wait(holds: impl Fn() -> bool) {
+pub(crate) fn wait(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(

@@ -1,4 +1,5 @@
-//! The codec of requests: heads, and bodies in pieces.
+//! The codec of requests: heads, and bodies in pieces; and what a connection speaks that is no HTTP
+//! any more.
 
 use super::{
     chunks::{Chunks, Part},
@@ -7,7 +8,10 @@ use super::{
     scan::{HeadScan, Scanned},
     HeadLimits,
 };
-use crate::codec::{Codec, Decoded, Malformed};
+use crate::{
+    codec::{Codec, Decoded, Malformed},
+    websocket::{Frames, Incoming},
+};
 
 /// A body of at most this length that has come with its head belongs to the same item.
 const AT_ONCE: usize = 64 * 1024;
@@ -26,6 +30,10 @@ enum Expected {
     /// So many bytes of a body, at least one.
     Length(u64),
     Chunks(Chunks),
+    /// The connection has become a WebSocket.
+    Frames(Box<Frames>),
+    /// The connection only sends. What the client still says is dropped.
+    Nothing,
 }
 
 /// What a session gets.
@@ -39,6 +47,10 @@ pub(crate) enum Item<'b> {
     Request { head: Head<'b>, body: BodyStart<'b> },
     /// A piece of the body, perhaps an empty one.
     Data { bytes: &'b [u8], is_last: bool },
+    /// What a WebSocket has got.
+    Frame(Incoming),
+    /// Bytes that mean nothing here.
+    Dropped,
 }
 
 /// How a body begins.
@@ -59,6 +71,23 @@ impl HttpCodec {
         Self {
             limits,
             expected: Expected::Head(HeadScan::default()),
+        }
+    }
+
+    /// For a connection that has become a WebSocket.
+    pub(crate) fn of_frames(frames: Frames) -> Self {
+        Self::expecting(Expected::Frames(Box::new(frames)))
+    }
+
+    /// For a connection that only sends from here on.
+    pub(crate) fn of_nothing() -> Self {
+        Self::expecting(Expected::Nothing)
+    }
+
+    fn expecting(expected: Expected) -> Self {
+        Self {
+            limits: HeadLimits::default(),
+            expected,
         }
     }
 
@@ -145,6 +174,23 @@ impl HttpCodec {
         Ok(Decoded::Item { item, consumed })
     }
 
+    fn decode_frame<'b>(
+        &mut self,
+        input: &'b [u8],
+        ended: bool,
+    ) -> Result<Decoded<Item<'b>>, Malformed> {
+        let Expected::Frames(frames) = &mut self.expected else {
+            return Ok(Decoded::Incomplete);
+        };
+        Ok(match frames.decode(input, ended)? {
+            Decoded::Item { item, consumed } => Decoded::Item {
+                item: Item::Frame(item),
+                consumed,
+            },
+            Decoded::Incomplete => Decoded::Incomplete,
+        })
+    }
+
     /// How many bytes of an unfinished head were looked at.
     #[cfg(test)]
     pub(super) fn scanned(&self) -> usize {
@@ -166,6 +212,12 @@ impl Codec for HttpCodec {
                 self.decode_length(left, input)
             }
             Expected::Chunks(_) => self.decode_chunks(input)?,
+            Expected::Frames(_) => return self.decode_frame(input, ended),
+            Expected::Nothing if input.is_empty() => Decoded::Incomplete,
+            Expected::Nothing => Decoded::Item {
+                item: Item::Dropped,
+                consumed: input.len(),
+            },
         };
         let is_cut = ended && (!input.is_empty() || self.is_within_message());
         match decoded {
@@ -175,10 +227,14 @@ impl Codec for HttpCodec {
     }
 
     fn is_within_message(&self) -> bool {
-        !matches!(self.expected, Expected::Head(_))
+        match &self.expected {
+            Expected::Head(_) | Expected::Nothing => false,
+            Expected::Length(_) | Expected::Chunks(_) => true,
+            Expected::Frames(frames) => frames.is_within_message(),
+        }
     }
 
-    /// A head has a time; a body may be long, and only has to move on.
+    /// A head has a time; a body or a message may be long, and only has to move on.
     fn is_streaming(&self) -> bool {
         self.is_within_message()
     }

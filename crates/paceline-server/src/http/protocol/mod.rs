@@ -24,6 +24,7 @@ mod scan;
 mod target;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub(super) use self::{
     codec::{BodyStart, HttpCodec, Item},
@@ -31,6 +32,9 @@ pub(super) use self::{
     refusal::Refusal,
     response_head::{BodyLength, Persistence, ResponseHead},
 };
+// A tool of tests, which are outside of this crate.
+#[doc(hidden)]
+pub use self::trial::{Trial, TrialRequest};
 
 /// The limits of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

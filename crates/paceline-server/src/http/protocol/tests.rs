@@ -2,92 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{BodyStart, HeadLimits, HttpCodec, Item};
-use crate::codec::{Codec, Decoded, Malformed};
+use super::{HeadLimits, HttpCodec, Item, Trial};
+use crate::codec::{Codec, Decoded};
 
 #[path = "../../../tests/http/table.rs"]
 mod table;
-
-/// What a client's bytes came to: the requests, and the status that ended the connection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Outcome {
-    /// The target, the authority and the body of each, up to the point where it was refused.
-    requests: Vec<(String, Option<String>, Vec<u8>)>,
-    whole: usize,
-    refused: Option<u16>,
-}
-
-/// Feeds `input` in pieces that end at `cuts`.
-fn feed(input: &[u8], cuts: &[usize]) -> Outcome {
-    let mut codec = HttpCodec::new(HeadLimits::default());
-    let mut outcome = Outcome::default();
-    let mut at = 0;
-    let mut ends: Vec<_> = cuts.iter().map(|cut| cut % (input.len() + 1)).collect();
-    ends.sort_unstable();
-    ends.push(input.len());
-    for (index, end) in ends.iter().enumerate() {
-        let ended = index + 1 == ends.len();
-        loop {
-            let rest = &input[at.min(*end)..*end];
-            if rest.is_empty() && !ended {
-                break;
-            }
-            match codec.decode(rest, ended) {
-                Ok(Decoded::Item { item, consumed }) => {
-                    assert!(consumed > 0 && consumed <= rest.len());
-                    at += consumed;
-                    outcome.take(item);
-                }
-                Ok(Decoded::Incomplete) => break,
-                Err(why) => {
-                    outcome.refused = Some(status_of(why));
-                    return outcome;
-                }
-            }
-        }
-    }
-    outcome
-}
-
-fn status_of(why: Malformed) -> u16 {
-    match why {
-        Malformed::Refused { code, .. } => code,
-        Malformed::Truncated => 400,
-        other => panic!("{other}"),
-    }
-}
-
-impl Outcome {
-    fn take(&mut self, item: Item<'_>) {
-        match item {
-            Item::Request { head, body } => {
-                let authority = head.authority().map(str::to_owned);
-                let body = match body {
-                    BodyStart::Whole(body) => {
-                        self.whole += 1;
-                        body.to_vec()
-                    }
-                    BodyStart::Follows { .. } => Vec::new(),
-                };
-                self.requests
-                    .push((head.target().to_owned(), authority, body));
-            }
-            Item::Data { bytes, is_last } => {
-                let (.., body) = self.requests.last_mut().expect("a head comes first");
-                body.extend_from_slice(bytes);
-                self.whole += usize::from(is_last);
-            }
-        }
-    }
-
-    /// The status of the first answer.
-    fn status(&self) -> u16 {
-        match self.refused {
-            Some(status) if self.whole == 0 => status,
-            _ => 200,
-        }
-    }
-}
 
 /// Each request of the table is answered as the table says.
 #[test]
@@ -96,7 +15,7 @@ fn every_case_of_the_table_has_its_status() {
     assert!(cases.len() >= 200, "{} cases", cases.len());
     let wrong: Vec<_> = cases
         .iter()
-        .map(|case| (case, feed(&case.raw, &[]).status()))
+        .map(|case| (case, Trial::of(&case.raw, &[]).status()))
         .filter(|(case, status)| case.status != *status)
         .map(|(case, status)| {
             let shown = &case.raw[..case.raw.len().min(120)];
@@ -116,8 +35,8 @@ fn every_case_is_the_same_byte_by_byte() {
     for case in table::cases().iter().filter(|case| case.raw.len() < 600) {
         let cuts: Vec<_> = (0..case.raw.len()).collect();
         assert_eq!(
-            feed(&case.raw, &cuts),
-            feed(&case.raw, &[]),
+            Trial::of(&case.raw, &cuts),
+            Trial::of(&case.raw, &[]),
             "{}",
             case.raw.escape_ascii()
         );
@@ -145,11 +64,11 @@ fn requests_follow_each_other() {
     let input = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\n\
         Host: b\r\n\r\nPOST /c HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n\
         2\r\nhi\r\n0\r\n\r\n\r\nGET http://x/d HTTP/1.1\r\nHost: d\r\n\r\n";
-    let outcome = feed(input, &[]);
+    let outcome = Trial::of(input, &[]);
     let seen: Vec<_> = outcome
         .requests
         .iter()
-        .map(|(target, host, body)| (target.as_str(), host.as_deref().unwrap(), body.as_slice()))
+        .map(|it| (&*it.target, it.authority.as_deref().unwrap(), &*it.body))
         .collect();
     assert_eq!(
         seen,
@@ -160,7 +79,7 @@ fn requests_follow_each_other() {
             ("http://x/d", "x", b""),
         ]
     );
-    assert_eq!((outcome.whole, outcome.refused), (4, None));
+    assert_eq!((outcome.whole(), outcome.refused), (4, None));
 }
 
 /// A head has many fields: those beyond the first few are found too.
@@ -204,7 +123,7 @@ proptest! {
         input in conversations(),
         cuts in prop::collection::vec(any::<usize>(), 0..12),
     ) {
-        prop_assert_eq!(feed(&input, &cuts), feed(&input, &[]));
+        prop_assert_eq!(Trial::of(&input, &cuts), Trial::of(&input, &[]));
     }
 
     /// Bytes that are no HTTP end in a refusal or wait for more; nothing panics.
@@ -218,6 +137,6 @@ proptest! {
             let length = input.len();
             input[place % length] = byte;
         }
-        prop_assert_eq!(feed(&input, &cuts), feed(&input, &[]));
+        prop_assert_eq!(Trial::of(&input, &cuts), Trial::of(&input, &[]));
     }
 }
