@@ -81,7 +81,10 @@ Examples:
 #[derive(Debug)]
 enum Wish {
     Help,
-    Run { options: Options, is_json: bool },
+    Run {
+        options: Box<Options>,
+        is_json: bool,
+    },
 }
 
 /// Runs the command with the arguments that follow its name.
@@ -170,7 +173,10 @@ fn wish(mut parser: Parser) -> Result<Wish, lexopt::Error> {
     }
     given.apply(&mut options);
     options.fault = fault.map(|command| (command, every));
-    Ok(Wish::Run { options, is_json })
+    Ok(Wish::Run {
+        options: Box::new(options),
+        is_json,
+    })
 }
 
 /// Parts of the target that options name. They win over the URL.
@@ -259,7 +265,7 @@ mod tests {
 
     fn options(line: &str) -> Options {
         match parsed(line) {
-            Ok(Wish::Run { options, .. }) => options,
+            Ok(Wish::Run { options, .. }) => *options,
             other => panic!("{line}: {other:?}"),
         }
     }

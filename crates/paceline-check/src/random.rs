@@ -12,7 +12,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number below `limit`, which is not zero.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.bits() % limit
     }
 
     /// A number of an account, a client or a key below `limit`, which is positive.

@@ -54,10 +54,11 @@ pub fn transact<T>(
     let wish = session.query(begin).and_then(|_| body(session));
     let (ending, result) = match wish {
         Ok(Wish::Commit(result)) => (commit(session), Some(result)),
-        Ok(Wish::RollBack) => (rolled_back(session, None), None),
+        Ok(Wish::RollBack) => (Ending::RolledBack(None), None),
         Err(failure) if failure.label() == UNKNOWN => (Ending::Unknown(failure), None),
-        Err(failure) => (rolled_back(session, Some(failure)), None),
+        Err(failure) => (Ending::RolledBack(Some(failure)), None),
     };
+    leave_block(session);
     Transaction { ending, result }
 }
 
@@ -106,10 +107,9 @@ fn of_failed_commit(failure: Failure) -> Ending {
 }
 
 /// Ends what is left of the transaction on the server.
-fn rolled_back(session: &mut Session, reason: Option<Failure>) -> Ending {
+fn leave_block(session: &mut Session) {
     if !session.is_over() && session.status() != TransactionStatus::Idle {
         // A ROLLBACK without a reply ends the session, and so the transaction.
         let _ = session.query("ROLLBACK");
     }
-    Ending::RolledBack(reason)
 }

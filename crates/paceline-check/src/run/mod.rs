@@ -16,7 +16,7 @@ use std::{
 use crate::{
     append::Append,
     bank::Bank,
-    client::{Failure, Session, Target},
+    client::{Failure, Session},
     finding::{Finding, Judgement},
     ledger::Ledger,
     options::{Kind, Options},
@@ -34,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Why a run did not begin.
 #[derive(Debug)]
 pub struct NotReady {
-    target: Target,
+    target: String,
     attempt: &'static str,
     failure: Failure,
 }
@@ -109,7 +109,7 @@ fn outcome_of(mut judgement: Judgement, committed: u64) -> Outcome {
 
 fn prepare<W: Workload>(workload: &W, options: &Options) -> Result<(), NotReady> {
     let not_ready = |attempt| {
-        let target = options.target.clone();
+        let target = options.target.to_string();
         move |failure| NotReady {
             target,
             attempt,
