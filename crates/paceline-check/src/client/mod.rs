@@ -54,7 +54,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects and logs in. Each wait of this session, also for a reply, ends when no byte has
+    /// Connects and logs in. A wait for a reply, or for room to send, ends when no byte has
     /// arrived for `timeout`.
     ///
     /// # Errors
