@@ -6,7 +6,7 @@ use super::{
     entry::{self, entry_keys, EntryKey},
     error::Reason,
     roles::{Host, HostAddress},
-    value::{Names, Password, Value},
+    value::{AuthDatabase, Names, Password, Value},
     words::{LoadBalance, PoolMode, Roles, TargetSession},
 };
 
@@ -32,7 +32,7 @@ pub struct Database {
     /// The query for secrets of users.
     pub auth_query: Option<Box<str>>,
     /// The database where that query runs.
-    pub auth_dbname: Option<Box<str>>,
+    pub auth_dbname: Option<AuthDatabase>,
     /// The most server connections of one of its pools; 0: no limit.
     pub pool_size: Option<u32>,
     /// How many server connections a pool keeps while it has clients.
@@ -187,7 +187,10 @@ impl Database {
             hosts: self.hosts(""),
             user: self.user.as_deref(),
             connect_query: self.connect_query.as_deref(),
-            auth: (self.auth_dbname.as_deref(), self.auth_query.as_deref()),
+            auth: (
+                self.auth_dbname.as_ref().map(AuthDatabase::as_str),
+                self.auth_query.as_deref(),
+            ),
             choice: (self.load_balance_hosts, self.roles),
         }
     }

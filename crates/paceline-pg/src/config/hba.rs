@@ -332,3 +332,6 @@ impl Method {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,7 @@ pub use roles::{Host, HostAddress};
 pub use settings::Settings;
 pub use user::User;
 pub use userlist::{UserSecret, Userlist};
-pub use value::{Mode, Names, Password, TlsVersions};
+pub use value::{AuthDatabase, Mode, Names, Password, TlsVersions};
 pub use words::{AuthType, Facility, LoadBalance, PoolMode, Roles, SslMode, TargetSession};
 
 /// The name of the database that is the admin console.
@@ -143,3 +143,6 @@ impl Effective {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

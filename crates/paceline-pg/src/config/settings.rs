@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     keys::{Effect, Key, Standing},
-    value::{within, Mode, Names, TlsVersions, Value},
+    value::{within, AuthDatabase, Mode, Names, TlsVersions, Value},
     words::{AuthType, Facility, PoolMode, SslMode, TargetSession},
 };
 
@@ -61,7 +61,7 @@ settings! {
     /// Add the client's address and port to the application name at its start.
     application_name_add_host: bool = "0", AtOnce;
     /// The entry of `[databases]` where `auth_query` runs; unset: the client's own database.
-    auth_dbname: String = "", AtOnce;
+    auth_dbname: AuthDatabase = "", AtOnce;
     /// The file of users and their secrets.
     auth_file: String = "", AtOnce;
     /// The rules for `auth_type = hba`.
@@ -108,10 +108,10 @@ settings! {
     host_check_successes: u32 = "2" in 1..=1000, AtOnce;
     /// The address and port of metrics (`/metrics`) and of the live page (`/`); unset: none.
     http_listen: String = "", Restart;
-    /// Start-up parameters of clients that are ignored instead of refused.
-    ignore_startup_parameters: Names = "", AtOnce;
     /// How long a client may be idle in a transaction.
     idle_transaction_timeout: Duration = "0", AtOnce;
+    /// Start-up parameters of clients that are ignored instead of refused.
+    ignore_startup_parameters: Names = "", AtOnce;
     /// The name of the service, for the log.
     job_name: String = "pgbouncer", Restart;
     /// The addresses to listen on for TCP; `*`: all; unset: Unix sockets alone.

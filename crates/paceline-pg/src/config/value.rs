@@ -260,3 +260,30 @@ impl Value for Password {
         "********".to_owned()
     }
 }
+
+/// The name of a database where `auth_query` runs: any but the console.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthDatabase(Box<str>);
+
+impl AuthDatabase {
+    /// The name; empty if it is unset.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for AuthDatabase {
+    fn read(text: &str) -> Result<Self, String> {
+        if text == super::CONSOLE {
+            return Err(format!(
+                "cannot use the reserved \"{text}\" database as an auth_dbname"
+            ));
+        }
+        Ok(Self(text.into()))
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
