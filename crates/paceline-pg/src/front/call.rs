@@ -96,6 +96,12 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
         self.members.move_to(member, group)
     }
 
+    /// Whether it is a member here.
+    pub(crate) fn has(&self, member: &Handle) -> bool {
+        self.subject() == Some(member.id())
+            || self.members.handles().any(|other| other == *member)
+    }
+
     pub(crate) fn group(&self) -> Group<Stream> {
         self.members.group()
     }

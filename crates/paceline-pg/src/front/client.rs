@@ -23,10 +23,8 @@ use crate::pools::{ClientId, CloseReason, Refusal};
 /// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its number for the console and the log, and the process of its key for cancels.
+    /// Its number for the console and the log: clients and servers count together.
     pub(crate) number: u64,
-    /// What a cancel must know, besides the number.
-    pub(crate) secret: Box<[u8]>,
     pub(crate) address: Address,
     group: OnceLock<Group<Stream>>,
     mail: Mutex<Mail>,
@@ -37,7 +35,7 @@ pub(crate) struct Client {
 /// What others have put before a session.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
-    /// The session is over: it takes nothing any more.
+    /// The session is over: it takes no server any more.
     is_closed: bool,
     given: Option<Given>,
     letters: Vec<Letter>,
@@ -96,7 +94,7 @@ pub(crate) enum Overdue {
     CancelWait,
 }
 
-/// What became of a letter.
+/// What became of a server that was put before a session.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
@@ -144,8 +142,6 @@ pub(crate) struct ClientFacts {
     pub(crate) local: Option<Address>,
     pub(crate) connected_at: Duration,
     pub(crate) requested_at: Duration,
-    /// The server that it has now, and the number of the assignment.
-    pub(crate) bound: Option<(Arc<Server>, u64)>,
     pub(crate) limits: Limits,
     pub(crate) statements: usize,
     pub(crate) is_console: bool,
@@ -161,10 +157,9 @@ pub(crate) struct Limits {
 }
 
 impl Client {
-    pub(crate) fn new(number: u64, secret: Box<[u8]>, address: Address, now: Duration) -> Self {
+    pub(crate) fn new(number: u64, address: Address, now: Duration) -> Self {
         let client = Self {
             number,
-            secret,
             address,
             group: OnceLock::new(),
             mail: Mutex::default(),
@@ -189,21 +184,12 @@ impl Client {
         self.group.get()
     }
 
-    /// The number that stands for its process in its key for cancels: positive.
-    pub(crate) fn process(&self) -> i32 {
-        process_of(self.number)
-    }
-
     /// Puts a letter before its session.
-    pub(crate) fn send(&self, letter: Letter) -> Delivery {
+    pub(crate) fn send(&self, letter: Letter) {
         let mut mail = self.mail();
-        if mail.is_closed {
-            return Delivery::Closed;
-        }
         mail.letters.push(letter);
         drop(mail);
         self.notify();
-        Delivery::Done
     }
 
     /// Puts a server before its session. One that is sent arrives as a member of its group.
@@ -257,7 +243,6 @@ impl Client {
     pub(crate) fn close_mail(&self) -> Option<Given> {
         let mut mail = self.mail();
         mail.is_closed = true;
-        mail.letters = Vec::new();
         mail.given.take()
     }
 
@@ -275,12 +260,6 @@ impl Client {
     pub(crate) fn facts(&self) -> MutexGuard<'_, ClientFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The number that stands for the process of the client with this number.
-pub(crate) fn process_of(number: u64) -> i32 {
-    // Zero is no process.
-    (number % (i32::MAX as u64)) as i32 + 1
 }
 
 impl Watch {
@@ -376,12 +355,6 @@ impl Clients {
         self.by_number.get(&number)
     }
 
-    /// The client whose key for cancels has this process.
-    pub(crate) fn with_process(&self, process: i32) -> Option<&Arc<Client>> {
-        let number = u64::try_from(process.checked_sub(1)?).ok()?;
-        self.by_number.get(&number)
-    }
-
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Client>> {
         self.by_number.values()
     }
@@ -425,26 +398,5 @@ mod tests {
             let (seen, since) = watch_at(phase).phase();
             assert_eq!((seen, since), (phase, Duration::from_secs(10)));
         }
-    }
-
-    /// A key for cancels is positive and leads back to its client.
-    #[test]
-    fn the_process_of_a_key_leads_to_its_client() {
-        let mut clients = Clients::default();
-        let address = Address::Unix {
-            port: 1,
-            process: None,
-        };
-        for number in [0, 1, 77] {
-            let client = Client::new(number, Box::default(), address, Duration::ZERO);
-            clients.add(Arc::new(client));
-        }
-        for number in [0, 1, 77] {
-            let process = process_of(number);
-            assert!(process > 0);
-            let found = clients.with_process(process).expect("it is there");
-            assert_eq!(found.number, number);
-        }
-        assert!(clients.with_process(0).is_none() && clients.with_process(-1).is_none());
     }
 }

@@ -25,37 +25,57 @@
 
 use std::{
     io,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use paceline::{Adoption, Group, Handle, HandleId, Members};
+use paceline::{Adoption, Group, Handle, HandleId};
 
 use super::{
+    call::Call,
+    client::Client,
+    registers::PoolEntry,
     sockets::{Address, Stream},
     wire::Wire,
 };
-use crate::{
-    pools::{PoolId, ServerId},
-    protocol::ServerHalf,
-};
+use crate::{pools::ServerId, protocol::ServerHalf};
 
-/// A server connection.
-#[derive(Debug)]
+/// A server connection that is logged in.
 pub(crate) struct Server {
     /// Its key in the book.
     pub(crate) id: ServerId,
     /// Its number for the console and the log: clients and servers count together.
     pub(crate) number: u64,
-    pub(crate) pool: PoolId,
-    /// `database/user` for the log.
-    pub(crate) label: Box<str>,
+    pub(crate) pool: Arc<PoolEntry>,
+    pub(crate) address: Address,
+    pub(crate) local: Option<Address>,
+    pub(crate) connected_at: Duration,
+    /// The number of its process, of the key for cancels.
+    pub(crate) process: i32,
+    pub(crate) tls: Box<str>,
     /// Where it is while no client has it.
-    home: OnceLock<Group<Stream>>,
-    handle: OnceLock<Handle>,
+    home: Group<Stream>,
+    handle: Handle,
     /// The group that wants it.
     wanted: Mutex<Option<Group<Stream>>>,
     core: Mutex<Core>,
+}
+
+/// What is known of a server connection when its login is done.
+pub(crate) struct NewServer {
+    pub(crate) id: ServerId,
+    pub(crate) number: u64,
+    pub(crate) pool: Arc<PoolEntry>,
+    pub(crate) address: Address,
+    pub(crate) local: Option<Address>,
+    pub(crate) connected_at: Duration,
+    pub(crate) process: i32,
+    pub(crate) tls: Box<str>,
+    pub(crate) home: Group<Stream>,
+    pub(crate) handle: Handle,
+    pub(crate) wire: Wire,
+    pub(crate) half: ServerHalf,
+    pub(crate) input: Vec<u8>,
 }
 
 /// What the owner of the connection works with.
@@ -65,21 +85,26 @@ pub(crate) struct Core {
     pub(crate) half: ServerHalf,
     /// What was received and is not handled yet.
     pub(crate) input: Vec<u8>,
-    pub(crate) facts: Facts,
+    /// The client that has it, from the assignment on.
+    pub(crate) client: Option<Arc<Client>>,
+    pub(crate) requested_at: Duration,
+    /// What its home does before it is given back to the book.
+    pub(crate) errand: Errand,
+    /// Why it is closed, if the front closes it.
+    pub(crate) closing: Option<Box<str>>,
 }
 
-/// What the console shows of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    pub(crate) address: Option<Address>,
-    pub(crate) local: Option<Address>,
-    pub(crate) connected_at: Duration,
-    pub(crate) requested_at: Duration,
-    /// The number of its process, of the key for cancels.
-    pub(crate) process: i32,
-    pub(crate) tls: String,
-    /// Why it is closed when its client gives it back.
-    pub(crate) is_condemned: bool,
+/// What a home does with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// Nothing: it is idle.
+    None,
+    /// The reset query.
+    Reset,
+    /// The check query.
+    Check,
+    /// The query of a new connection.
+    Connect,
 }
 
 /// Where a server is that a group wants.
@@ -95,61 +120,41 @@ pub(crate) enum Taken {
 }
 
 impl Server {
-    pub(crate) fn new(
-        id: ServerId,
-        number: u64,
-        pool: PoolId,
-        label: Box<str>,
-        half: ServerHalf,
-        now: Duration,
-    ) -> Self {
+    pub(crate) fn new(new: NewServer) -> Self {
         Self {
-            id,
-            number,
-            pool,
-            label,
-            home: OnceLock::new(),
-            handle: OnceLock::new(),
+            id: new.id,
+            number: new.number,
+            pool: new.pool,
+            address: new.address,
+            local: new.local,
+            connected_at: new.connected_at,
+            process: new.process,
+            tls: new.tls,
+            home: new.home,
+            handle: new.handle,
             wanted: Mutex::new(None),
             core: Mutex::new(Core {
-                wire: Wire::Plain,
-                half,
-                input: Vec::new(),
-                facts: Facts {
-                    address: None,
-                    local: None,
-                    connected_at: now,
-                    requested_at: now,
-                    process: 0,
-                    tls: String::new(),
-                    is_condemned: false,
-                },
+                wire: new.wire,
+                half: new.half,
+                input: new.input,
+                client: None,
+                requested_at: new.connected_at,
+                errand: Errand::None,
+                closing: None,
             }),
         }
     }
 
-    /// Its home, once: when it is made.
-    pub(crate) fn settle(&self, home: Group<Stream>) {
-        // It is set once.
-        let _ = self.home.set(home);
+    pub(crate) fn home(&self) -> &Group<Stream> {
+        &self.home
     }
 
-    pub(crate) fn home(&self) -> Option<&Group<Stream>> {
-        self.home.get()
-    }
-
-    /// Its descriptor, once: when it is registered.
-    pub(crate) fn set_handle(&self, handle: Handle) {
-        // It is set once.
-        let _ = self.handle.set(handle);
-    }
-
-    pub(crate) fn handle(&self) -> Option<&Handle> {
-        self.handle.get()
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     pub(crate) fn is_at(&self, handle: HandleId) -> bool {
-        self.handle.get().is_some_and(|own| own.id() == handle)
+        self.handle.id() == handle
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
@@ -158,10 +163,7 @@ impl Server {
 
     /// Has the server come to `group`, whose handler calls this. The book has given it to that.
     pub(crate) fn take(&self, group: &Group<Stream>) -> Taken {
-        let Some(handle) = self.handle() else {
-            return Taken::Gone;
-        };
-        match group.adopt(handle) {
+        match group.adopt(&self.handle) {
             Ok(Adoption::Moved) => Taken::Here,
             Ok(Adoption::Busy) => self.wish_for(group),
             Err(_) => Taken::Gone,
@@ -170,35 +172,60 @@ impl Server {
 
     fn wish_for(&self, group: &Group<Stream>) -> Taken {
         *self.wanted() = Some(group.clone());
-        match self.home().map(Group::notify) {
-            Some(Ok(())) => Taken::Coming,
-            _ => Taken::Gone,
+        match self.home.notify() {
+            Ok(()) => Taken::Coming,
+            Err(_) => Taken::Gone,
         }
     }
 
     /// Sends it on, if a group wants it and it is a member here.
-    pub(crate) fn send_on(&self, members: &mut Members<'_, Stream>) -> io::Result<()> {
-        let Some(handle) = self.handle() else {
-            return Ok(());
+    ///
+    /// # Errors
+    /// The group that wants it has ended.
+    pub(crate) fn send_on(&self, call: &mut Call<'_, '_, '_>) -> io::Result<SentOn> {
+        let Some(group) = self.wanted().take() else {
+            return Ok(SentOn::NotWanted);
         };
-        let wanted = self.wanted().take();
-        wanted.map_or(Ok(()), |group| members.move_to(handle, &group))
-    }
-
-    /// Nothing wants it any more.
-    pub(crate) fn forget_wish(&self) {
-        *self.wanted() = None;
+        match call.move_to(&self.handle, &group) {
+            Ok(()) => Ok(SentOn::Moved),
+            Err(error) => {
+                if call.has(&self.handle) {
+                    return Err(error);
+                }
+                // It is on its way here: when it joins, it is sent on.
+                *self.wanted() = Some(group);
+                Ok(SentOn::NotHere)
+            }
+        }
     }
 
     fn wanted(&self) -> MutexGuard<'_, Option<Group<Stream>>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends its connection, from anywhere.
-    pub(crate) fn close(&self) {
-        if let Some(handle) = self.handle() {
-            // If it is over already, it need not be closed.
-            let _ = handle.close();
-        }
+    /// Ends its connection, from anywhere, for this reason.
+    pub(crate) fn close(&self, reason: &str) {
+        self.core().closing.get_or_insert_with(|| reason.into());
+        // If it is over already, it need not be closed.
+        let _ = self.handle.close();
+    }
+}
+
+/// What became of a wish for a server.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SentOn {
+    Moved,
+    NotWanted,
+    /// The server is not a member here yet.
+    NotHere,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("number", &self.number)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
