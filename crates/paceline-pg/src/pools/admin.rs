@@ -241,12 +241,7 @@ impl<T> Book<T> {
     }
 
     /// Closes all connections, each as soon as no client has it; new ones take their place.
-    pub fn reconnect(
-        &mut self,
-        scope: Scope,
-        now: Duration,
-        orders: &mut Orders<T>,
-    ) -> Commanded {
+    pub fn reconnect(&mut self, scope: Scope, now: Duration, orders: &mut Orders<T>) -> Commanded {
         if let Err(refused) = self.scope(scope) {
             return refused;
         }

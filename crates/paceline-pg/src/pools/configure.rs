@@ -177,11 +177,7 @@ impl<T> Book<T> {
         Ok(self.clients.id(slot))
     }
 
-    fn check_client_limits(
-        &self,
-        database: Option<u32>,
-        user: Option<u32>,
-    ) -> Result<(), Refusal> {
+    fn check_client_limits(&self, database: Option<u32>, user: Option<u32>) -> Result<(), Refusal> {
         if !has_room(self.clients.len(), self.settings.max_clients) {
             return Err(Refusal::MaxClients);
         }

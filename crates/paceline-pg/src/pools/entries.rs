@@ -156,11 +156,7 @@ impl Pool {
     /// Connections that are logged in.
     pub(super) fn connected(&self) -> usize {
         let counts = &self.counts;
-        self.idle.len()
-            + counts.checking
-            + counts.resetting
-            + counts.held
-            + counts.being_cancelled
+        self.idle.len() + counts.checking + counts.resetting + counts.held + counts.being_cancelled
     }
 
     /// Connections that its size limits.

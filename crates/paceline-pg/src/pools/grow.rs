@@ -59,9 +59,7 @@ impl<T> Book<T> {
     /// Whether the pool needs a connection, and may have it as far as its own rules say.
     fn may_open(&self, pool: u32, now: Duration) -> bool {
         let it = &self.pools[pool];
-        it.demand() > 0
-            && has_room(it.connections(), it.limits.size)
-            && self.may_log_in(pool, now)
+        it.demand() > 0 && has_room(it.connections(), it.limits.size) && self.may_log_in(pool, now)
     }
 
     /// Whether the pool may begin a login now.
@@ -294,7 +292,11 @@ impl<T> Book<T> {
             of_database.iter().find(is_served),
             of_user.iter().find(is_served),
         ];
-        firsts.into_iter().flatten().map(|(ticket, _)| *ticket).min()
+        firsts
+            .into_iter()
+            .flatten()
+            .map(|(ticket, _)| *ticket)
+            .min()
     }
 
     /// A server has become idle: a blocked pool may close it and open one of its own.

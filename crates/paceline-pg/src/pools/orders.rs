@@ -244,9 +244,7 @@ impl fmt::Display for Refusal {
             Self::Disabled(name) => write!(f, "database \"{name}\" is disabled"),
             Self::PoolerShutsDown => f.write_str("pooler is shutting down"),
             Self::ShuttingDown => f.write_str("server shutting down"),
-            Self::Drained => {
-                f.write_str("terminating connection due to administrator command")
-            }
+            Self::Drained => f.write_str("terminating connection due to administrator command"),
             Self::QueryWaitTimeout => f.write_str("query_wait_timeout"),
             Self::Login(failure) => f.write_str(&failure.message),
             Self::LoginKeepsFailing(text) => write!(

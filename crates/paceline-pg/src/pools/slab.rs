@@ -152,10 +152,12 @@ impl<V> Slab<V> {
 
     /// Each entry, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.slots.iter_mut().filter_map(|it| match &mut it.content {
-            Content::Full(value) => Some(value),
-            Content::Free(_) => None,
-        })
+        self.slots
+            .iter_mut()
+            .filter_map(|it| match &mut it.content {
+                Content::Full(value) => Some(value),
+                Content::Free(_) => None,
+            })
     }
 
     /// How many slots there are, with and without entries.
