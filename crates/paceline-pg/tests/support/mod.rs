@@ -1,0 +1,5 @@
+//! What the tests share.
+
+pub mod postgres;
+pub mod rig;
+pub mod session;
