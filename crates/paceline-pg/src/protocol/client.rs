@@ -77,6 +77,13 @@ impl ClientHalf {
         self.names.get_or_insert_default()
     }
 
+    /// All provisional names are confirmed: the order of replies is unknown.
+    pub(super) fn commit_names(&mut self) {
+        if let Some(names) = &mut self.names {
+            names.commit_all();
+        }
+    }
+
     /// The oldest provisional name is confirmed.
     pub(super) fn commit_name(&mut self) {
         if let Some(names) = &mut self.names {

@@ -13,6 +13,8 @@ pub enum Violation {
     Type(u8),
     /// The Parse of a named statement is longer than the limit.
     LongStatement,
+    /// The client has more prepared statements than it may.
+    ManyStatements,
     /// The names in a message are longer than the limit.
     LongNames,
 }
@@ -36,7 +38,7 @@ impl Violation {
     #[must_use]
     pub fn report(&self) -> NewReport {
         let code = match self {
-            Self::LongStatement | Self::LongNames => "54000",
+            Self::LongStatement | Self::LongNames | Self::ManyStatements => "54000",
             Self::Malformed(_) | Self::Type(_) => "08P01",
         };
         NewReport::new(Severity::Fatal, code, self.to_string())
@@ -62,6 +64,7 @@ impl fmt::Display for Violation {
             Self::Malformed(why) => why.fmt(f),
             Self::Type(tag) => write!(f, "unexpected message type 0x{tag:02X} of the client"),
             Self::LongStatement => f.write_str("a prepared statement is too long"),
+            Self::ManyStatements => f.write_str("too many prepared statements"),
             Self::LongNames => f.write_str("the names in a message are too long"),
         }
     }

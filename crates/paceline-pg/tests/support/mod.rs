@@ -1,5 +1,6 @@
 //! What the tests share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
-pub mod postgres;
-pub mod rig;
-pub mod session;
+pub(crate) mod postgres;
+pub(crate) mod rig;
+pub(crate) mod session;

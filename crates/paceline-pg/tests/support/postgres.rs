@@ -23,10 +23,10 @@ use std::{
 };
 
 /// The superuser of the server, who logs in without a password.
-pub const USER: &str = "postgres";
+pub(crate) const USER: &str = "postgres";
 
 /// The number in the name of its socket.
-pub const PORT: u16 = 5432;
+pub(crate) const PORT: u16 = 5432;
 
 /// How long the server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// A server that runs.
 #[derive(Debug)]
-pub struct Postgres {
+pub(crate) struct Postgres {
     /// The folder of the program, of the data, and of the socket.
     folder: PathBuf,
     /// The shell that ends the server when its input ends, which is when this program ends.
@@ -44,7 +44,7 @@ pub struct Postgres {
 }
 
 /// The server of this test program. `None`, and a line that says so, if none is installed.
-pub fn server() -> Option<&'static Postgres> {
+pub(crate) fn server() -> Option<&'static Postgres> {
     static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
         let programs = programs()?;
@@ -58,7 +58,7 @@ pub fn server() -> Option<&'static Postgres> {
 }
 
 /// The folder with `initdb` and `postgres` of the newest version.
-pub fn programs() -> Option<PathBuf> {
+pub(crate) fn programs() -> Option<PathBuf> {
     let has_them =
         |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let path = env::var_os("PATH").unwrap_or_default();
@@ -78,17 +78,17 @@ fn newest(versions: &Path) -> Option<PathBuf> {
 
 impl Postgres {
     /// The folder of the socket: what a client gives as its host.
-    pub fn socket_folder(&self) -> &Path {
+    pub(crate) fn socket_folder(&self) -> &Path {
         &self.folder
     }
 
     /// The socket.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join(format!(".s.PGSQL.{PORT}"))
     }
 
     /// Connects, without a login.
-    pub fn connect(&self) -> UnixStream {
+    pub(crate) fn connect(&self) -> UnixStream {
         UnixStream::connect(self.socket()).expect("the server accepts connections")
     }
 

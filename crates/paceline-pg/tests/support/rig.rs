@@ -9,48 +9,48 @@ use super::{postgres::Postgres, session::Session};
 
 /// Clients and servers.
 #[derive(Debug)]
-pub struct Rig {
+pub(crate) struct Rig {
     /// The clients.
-    pub clients: Vec<Client>,
+    pub(crate) clients: Vec<Client>,
     /// The servers.
-    pub servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
     /// What the relays have in common.
-    pub settings: RelaySettings,
+    pub(crate) settings: RelaySettings,
     /// The length of the pieces in which bytes are given to the relays.
-    pub piece: usize,
+    pub(crate) piece: usize,
 }
 
 /// A client.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// Its half.
-    pub half: ClientHalf,
+    pub(crate) half: ClientHalf,
     /// What it has sent and the relay has not taken.
-    pub pending: Vec<u8>,
+    pub(crate) pending: Vec<u8>,
     /// What it has received.
-    pub received: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     /// The server that it has.
-    pub server: Option<usize>,
+    pub(crate) server: Option<usize>,
 }
 
 /// A server connection.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     /// Its half.
-    pub half: ServerHalf,
+    pub(crate) half: ServerHalf,
     /// The connection.
-    pub session: Session,
+    pub(crate) session: Session,
     /// What it has sent and the relay has not taken.
     pending: Vec<u8>,
     /// Whether a client has it.
     is_taken: bool,
     /// What was counted.
-    pub counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 /// Why a relay has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// The client broke the protocol.
     Violation(Violation),
     /// The server did.
@@ -61,7 +61,7 @@ pub enum End {
 
 impl Rig {
     /// So many clients and servers.
-    pub fn new(
+    pub(crate) fn new(
         postgres: &Postgres,
         settings: RelaySettings,
         clients: usize,
@@ -93,7 +93,7 @@ impl Rig {
     }
 
     /// The client sends bytes.
-    pub fn send(&mut self, client: usize, bytes: &[u8]) -> Result<(), End> {
+    pub(crate) fn send(&mut self, client: usize, bytes: &[u8]) -> Result<(), End> {
         for piece in bytes.chunks(self.piece) {
             self.clients[client].pending.extend_from_slice(piece);
             self.take(client)?;
@@ -102,7 +102,7 @@ impl Rig {
     }
 
     /// The client gets this server, if it has none.
-    pub fn assign(&mut self, client: usize, server: usize) {
+    pub(crate) fn assign(&mut self, client: usize, server: usize) {
         assert!(!self.servers[server].is_taken, "the server is taken");
         assert_eq!(self.servers[server].half.may_release(), Release::Allowed);
         self.servers[server].is_taken = true;
@@ -138,7 +138,7 @@ impl Rig {
     }
 
     /// Waits for bytes of the client's server, and takes them.
-    pub fn receive(&mut self, client: usize) -> Result<Release, End> {
+    pub(crate) fn receive(&mut self, client: usize) -> Result<Release, End> {
         let server = self.clients[client].server.expect("it has a server");
         let mut bytes = Vec::new();
         let more = self.servers[server].session.receive(&mut bytes);
@@ -181,7 +181,7 @@ impl Rig {
     }
 
     /// Receives until the client's server is free.
-    pub fn finish(&mut self, client: usize) -> Result<(), End> {
+    pub(crate) fn finish(&mut self, client: usize) -> Result<(), End> {
         while self.clients[client].server.is_some() {
             let release = self.receive(client)?;
             assert_ne!(release, Release::Pinned, "the server is pinned");
@@ -190,7 +190,12 @@ impl Rig {
     }
 
     /// Receives until the client has got so many messages of this type.
-    pub fn await_messages(&mut self, client: usize, tag: u8, count: usize) -> Result<(), End> {
+    pub(crate) fn await_messages(
+        &mut self,
+        client: usize,
+        tag: u8,
+        count: usize,
+    ) -> Result<(), End> {
         let is_there = |rig: &Self| {
             let tags = tags(&rig.clients[client].received);
             tags.iter().filter(|each| **each == tag).count() >= count
@@ -202,7 +207,7 @@ impl Rig {
     }
 
     /// Everything that the client has received since the last call.
-    pub fn received(&mut self, client: usize) -> Vec<u8> {
+    pub(crate) fn received(&mut self, client: usize) -> Vec<u8> {
         std::mem::take(&mut self.clients[client].received)
     }
 
@@ -217,7 +222,7 @@ impl Rig {
 }
 
 /// The types of the messages in a stream; the last one may be incomplete.
-pub fn tags(stream: &[u8]) -> Vec<u8> {
+pub(crate) fn tags(stream: &[u8]) -> Vec<u8> {
     let mut tags = Vec::new();
     let mut at = 0;
     while let Some(header) = paceline_pg_wire::Header::first(&stream[at..]).expect("good messages")

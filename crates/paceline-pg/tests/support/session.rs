@@ -16,20 +16,20 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// A session.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     stream: UnixStream,
     /// Bytes that are received and not used.
     buffer: Vec<u8>,
     /// The parameters that the server has reported at the login.
-    pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) parameters: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A message as it was received: its type and its body.
-pub type Received = (u8, Vec<u8>);
+pub(crate) type Received = (u8, Vec<u8>);
 
 impl Session {
     /// Logs in.
-    pub fn new(postgres: &Postgres) -> Self {
+    pub(crate) fn new(postgres: &Postgres) -> Self {
         let stream = postgres.connect();
         stream.set_read_timeout(Some(LIMIT)).expect("a limit");
         let mut session = Self {
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// The parameters of the login, as a server connection has them.
-    pub fn values(&self, tracked: &Tracked) -> Values {
+    pub(crate) fn values(&self, tracked: &Tracked) -> Values {
         let mut values = Values::new();
         for (name, value) in &self.parameters {
             if let Some(place) = tracked.place(name) {
@@ -70,14 +70,14 @@ impl Session {
     }
 
     /// Sends bytes.
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream
             .write_all(bytes)
             .expect("the server takes bytes");
     }
 
     /// Waits for more bytes, and appends them. `None` at the end of the stream.
-    pub fn receive(&mut self, bytes: &mut Vec<u8>) -> Option<usize> {
+    pub(crate) fn receive(&mut self, bytes: &mut Vec<u8>) -> Option<usize> {
         let mut piece = [0; 8192];
         match self.stream.read(&mut piece) {
             Ok(0) => None,
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Waits for the next message.
-    pub fn message(&mut self) -> Received {
+    pub(crate) fn message(&mut self) -> Received {
         loop {
             let first = Message::first(&self.buffer, 1 << 30).expect("a good message");
             if let Some((message, length)) = first {
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Runs a simple query, and returns all its messages.
-    pub fn query(&mut self, sql: &str) -> Vec<Received> {
+    pub(crate) fn query(&mut self, sql: &str) -> Vec<Received> {
         let mut bytes = Vec::new();
         frontend::query(&mut bytes, sql.as_bytes());
         self.send(&bytes);

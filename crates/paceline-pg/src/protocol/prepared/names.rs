@@ -52,6 +52,16 @@ impl Names {
         true
     }
 
+    /// As [`insert`](Self::insert), for a name that waits for no reply.
+    pub(crate) fn insert_for_good(&mut self, name: &[u8], statement: Held) {
+        self.statements.insert(name.into(), statement);
+    }
+
+    /// As [`remove`](Self::remove), for a name that waits for no reply.
+    pub(crate) fn remove_for_good(&mut self, name: &[u8]) -> Option<Held> {
+        self.statements.remove(name)
+    }
+
     /// The oldest provisional change has got its reply.
     pub(crate) fn commit(&mut self) {
         self.provisional.pop_front();
@@ -59,7 +69,18 @@ impl Names {
 
     /// The server has skipped the youngest provisional change.
     pub(crate) fn undo(&mut self) {
-        match self.provisional.pop_back() {
+        let undo = self.provisional.pop_back();
+        self.take_back(undo);
+    }
+
+    /// The oldest provisional change was refused.
+    pub(crate) fn undo_oldest(&mut self) {
+        let undo = self.provisional.pop_front();
+        self.take_back(undo);
+    }
+
+    fn take_back(&mut self, undo: Option<Undo>) {
+        match undo {
             Some(Undo::Forget(name)) => drop(self.statements.remove(&name)),
             Some(Undo::Restore(name, statement)) => {
                 self.statements.insert(name, statement);

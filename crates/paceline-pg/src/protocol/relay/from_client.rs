@@ -153,6 +153,11 @@ impl Relay<'_> {
     /// Takes a message that nothing is sent for.
     pub(super) fn drop_request(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
         stream.skip(request.length());
+        self.drop_rest();
+    }
+
+    /// Nothing is sent for what follows of the message.
+    pub(super) fn drop_rest(&mut self) {
         self.client.rest = Rest::Dropped;
     }
 
@@ -247,7 +252,7 @@ impl Relay<'_> {
             Class::MayCommit
         };
         counts.binds += 1;
-        self.server.bound = self.server.bound.max(Some(class));
+        self.bound(class);
         self.extended(Entry::Bind(0), request, stream);
     }
 

@@ -7,7 +7,7 @@ use super::{
         output::{Output, Stream},
         server::{
             model::{Entry, Fate, Whose},
-            Partial,
+            ErrorClass, Partial,
         },
         Broken, Mode, OwnOutcome,
     },
@@ -16,9 +16,6 @@ use super::{
 
 /// The severity and the code of an error are in its first bytes.
 const START_OF_ERROR: usize = 128;
-
-/// Errors that may interrupt a server between two messages: time-outs, conflicts.
-const INTERRUPTS: [&[u8]; 3] = [b"57014", b"40001", b"40P01"];
 
 impl Relay<'_> {
     /// Takes bytes of the server. What it does not take is the incomplete start of a message.
@@ -108,20 +105,20 @@ impl Relay<'_> {
 
     /// What becomes of a reply; `body` is at least the start of it.
     fn begin_reply(&self, tag: u8, body: &[u8]) -> Result<Partial, Broken> {
-        let code = || super::field(body, b'C').unwrap_or_default();
         let model = &self.server.model;
+        let error = match tag {
+            b'E' => ErrorClass::of(super::field(body, b'C').unwrap_or_default()),
+            _ => ErrorClass::Other,
+        };
         let fate = match tag {
             b'N' | b'A' => Fate::Deliver,
             _ if model.is_pinned() => Fate::Deliver,
             b'E' if model.is_own_query() => Fate::Swallow,
+            b'E' if error == ErrorClass::NoStatement && model.is_refused() => Fate::Swallow,
             b'E' => Fate::Deliver,
             _ => model.fate(tag)?,
         };
-        Ok(Partial {
-            tag,
-            fate,
-            is_interrupt: tag == b'E' && INTERRUPTS.contains(&code()),
-        })
+        Ok(Partial { tag, fate, error })
     }
 
     /// A reply is complete.
@@ -131,7 +128,7 @@ impl Relay<'_> {
         }
         match partial.tag {
             b'N' | b'A' => return,
-            b'E' => self.failed(partial.is_interrupt),
+            b'E' => self.failed(partial.error, to_client),
             tag => {
                 let done = self.server.model.settle(tag);
                 self.committed(done);
@@ -141,13 +138,28 @@ impl Relay<'_> {
     }
 
     /// An error is complete.
-    fn failed(&mut self, is_interrupt: bool) {
-        if self.server.model.is_own_query() {
-            self.server.own.fail();
+    fn failed(&mut self, error: ErrorClass, to_client: &mut Vec<u8>) {
+        match (self.server.model.head(), error) {
+            (Some(Entry::Query(Whose::Own) | Entry::Sync(Whose::Own)), _) => self.server.own.fail(),
+            (Some(Entry::Refused(refusal)), ErrorClass::NoStatement) => {
+                Self::append_refusal(refusal, to_client);
+            }
+            (Some(Entry::Bind(number) | Entry::Describe(number)), ErrorClass::PlanChanged) => {
+                self.server.statements.spoil(*number);
+            }
+            (Some(Entry::Bind(number) | Entry::Describe(number)), ErrorClass::NoStatement) => {
+                drop(self.server.statements.remove(*number));
+            }
+            _ => {}
         }
         let (client, statements) = (&mut *self.client, &mut self.server.statements);
         let undo = |entry| Self::undo(client, statements, entry);
-        self.server.model.failed(is_interrupt, undo);
+        self.server
+            .model
+            .failed(error == ErrorClass::Interrupt, undo);
+        if self.server.model.is_pinned() {
+            self.client.commit_names();
+        }
     }
 
     /// A message has got its reply.

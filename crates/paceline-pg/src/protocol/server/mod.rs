@@ -39,8 +39,33 @@ pub struct ServerHalf {
 pub(super) struct Partial {
     pub(super) tag: u8,
     pub(super) fate: Fate,
-    /// Of an error: whether it may have interrupted the server between two messages.
-    pub(super) is_interrupt: bool,
+    /// What an error says of the server.
+    pub(super) error: ErrorClass,
+}
+
+/// What an error says of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorClass {
+    /// A time-out or a conflict: it may have come between two messages.
+    Interrupt,
+    /// The results of a prepared statement have changed.
+    PlanChanged,
+    /// The server does not have the statement.
+    NoStatement,
+    /// Nothing more.
+    Other,
+}
+
+impl ErrorClass {
+    /// By the SQLSTATE.
+    pub(super) fn of(code: &[u8]) -> Self {
+        match code {
+            b"57014" | b"40001" | b"40P01" => Self::Interrupt,
+            b"0A000" => Self::PlanChanged,
+            b"26000" => Self::NoStatement,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Whether a server connection may serve another client.

@@ -215,6 +215,11 @@ impl Model {
         self.queue.front()
     }
 
+    /// Whether the oldest outstanding message can only fail.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.queue.front(), Some(Entry::Refused(_)))
+    }
+
     /// Whether the oldest outstanding message is a query of the front-end.
     pub(crate) fn is_own_query(&self) -> bool {
         matches!(
@@ -233,12 +238,12 @@ impl Model {
             return self.pin();
         }
         self.is_open = true;
-        self.queue.push_back(entry);
+        self.push(entry);
     }
 
     /// An answer of the front-end: nothing is sent.
     pub(crate) fn answers(&mut self, answer: Answer) {
-        self.queue.push_back(Entry::Answer(answer));
+        self.push(Entry::Answer(answer));
     }
 
     /// A query or a function call, which is a sync point of its own.
@@ -248,7 +253,7 @@ impl Model {
         }
         self.is_query_behind_open |= self.is_open;
         self.is_open = false;
-        self.queue.push_back(entry);
+        self.push(entry);
     }
 
     pub(crate) fn sent_sync(&mut self, whose: Whose) {
@@ -258,7 +263,7 @@ impl Model {
         }
         self.is_open = false;
         self.is_skipping = false;
-        self.queue.push_back(Entry::Sync(whose));
+        self.push(Entry::Sync(whose));
     }
 
     pub(crate) fn sent_copy_end(&mut self) {
@@ -266,7 +271,14 @@ impl Model {
             Copy::In { syncs } => self.copy = Copy::InEnded { syncs },
             // Nothing is outstanding that could ask for data: the server ignores it.
             _ if self.queue.is_empty() => {}
-            _ => self.queue.push_back(Entry::CopyEnd),
+            _ => self.push(Entry::CopyEnd),
+        }
+    }
+
+    /// Beyond the model nothing is expected.
+    fn push(&mut self, entry: Entry) {
+        if !self.is_pinned() {
+            self.queue.push_back(entry);
         }
     }
 
