@@ -1,0 +1,1 @@
+//! What happens a few times a second.

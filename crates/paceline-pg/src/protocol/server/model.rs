@@ -1,0 +1,443 @@
+//! What the server does with what was sent to it.
+//!
+//! Each message that will be answered has an entry in one queue, and so has each answer that the
+//! front-end gives itself. Replies consume the entries in order.
+//!
+//! ```text
+//!   sent:  Parse Bind Execute Sync         an error drops all entries before the next Sync;
+//!            |    |      |     |           without a Sync in the queue: skipping, until one is sent
+//!   reply:   1    2   D..C     Z
+//! ```
+//!
+//! The server is at a boundary iff its last `Z` said idle, the queue is empty, no extended message
+//! is without its Sync, nothing is skipped, and no copy runs.
+
+use std::collections::VecDeque;
+
+use paceline_pg_wire::TransactionStatus;
+
+use super::super::{keyword::Class, prepared::Held, Broken};
+
+/// A message that was sent, or an answer of the front-end.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// A simple query.
+    Query(Whose),
+    /// A function call.
+    Function,
+    /// A Parse. With a statement of the shared table, the server has it from here on.
+    Parse {
+        /// Whether the client has sent it: then it gets the reply.
+        whose: Whose,
+        /// The statement, if it is one of the shared table.
+        statement: Option<Held>,
+        /// Whether a name of the client waits for the reply.
+        is_named: bool,
+    },
+    /// A Bind, of the statement with this number (zero: of none of ours).
+    Bind(u64),
+    /// A Describe, of the statement with this number (zero: of none of ours).
+    Describe(u64),
+    /// A Bind that can only fail; the client gets this refusal instead of the server's error.
+    Refused(Refusal),
+    /// A Close of the client's.
+    Close,
+    /// The front-end closes a statement on the server.
+    Evict(Held),
+    /// An Execute.
+    Execute,
+    /// A Sync.
+    Sync(Whose),
+    /// A CopyDone or CopyFail. It has no reply.
+    CopyEnd,
+    /// An answer of the front-end.
+    Answer(Answer),
+}
+
+/// On whose behalf a message was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The client's: it gets the replies.
+    Client,
+    /// The front-end's: the replies are swallowed.
+    Own,
+}
+
+/// Why the front-end refuses a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No statement has the name.
+    Unknown,
+    /// A statement has this name already.
+    Taken(Box<[u8]>),
+}
+
+/// An answer of the front-end, which waits for its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// ParseComplete.
+    Parsed,
+    /// CloseComplete of a statement; `is_named`: a name of the client goes.
+    Closed {
+        /// Whether a name of the client waits for it.
+        is_named: bool,
+    },
+    /// What a simple `DEALLOCATE name` is answered.
+    Deallocated,
+}
+
+/// A copy that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// None.
+    None,
+    /// To the server, whose client may send more.
+    In {
+        /// How many Syncs the copy has swallowed.
+        syncs: u32,
+    },
+    /// To the server, and its end was sent.
+    InEnded {
+        /// How many Syncs the copy has swallowed.
+        syncs: u32,
+    },
+    /// From the server.
+    Out,
+}
+
+/// What is in flight since the last `Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flight {
+    /// Nothing was sent.
+    Nothing,
+    /// The worst that was sent.
+    Sent(Class),
+}
+
+/// Where a relay is with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sureness {
+    /// The model is right.
+    Sure,
+    /// What the server does can't be known any more.
+    Lost,
+}
+
+/// What to do with a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The client gets it.
+    Deliver,
+    /// It answers a message of the front-end.
+    Swallow,
+}
+
+/// The model of one server connection.
+#[derive(Debug)]
+pub(crate) struct Model {
+    queue: VecDeque<Entry>,
+    status: TransactionStatus,
+    copy: Copy,
+    /// Whether extended messages were sent behind the last sync point.
+    is_open: bool,
+    /// Whether the server skips everything up to a Sync that was not sent yet.
+    is_skipping: bool,
+    /// Whether a query in the queue was sent behind extended messages without a Sync.
+    is_query_behind_open: bool,
+    sureness: Sureness,
+    flight: Flight,
+}
+
+/// Entries that an idle model keeps room for.
+const KEPT: usize = 64;
+
+impl Model {
+    /// A server that has just said that it is ready.
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            status: TransactionStatus::Idle,
+            copy: Copy::None,
+            is_open: false,
+            is_skipping: false,
+            is_query_behind_open: false,
+            sureness: Sureness::Sure,
+            flight: Flight::Nothing,
+        }
+    }
+
+    pub(crate) fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// Whether everything that was sent is answered, in no transaction block.
+    pub(crate) fn is_at_boundary(&self) -> bool {
+        self.status == TransactionStatus::Idle && self.is_settled() && !self.is_pinned()
+    }
+
+    /// Whether the server owes nothing, and its last word was `Z`.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.queue.is_empty() && !self.is_open && !self.is_skipping && self.copy == Copy::None
+    }
+
+    /// Whether the server stays with its client until that leaves.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.sureness == Sureness::Lost
+    }
+
+    pub(crate) fn pin(&mut self) {
+        self.sureness = Sureness::Lost;
+        self.queue.clear();
+    }
+
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.is_skipping
+    }
+
+    /// Whether extended messages were sent behind the last sync point.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn flight(&self) -> Flight {
+        self.flight
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.queue.iter()
+    }
+
+    pub(crate) fn head(&self) -> Option<&Entry> {
+        self.queue.front()
+    }
+
+    /// Whether the oldest outstanding message can only fail.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.queue.front(), Some(Entry::Refused(_)))
+    }
+
+    /// Whether the oldest outstanding message is a query of the front-end.
+    pub(crate) fn is_own_query(&self) -> bool {
+        matches!(
+            self.queue.front(),
+            Some(Entry::Query(Whose::Own) | Entry::Sync(Whose::Own))
+        )
+    }
+}
+
+/// What is sent.
+impl Model {
+    /// A message of the extended protocol, or an own answer among them.
+    pub(crate) fn sent_extended(&mut self, entry: Entry) {
+        if self.is_copying_in() {
+            // The server takes it for data out of turn, and ends.
+            return self.pin();
+        }
+        self.is_open = true;
+        self.push(entry);
+    }
+
+    /// An answer of the front-end: nothing is sent.
+    pub(crate) fn answers(&mut self, answer: Answer) {
+        self.push(Entry::Answer(answer));
+    }
+
+    /// A query or a function call, which is a sync point of its own.
+    pub(crate) fn sent_query(&mut self, entry: Entry) {
+        if self.is_copying_in() {
+            return self.pin();
+        }
+        self.is_query_behind_open |= self.is_open;
+        self.is_open = false;
+        self.push(entry);
+    }
+
+    pub(crate) fn sent_sync(&mut self, whose: Whose) {
+        if let Copy::In { syncs } = &mut self.copy {
+            *syncs = syncs.saturating_add(1);
+            return;
+        }
+        self.is_open = false;
+        self.is_skipping = false;
+        self.push(Entry::Sync(whose));
+    }
+
+    pub(crate) fn sent_copy_end(&mut self) {
+        match self.copy {
+            Copy::In { syncs } => self.copy = Copy::InEnded { syncs },
+            // Nothing is outstanding that could ask for data: the server ignores it.
+            _ if self.queue.is_empty() => {}
+            _ => self.push(Entry::CopyEnd),
+        }
+    }
+
+    /// Beyond the model nothing is expected.
+    fn push(&mut self, entry: Entry) {
+        if !self.is_pinned() {
+            self.queue.push_back(entry);
+        }
+    }
+
+    /// Remembers the worst that is in flight.
+    pub(crate) fn sent_class(&mut self, class: Class) {
+        self.flight = match self.flight {
+            Flight::Nothing => Flight::Sent(class),
+            // Several statements: one that opens a block does not make the others harmless.
+            Flight::Sent(Class::Opens) if class == Class::Inside => Flight::Sent(Class::MayCommit),
+            Flight::Sent(before) => Flight::Sent(before.max(class)),
+        };
+    }
+
+    /// Whether the server takes messages for data.
+    pub(crate) fn is_copying_in(&self) -> bool {
+        matches!(self.copy, Copy::In { .. })
+    }
+}
+
+/// What is received.
+impl Model {
+    /// What to do with a reply of this type; that it can't be due is an error. Not for `E`, `N`,
+    /// `A` and `S`.
+    pub(crate) fn fate(&self, tag: u8) -> Result<Fate, Broken> {
+        let fits = match (self.queue.front(), tag) {
+            (Some(Entry::Query(_)), b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'Z') => true,
+            (Some(Entry::Execute), b'D' | b'C' | b'I' | b's' | b'G' | b'H') => true,
+            (Some(Entry::Query(_) | Entry::Execute), b'd' | b'c') => self.copy == Copy::Out,
+            (Some(Entry::Function), b'V' | b'Z') => true,
+            (Some(Entry::Parse { .. }), b'1') => true,
+            (Some(Entry::Bind(_)), b'2') => true,
+            (Some(Entry::Describe(_)), b't' | b'T' | b'n') => true,
+            (Some(Entry::Close | Entry::Evict(_)), b'3') => true,
+            (Some(Entry::Sync(_)), b'Z') => true,
+            _ => false,
+        };
+        if fits {
+            Ok(self.fate_of_head())
+        } else {
+            Err(Broken::Unexpected(tag))
+        }
+    }
+
+    /// What to do with the replies to the oldest outstanding message.
+    pub(crate) fn fate_of_head(&self) -> Fate {
+        match self.queue.front() {
+            Some(
+                Entry::Query(Whose::Own)
+                | Entry::Sync(Whose::Own)
+                | Entry::Evict(_)
+                | Entry::Parse {
+                    whose: Whose::Own, ..
+                },
+            ) => Fate::Swallow,
+            _ => Fate::Deliver,
+        }
+    }
+
+    /// A reply of this type is complete. The entry that it has answered, if that is done.
+    pub(crate) fn settle(&mut self, tag: u8) -> Option<Entry> {
+        match (self.queue.front()?, tag) {
+            (_, b'G') => self.begin_copy_in(),
+            (_, b'H') => self.copy = Copy::Out,
+            (Entry::Execute, b'C' | b'I' | b's') => {
+                self.copy = Copy::None;
+                return self.queue.pop_front();
+            }
+            (Entry::Query(_), b'C') => self.copy = Copy::None,
+            (Entry::Describe(_), b'T' | b'n') | (_, b'1' | b'2' | b'3') => {
+                return self.queue.pop_front();
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// A `Z` is complete. The entry that it ends.
+    pub(crate) fn ready(&mut self, status: TransactionStatus) -> Option<Entry> {
+        self.status = status;
+        self.copy = Copy::None;
+        let done = self.queue.pop_front();
+        if self.queue.is_empty() {
+            self.flight = Flight::Nothing;
+            self.is_query_behind_open = false;
+            self.queue.shrink_to(KEPT);
+        }
+        done
+    }
+
+    /// An answer of the front-end that is due now.
+    pub(crate) fn answer_due(&mut self) -> Option<Answer> {
+        loop {
+            match self.queue.front()? {
+                Entry::CopyEnd => drop(self.queue.pop_front()),
+                Entry::Answer(answer) => {
+                    let answer = *answer;
+                    self.queue.pop_front();
+                    return Some(answer);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// The server waits for data: what was sent already is data up to its end.
+    fn begin_copy_in(&mut self) {
+        let mut syncs = 0;
+        loop {
+            match self.queue.get(1) {
+                Some(Entry::Sync(_)) => syncs += 1,
+                Some(Entry::CopyEnd) => {
+                    self.queue.remove(1);
+                    self.copy = Copy::InEnded { syncs };
+                    return;
+                }
+                None => {
+                    self.copy = Copy::In { syncs };
+                    self.is_open = matches!(self.queue.front(), Some(Entry::Execute));
+                    return;
+                }
+                // An own answer has nothing to do with the server.
+                Some(_) => return self.pin(),
+            }
+            self.queue.remove(1);
+        }
+    }
+
+    /// An error is complete. Calls `drop_entry` with each entry that the server skips, the
+    /// youngest first.
+    pub(crate) fn failed(&mut self, is_interrupt: bool, mut drop_entry: impl FnMut(Entry)) {
+        let copy = std::mem::replace(&mut self.copy, Copy::None);
+        if let Copy::In { syncs: 1.. } | Copy::InEnded { syncs: 1.. } = copy {
+            // How many of them the server read before the failure can't be known.
+            return self.pin();
+        }
+        match self.queue.front() {
+            // `Z` follows: directly, or after the Sync, which an interrupt may have preceded.
+            Some(Entry::Sync(_)) => {}
+            Some(Entry::Query(_) | Entry::Function)
+                if is_interrupt && self.is_query_behind_open =>
+            {
+                self.pin();
+            }
+            Some(Entry::Query(_) | Entry::Function) => {}
+            Some(_) => self.skip(&mut drop_entry),
+            // A time-out between two messages of a batch.
+            None if self.is_open => self.is_skipping = true,
+            None => self.pin(),
+        }
+    }
+
+    /// Drops everything up to the next Sync.
+    fn skip(&mut self, drop_entry: &mut impl FnMut(Entry)) {
+        let is_sync = |entry: &Entry| matches!(entry, Entry::Sync(_));
+        let sync = self.queue.iter().position(is_sync);
+        self.is_skipping = sync.is_none();
+        self.queue
+            .drain(..sync.unwrap_or(self.queue.len()))
+            .rev()
+            .for_each(drop_entry);
+    }
+}

@@ -1,0 +1,7 @@
+//! The relay between a client and a real server: what a client receives is what the server would
+//! have sent it directly, and the server is released at its boundaries alone.
+
+mod support;
+
+#[path = "protocol/boundaries.rs"]
+mod boundaries;
