@@ -290,6 +290,31 @@ fn each_cycle_is_found_where_it_is_forbidden() {
     }
 }
 
+/// Planted: a reader sees one list without, and another one with, the same transaction.
+#[test]
+fn a_value_behind_those_read_makes_a_dependency() {
+    let transactions = [
+        transaction(Committed, &[Append(1, 1)]),
+        transaction(Committed, &[Append(1, 2), Append(2, 1)]),
+        transaction(Committed, &[Read(1, vec![1]), Read(2, vec![1])]),
+    ];
+    let last: [(Key, &[Value]); 2] = [(1, &[1, 2]), (2, &[1])];
+    assert_eq!(strictly(&transactions, &last), ["G-single"]);
+}
+
+/// A cycle has no first transaction: what is at the end of its description is beside its start.
+#[test]
+fn two_rw_across_the_start_of_a_cycle_are_neighbours() {
+    let transactions = [
+        transaction(Committed, &[Read(1, vec![]), Append(3, 1)]),
+        transaction(Committed, &[Append(1, 1), Append(2, 1)]),
+        transaction(Committed, &[Read(2, vec![1]), Read(3, vec![])]),
+    ];
+    let skew = history(&transactions, &[(1, &[1]), (2, &[1]), (3, &[1])]);
+    assert_eq!(rules(&skew, Isolation::Snapshot), NONE);
+    assert_eq!(rules(&skew, Isolation::Serializable), ["G2"]);
+}
+
 /// Two readers that see two independent appends in two orders. Snapshot isolation forbids it: no
 /// two of the four rw and wr edges are rw one behind the other.
 #[test]
