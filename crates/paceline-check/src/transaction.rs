@@ -76,14 +76,32 @@ pub fn execute_alone(
     Transaction { ending, result }
 }
 
+/// Runs statements that end with COMMIT in one message.
+pub fn execute_together(session: &mut Session, sql: &str) -> Transaction<Answer> {
+    let answer = session.query(sql);
+    let (ending, result) = match answer {
+        Ok(answer) => (committed(&answer), Some(answer)),
+        Err(failure) => (of_failed_commit(failure), None),
+    };
+    leave_block(session);
+    Transaction { ending, result }
+}
+
 /// SQLSTATE "transaction resolution unknown".
 const UNKNOWN: &str = "08007";
 
 fn commit(session: &mut Session) -> Ending {
     match session.query("COMMIT") {
-        Ok(answer) if answer.tags == ["ROLLBACK"] => Ending::RolledBack(None),
-        Ok(answer) => acknowledged(&answer),
+        Ok(answer) => committed(&answer),
         Err(failure) => of_failed_commit(failure),
+    }
+}
+
+/// The COMMIT of a failed transaction succeeds, with the tag of a rollback.
+fn committed(answer: &Answer) -> Ending {
+    match answer.tags.last() {
+        Some(tag) if tag == "ROLLBACK" => Ending::RolledBack(None),
+        _ => acknowledged(answer),
     }
 }
 

@@ -5,6 +5,8 @@ use paceline_pg_wire::backend::Reply;
 /// What a request returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
+    /// The names of the columns of the last rows, if the request was a text of SQL.
+    pub columns: Vec<String>,
     /// Each row of all statements, as texts; `None` for NULL.
     pub rows: Vec<Vec<Option<String>>>,
     /// The tag of each statement, such as `UPDATE 1`.
@@ -31,6 +33,10 @@ const WAIT_FOR_REPLICAS: &[u8] = b"SyncRepWaitForLSN";
 impl Answer {
     pub(super) fn add(&mut self, reply: Reply<'_>) {
         match reply {
+            Reply::RowDescription(columns) => {
+                let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                self.columns = columns.iter().map(|column| name(column.name)).collect();
+            }
             Reply::Row(values) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 self.rows
@@ -55,6 +61,13 @@ impl Answer {
     #[must_use]
     pub fn text(&self, row: usize, column: usize) -> Option<&str> {
         self.rows.get(row)?.get(column)?.as_deref()
+    }
+
+    /// The number in the column of this name.
+    #[must_use]
+    pub fn number_of(&self, row: usize, column: &str) -> Option<i64> {
+        let column = self.columns.iter().position(|name| name == column)?;
+        self.number(row, column)
     }
 
     /// How many rows the last statement has changed.
