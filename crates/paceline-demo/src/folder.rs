@@ -76,7 +76,10 @@ mod tests {
         let file = new_path().with_extension("file");
         fs::write(&file, b"").expect("a file");
         let error = Folder::open(Some(&file.join("below"))).expect_err("it is a file");
-        assert!(error.to_string().starts_with("creating the folder"), "{error}");
+        assert!(
+            error.to_string().starts_with("creating the folder"),
+            "{error}"
+        );
         fs::remove_file(&file).expect("it is there");
     }
 }

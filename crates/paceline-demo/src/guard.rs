@@ -70,7 +70,10 @@ fn guard(arguments: impl IntoIterator<Item = OsString>) -> io::Result<ExitCode> 
     };
     let (user, signal, program) = (number(next()?)?, number(next()?)?, next()?);
     let mut command = Command::new(program);
-    command.args(arguments).env_remove(VARIABLE).stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env_remove(VARIABLE)
+        .stdin(Stdio::null());
     if user != rustix::process::getuid().as_raw() {
         command.uid(user);
     }

@@ -106,7 +106,10 @@ fn port(text: &str) -> Result<u16, String> {
 }
 
 fn positive(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=10_000).contains(number));
     number.ok_or_else(|| format!("`{text}` is no number from 1 to 10,000"))
 }
 
@@ -115,7 +118,10 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Option<Options>, String> {
-        let words = line.split(' ').filter(|word| !word.is_empty()).map(OsString::from);
+        let words = line
+            .split(' ')
+            .filter(|word| !word.is_empty())
+            .map(OsString::from);
         parse(words).map_err(|error| error.to_string())
     }
 

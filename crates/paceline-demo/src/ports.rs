@@ -52,8 +52,13 @@ mod tests {
     fn a_busy_port_is_an_error_or_is_passed_over() {
         let busy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = busy.local_addr().expect("its number").port();
-        let error = find(Wish::Exactly(port), "a test").expect_err("it is busy").to_string();
-        assert!(error.starts_with(&format!("port {port} for a test: ")), "{error}");
+        let error = find(Wish::Exactly(port), "a test")
+            .expect_err("it is busy")
+            .to_string();
+        assert!(
+            error.starts_with(&format!("port {port} for a test: ")),
+            "{error}"
+        );
         assert_ne!(find(Wish::From(port), "a test").expect("another one"), port);
     }
 }

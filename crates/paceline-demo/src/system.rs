@@ -93,7 +93,8 @@ impl Ends {
             // The receiver lives as long as the pool.
             let _ = tell.send(signal);
         };
-        pool.sources().signals([Signal::INT, Signal::TERM, Signal::HUP], tell)?;
+        pool.sources()
+            .signals([Signal::INT, Signal::TERM, Signal::HUP], tell)?;
         Ok(Self {
             _pool: pool,
             signals,
@@ -102,7 +103,10 @@ impl Ends {
 
     /// Whether a signal has arrived within this time.
     fn wait(&self, time: Duration) -> bool {
-        !matches!(self.signals.recv_timeout(time), Err(RecvTimeoutError::Timeout))
+        !matches!(
+            self.signals.recv_timeout(time),
+            Err(RecvTimeoutError::Timeout)
+        )
     }
 }
 
@@ -150,7 +154,10 @@ impl System {
         for server in &self.tiers.servers {
             let view = server.view();
             let process = view.process.unwrap_or_default();
-            println!("  {:<9} {:<9} {} process {process}", view.tier, view.name, view.address);
+            println!(
+                "  {:<9} {:<9} {} process {process}",
+                view.tier, view.name, view.address
+            );
         }
         println!("\nCtrl-C ends all of it.\n");
     }
@@ -185,7 +192,9 @@ impl System {
         let mut status = start + STATUS;
         loop {
             let next = [Some(status), over, fault].into_iter().flatten().min();
-            let pause = next.unwrap_or(status).saturating_duration_since(Instant::now());
+            let pause = next
+                .unwrap_or(status)
+                .saturating_duration_since(Instant::now());
             if end.wait(pause) {
                 println!();
                 return;
@@ -223,7 +232,9 @@ impl System {
             };
         }
         let waiting = latest.pools.as_ref().map(Pools::waiting);
-        line += &waiting.map_or("  console silent".to_owned(), |waiting| format!("  parked {waiting}"));
+        line += &waiting.map_or("  console silent".to_owned(), |waiting| {
+            format!("  parked {waiting}")
+        });
         println!("{line}");
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
     }
@@ -249,7 +260,11 @@ impl System {
         for (kind, count) in &measured.of_kind {
             println!("  {kind:<15} {count:>8}");
         }
-        let reasons: Vec<_> = measured.reasons.iter().map(|(why, n)| format!("{why} ({n})")).collect();
+        let reasons: Vec<_> = measured
+            .reasons
+            .iter()
+            .map(|(why, n)| format!("{why} ({n})"))
+            .collect();
         if !reasons.is_empty() {
             println!("  not committed: {}", reasons.join(", "));
         }
@@ -258,7 +273,10 @@ impl System {
             let view = server.view();
             if view.restarts > 0 {
                 let longest = view.longest_recovery.as_millis();
-                println!("  {} was started again {} times, {longest} ms at most", view.name, view.restarts);
+                println!(
+                    "  {} was started again {} times, {longest} ms at most",
+                    view.name, view.restarts
+                );
             }
         }
         for wrong in &seen.wrong {
@@ -272,8 +290,19 @@ impl System {
             }
         };
         let sum = seen.total;
-        println!("  {}; balances {sum}, seats sold {}", verdict(load), seen.seats_sold);
-        println!("{}", if agrees { "all checks agree" } else { "CHECKS DO NOT AGREE" });
+        println!(
+            "  {}; balances {sum}, seats sold {}",
+            verdict(load),
+            seen.seats_sold
+        );
+        println!(
+            "{}",
+            if agrees {
+                "all checks agree"
+            } else {
+                "CHECKS DO NOT AGREE"
+            }
+        );
         agrees
     }
 }
@@ -282,7 +311,11 @@ impl System {
 pub(crate) fn verdict(load: &Load) -> String {
     let seen = load.seen();
     let counts = &seen.counts;
-    let totals = if seen.wrong.is_empty() { "totals agree" } else { "TOTALS DIFFER" };
+    let totals = if seen.wrong.is_empty() {
+        "totals agree"
+    } else {
+        "TOTALS DIFFER"
+    };
     format!(
         "{totals}, {} lost, {} doubled, {} unknown ({} done)",
         counts.lost, counts.doubled, counts.unknown, counts.unknown_done
@@ -298,7 +331,10 @@ fn front_program(options: &Options, program: PathBuf) -> io::Result<(PathBuf, Ve
         Some(pooler) => {
             let user = postgres::user()?.to_string();
             let arguments = ["guard", &user, AT_ONCE].map(Into::into);
-            (program, arguments.into_iter().chain([pooler.into()]).collect())
+            (
+                program,
+                arguments.into_iter().chain([pooler.into()]).collect(),
+            )
         }
     })
 }

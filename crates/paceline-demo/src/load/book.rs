@@ -110,8 +110,12 @@ impl Book {
         let rest = state.settled.split_off(&window.end);
         let settled = std::mem::replace(&mut state.settled, rest);
         state.first = window.end;
-        let entries = settled.into_iter().map(|(number, entry)| ((CLIENT, number), entry));
-        let present = present.into_iter().map(|(number, parts)| ((CLIENT, number), parts));
+        let entries = settled
+            .into_iter()
+            .map(|(number, entry)| ((CLIENT, number), entry));
+        let present = present
+            .into_iter()
+            .map(|(number, parts)| ((CLIENT, number), parts));
         let audit = audit(&entries.collect(), &present.collect());
         state.counts.add(&audit);
         audit.findings.iter().map(ToString::to_string).collect()

@@ -129,7 +129,9 @@ impl Client {
     }
 
     fn browse(&mut self, books: &Books, session: &mut Session) -> Ending {
-        let flight = self.random.id_below(1 + books.flight.load(Ordering::Relaxed));
+        let flight = self
+            .random
+            .id_below(1 + books.flight.load(Ordering::Relaxed));
         let sql = "SELECT count(*) FROM seats WHERE flight = $1 AND holder = 0";
         execute_alone(session, sql, &[Value::Number(flight)]).ending
     }
@@ -147,7 +149,8 @@ impl Client {
                 return Ok(Wish::RollBack);
             };
             let place = [number(receipt), Value::Number(flight), Value::Number(seat)];
-            let take = "UPDATE seats SET holder = $1 WHERE flight = $2 AND seat = $3 AND holder = 0";
+            let take =
+                "UPDATE seats SET holder = $1 WHERE flight = $2 AND seat = $3 AND holder = 0";
             if session.execute(take, &place)?.changed() != Some(1) {
                 return Ok(Wish::RollBack);
             }

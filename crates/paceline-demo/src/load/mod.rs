@@ -144,7 +144,9 @@ impl Load {
             }
             // A turn that was missed is not made up for.
             next = (next + between).max(now);
-            let current = session.take().map_or_else(|| open(&self.front, client.kind.database()), Ok);
+            let current = session
+                .take()
+                .map_or_else(|| open(&self.front, client.kind.database()), Ok);
             let Ok(mut current) = current else {
                 thread::sleep(BETWEEN_ATTEMPTS);
                 continue;

@@ -68,10 +68,16 @@ pub(crate) fn read(
     let sums = numbers(&bank.query(SUMS)?)?;
     seen.total = sums[0];
     seen.compare("the sums of accounts, tills, branches and payments", &sums);
-    seen.compare("the marks of claims and their settlements", &numbers(&bank.query(MARKS)?)?);
+    seen.compare(
+        "the marks of claims and their settlements",
+        &numbers(&bank.query(MARKS)?)?,
+    );
     let holders = numbers(&travel.query(HOLDERS)?)?;
     seen.seats_sold = holders[0];
-    seen.compare("bookings, seats with a holder, and seats whose holder has booked them", &holders);
+    seen.compare(
+        "bookings, seats with a holder, and seats whose holder has booked them",
+        &holders,
+    );
     let mut counts = Counts::default();
     for register in registers(books) {
         let session = match register.database {
@@ -111,7 +117,10 @@ pub(crate) fn count_all(
         seen.compare(&format!("rows and numbers of {table}"), &rows);
         let (least, most) = register.book.counts().entries_expected();
         if !(least..=most).contains(&rows[0].unsigned_abs()) {
-            let text = format!("{table} has {} entries, and {least} to {most} are right", rows[0]);
+            let text = format!(
+                "{table} has {} entries, and {least} to {most} are right",
+                rows[0]
+            );
             seen.wrong.push(text);
         }
     }
@@ -146,7 +155,9 @@ impl Register<'_> {
         ))?;
         let mut present: BTreeMap<u64, Parts> = BTreeMap::new();
         for row in 0..answer.rows.len() {
-            let number = answer.number(row, 0).and_then(|number| u64::try_from(number).ok());
+            let number = answer
+                .number(row, 0)
+                .and_then(|number| u64::try_from(number).ok());
             let number = number.ok_or_else(|| Failure::Protocol("no receipt".to_owned()))?;
             *present.entry(number).or_default().entry(0).or_default() += 1;
         }
@@ -168,7 +179,9 @@ fn numbers(answer: &Answer) -> Result<Vec<i64>, Failure> {
     let numbers = (0..columns).map(|column| answer.number(0, column));
     let numbers: Option<Vec<_>> = numbers.collect();
     let no_numbers = || Failure::Protocol("the system has answered without numbers".to_owned());
-    numbers.filter(|numbers| !numbers.is_empty()).ok_or_else(no_numbers)
+    numbers
+        .filter(|numbers| !numbers.is_empty())
+        .ok_or_else(no_numbers)
 }
 
 /// The databases as the front-end names them.

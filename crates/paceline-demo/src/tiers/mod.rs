@@ -147,7 +147,8 @@ impl Server {
             }
             let mut life = self.life();
             let process = life.process.as_mut();
-            let ending = process.and_then(|process| Some((process.ending()?, process.last_words())));
+            let ending =
+                process.and_then(|process| Some((process.ending()?, process.last_words())));
             if let Some((ending, words)) = ending {
                 let text = format!("the server {} {ending}:\n{words}", self.plan.name);
                 return Err(io::Error::other(text));
@@ -230,7 +231,10 @@ impl Server {
         life.longest_recovery = life.longest_recovery.max(pause);
         drop(life);
         let millis = pause.as_millis();
-        journal.add(format!("{} serves again, after {millis} ms", self.plan.name));
+        journal.add(format!(
+            "{} serves again, after {millis} ms",
+            self.plan.name
+        ));
     }
 
     fn go_on_after_stop(&self, journal: &Journal) {
@@ -238,7 +242,9 @@ impl Server {
         if life.continues.is_some_and(|at| Instant::now() >= at) {
             life.continues = None;
             life.state = State::Serving;
-            life.process.iter().for_each(|process| process.signal(Signal::CONT));
+            life.process
+                .iter()
+                .for_each(|process| process.signal(Signal::CONT));
             drop(life);
             journal.add(format!("{} continues", self.plan.name));
         }
@@ -286,7 +292,10 @@ impl Server {
         };
         if process.end(TIME_TO_END) == Ended::Killed {
             let seconds = TIME_TO_END.as_secs();
-            journal.add(format!("{} has not ended in {seconds} s and was killed", self.plan.name));
+            journal.add(format!(
+                "{} has not ended in {seconds} s and was killed",
+                self.plan.name
+            ));
         }
     }
 }
@@ -295,7 +304,9 @@ impl Drop for Server {
     /// A server that was not ended in order is killed.
     fn drop(&mut self) {
         let process = self.life().process.take();
-        process.iter().for_each(|process| process.signal(Signal::KILL));
+        process
+            .iter()
+            .for_each(|process| process.signal(Signal::KILL));
     }
 }
 
@@ -309,7 +320,9 @@ pub(crate) struct Tiers {
 impl Tiers {
     /// Starts one server after the other.
     pub(crate) fn start(plans: Vec<Plan>) -> io::Result<Self> {
-        let servers = plans.into_iter().map(|plan| Server::start(plan).map(Arc::new));
+        let servers = plans
+            .into_iter()
+            .map(|plan| Server::start(plan).map(Arc::new));
         Ok(Self {
             servers: servers.collect::<io::Result<_>>()?,
             is_over: AtomicBool::new(false),
@@ -336,7 +349,10 @@ impl Tiers {
 
     /// Ends all servers, the front-end first.
     pub(crate) fn end(&self, journal: &Journal) {
-        self.servers.iter().rev().for_each(|server| server.end(journal));
+        self.servers
+            .iter()
+            .rev()
+            .for_each(|server| server.end(journal));
     }
 
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<Server>> {

@@ -51,7 +51,10 @@ pub(crate) fn plans(folder: &Path, program: &Path) -> io::Result<(Vec<Plan>, Vec
         .iter()
         .map(|name| database(name, name, plans[0].probe.port.to_string()))
         .collect();
-    for (name, plan) in ["bank_replica1", "bank_replica2"].into_iter().zip(&plans[1..]) {
+    for (name, plan) in ["bank_replica1", "bank_replica2"]
+        .into_iter()
+        .zip(&plans[1..])
+    {
         databases.push(database(name, "bank", plan.probe.port.to_string()));
     }
     Ok((plans, databases))
@@ -111,7 +114,8 @@ impl Cluster {
         let port = primary.probe.port;
         let (made, missing): (Vec<_>, Vec<_>) =
             REPLICAS.into_iter().partition(|name| self.is_made(name));
-        made.into_iter().try_for_each(|name| self.follow(name, port))?;
+        made.into_iter()
+            .try_for_each(|name| self.follow(name, port))?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -119,7 +123,9 @@ impl Cluster {
         if is_new {
             make_databases(primary)?;
         }
-        missing.into_iter().try_for_each(|name| self.copy(name, port))?;
+        missing
+            .into_iter()
+            .try_for_each(|name| self.copy(name, port))?;
         server.end(&Journal::new());
         Ok(())
     }
@@ -131,18 +137,31 @@ impl Cluster {
     fn make_empty(&self) -> io::Result<()> {
         let data = self.data("primary");
         let mut initdb = self.command("initdb");
-        initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "-D"]).arg(&data);
+        initdb
+            .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "-D"])
+            .arg(&data);
         self.run(initdb)?;
         let settings = data.join("postgresql.conf");
         let text = fs::read_to_string(&settings)?;
-        fs::write(settings, text + "\nlisten_addresses = '127.0.0.1'\nmax_connections = 100\n")
+        fs::write(
+            settings,
+            text + "\nlisten_addresses = '127.0.0.1'\nmax_connections = 100\n",
+        )
     }
 
     /// Copies the running primary.
     fn copy(&self, name: &str, primary: u16) -> io::Result<()> {
         let mut copy = self.command("pg_basebackup");
-        copy.args(["-h", "127.0.0.1", "-p", &primary.to_string(), "-U", "postgres"]);
-        copy.args(["--checkpoint=fast", "--write-recovery-conf", "-D"]).arg(self.data(name));
+        copy.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &primary.to_string(),
+            "-U",
+            "postgres",
+        ]);
+        copy.args(["--checkpoint=fast", "--write-recovery-conf", "-D"])
+            .arg(self.data(name));
         self.run(copy)
     }
 
@@ -185,8 +204,8 @@ impl Cluster {
 
 /// The user and the databases of the demo.
 fn make_databases(primary: &Plan) -> io::Result<()> {
-    let mut session = Session::open(&primary.probe, Protocol::Simple, FIRST_START)
-        .map_err(io::Error::other)?;
+    let mut session =
+        Session::open(&primary.probe, Protocol::Simple, FIRST_START).map_err(io::Error::other)?;
     let mut run = |sql: String| session.query(&sql).map_err(io::Error::other);
     run(format!("CREATE ROLE {USER} LOGIN"))?;
     for name in DATABASES {
@@ -200,11 +219,16 @@ fn make_databases(primary: &Plan) -> io::Result<()> {
 fn programs() -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut versions: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
     versions.sort();
     folders.extend(versions.into_iter().rev());
-    let found = folders.into_iter().find(|folder| folder.join("initdb").exists());
+    let found = folders
+        .into_iter()
+        .find(|folder| folder.join("initdb").exists());
     found.ok_or_else(|| io::Error::other("PostgreSQL is not installed (Debian: postgresql)"))
 }
 
@@ -216,7 +240,9 @@ pub(crate) fn user() -> io::Result<u32> {
     }
     let users = fs::read_to_string("/etc/passwd")?;
     let number = |name: &str| {
-        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let line = users
+            .lines()
+            .find(|line| line.split(':').next() == Some(name))?;
         line.split(':').nth(2)?.parse().ok()
     };
     let found = number("postgres").or_else(|| number("nobody"));

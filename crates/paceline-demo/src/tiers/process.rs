@@ -179,7 +179,10 @@ mod tests {
         }
         let all = tree(process.id());
         process.signal(Signal::KILL);
-        assert_eq!(described(process.child.wait().expect("an end")), "was killed by signal 9");
+        assert_eq!(
+            described(process.child.wait().expect("an end")),
+            "was killed by signal 9"
+        );
         let is_alive = |id: &u32| {
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             !stat.is_empty() && !stat.contains(") Z ")
@@ -196,6 +199,9 @@ mod tests {
             assert_eq!(process.ending(), None);
         }
         assert_eq!(process.end(Duration::from_millis(50)), Ended::Killed);
-        assert_eq!(shell("exit 0").end(Duration::from_secs(60)), Ended::Gracefully);
+        assert_eq!(
+            shell("exit 0").end(Duration::from_secs(60)),
+            Ended::Gracefully
+        );
     }
 }
