@@ -53,6 +53,12 @@ impl ClientHalf {
         &self.parameters
     }
 
+    /// Whether no message of the client was taken in part.
+    #[must_use]
+    pub fn is_between_messages(&self) -> bool {
+        self.walk.is_between_messages()
+    }
+
     /// How many prepared statements the client has.
     #[must_use]
     pub fn prepared_statements(&self) -> usize {

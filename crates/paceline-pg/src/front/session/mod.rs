@@ -20,7 +20,7 @@ mod login;
 mod relay;
 mod serving;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use paceline::{Closed, Context, GroupHandler, Handle, Interest, Members, Next};
 
@@ -101,7 +101,7 @@ impl Session {
         client: Arc<Client>,
         process: Option<PeerProcess>,
     ) -> Self {
-        let login = Login::new(&front);
+        let login = Login::new(&front, client.address.ip().is_none());
         Self {
             front,
             client,
@@ -112,6 +112,11 @@ impl Session {
             reading: Reading::On,
             state: State::Login(Box::new(login)),
         }
+    }
+
+    /// Whose session it is.
+    pub(super) fn subject(&self) -> (&Front, &Client) {
+        (&self.front, &self.client)
     }
 
     /// Takes the state; the caller puts the next one in its place.
@@ -145,6 +150,8 @@ impl Session {
             self.client_ready(call);
         } else if self.is_server(call) {
             self.server_ready(call);
+        } else if self.auth_server().map(|server| server.handle().id()) == call.subject() {
+            self.auth_server_ready(call);
         } else {
             self.stranger(call);
         }
