@@ -480,7 +480,6 @@ impl<T> Book<T> {
                 Found::Nothing => break,
             }
         }
-        self.grow(pool, now, orders);
     }
 
     /// The slot of a server in one of these states.

@@ -22,12 +22,16 @@ impl<T> Book<T> {
                 self.shrink(pool, orders);
                 self.open_for_cancels(pool, now, orders);
                 self.serve(pool, now, orders);
+            }
+        }
+        self.grow_all(now, orders);
+        for pool in 0..self.pools.slots() {
+            if self.pools.is_full(pool) {
                 self.open_reserve(pool, now, orders);
                 self.open_minimum(pool, now, orders);
             }
         }
         self.recall_marked(orders);
-        self.refill_all(now, orders);
         self.remove_unused(orders);
         self.check_operations(orders);
     }
@@ -132,15 +136,6 @@ impl<T> Book<T> {
                     client: self.clients.id(server.client),
                     reason: CloseReason::Changed,
                 });
-            }
-        }
-    }
-
-    /// Opens connections for pools that a limit has kept waiting, by arrival.
-    fn refill_all(&mut self, now: Duration, orders: &mut Orders<T>) {
-        for pool in 0..self.pools.slots() {
-            if self.pools.is_full(pool) && self.pools[pool].blocked != [None; 2] {
-                self.refill(pool, now, orders);
             }
         }
     }

@@ -1,8 +1,13 @@
 //! Tests of the book.
 
+mod model;
+mod random;
 mod rules;
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::*;
 
@@ -146,5 +151,16 @@ fn sized(pool_size: usize) -> Settings {
     Settings {
         pool_size,
         ..Settings::default()
+    }
+}
+
+impl<T> Book<T> {
+    /// Whether no pool is listed as blocked, and no list has an entry.
+    fn nothing_is_listed(&self) -> bool {
+        let databases = self.databases.iter().map(|(_, it)| &it.shared.blocked);
+        let users = self.users.iter().map(|(_, it)| &it.shared.blocked);
+        let mut pools = self.pools.iter().map(|(_, it)| it);
+        databases.chain(users).all(BTreeSet::is_empty)
+            && pools.all(|it| it.is_empty() && it.marked == 0)
     }
 }
