@@ -9,7 +9,7 @@ use paceline::{Closed, Context, GroupHandler, Handle, Members, Next};
 
 use super::{client::Letter, sockets::Stream, state::Front, wire::Wire};
 use crate::{
-    pg_wire::startup,
+    pg_wire::startup::{self, CancelKey},
     pools::{CancelId, CancelReady, ServerId, ServerKey},
 };
 
@@ -31,7 +31,11 @@ impl GroupHandler<Stream> for Carrier {
         match ready {
             CancelReady::Send(key) => {
                 let mut packet = Vec::new();
-                startup::cancel(&mut packet, key.process, &key.secret);
+                let key = CancelKey {
+                    process: key.process,
+                    secret: &key.secret,
+                };
+                startup::cancel(&mut packet, key);
                 Wire::Plain.send(cx, &[IoSlice::new(&packet)])?;
                 Ok(Next::Continue)
             }

@@ -70,8 +70,8 @@ impl Session {
         if auth_user.is_empty() {
             return Ok(None);
         }
-        let name = own.and_then(|config| config.auth_dbname.as_deref());
-        let name = name.unwrap_or(&settings.auth_dbname);
+        let name = own.and_then(|config| config.auth_dbname.as_ref());
+        let name = name.unwrap_or(&settings.auth_dbname).as_str();
         if name == CONSOLE {
             return Err(
                 "cannot use the reserved \"pgbouncer\" database as an auth_dbname".to_owned(),

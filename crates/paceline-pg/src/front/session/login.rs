@@ -7,18 +7,20 @@
 //!   Talking ---> Cancelling   the connection has asked for a cancel, and waits for its end
 //! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
     auth_query::AuthQuery, console::ConsoleSession, relay::Progress, Member, Reading, Session,
     State,
 };
 use crate::{
-    config::{AuthType as Configured, Attempt, Method, CONSOLE},
+    config::{
+        hba::{Attempt, Method},
+        AuthType as Configured, Settings, CONSOLE,
+    },
     front::{
         call::Call,
         client::{Letter, Limits, Phase},
-        live::Live,
         random,
         registers::{Database, Lookup, PoolEntry},
         state::Front,
@@ -31,7 +33,7 @@ use crate::{
     },
     pg_wire::{backend, NewReport, Severity},
     pools::{CancelAsked, CancelId, ClientId, Privilege, Refusal, Welcome},
-    protocol::{canonical_encoding, ClientHalf},
+    protocol::{canonical_encoding, ClientHalf, Tracked},
 };
 use paceline_server::tls::TlsConnection;
 
@@ -94,11 +96,15 @@ impl Login {
 }
 
 /// What holds for all logins.
-pub(crate) fn login_settings(live: &Live, mock_seed: [u8; 32]) -> LoginSettings {
-    let settings = live.settings();
-    let names = live.tracked.names();
+pub(crate) fn login_settings(
+    settings: &Settings,
+    client_tls: &tls::ClientSide,
+    tracked: &Tracked,
+) -> LoginSettings {
+    let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let ignored = settings.ignore_startup_parameters.iter();
     LoginSettings {
-        tls: match (&live.client_tls.tls, live.client_tls.is_required()) {
+        tls: match (&client_tls.tls, client_tls.is_required()) {
             (None, _) => ClientTls::Disabled,
             (Some(_), false) => ClientTls::Allowed,
             (Some(_), true) => ClientTls::Required,
@@ -106,12 +112,18 @@ pub(crate) fn login_settings(live: &Live, mock_seed: [u8; 32]) -> LoginSettings 
         auth_type: auth_type(settings.auth_type),
         scram_iterations: settings.scram_iterations,
         rules: StartupRules {
-            tracked: names.map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
-            ignored: settings.ignore_startup_parameters.iter().map(str::to_owned).collect(),
+            tracked: tracked.names().map(name).collect(),
+            ignored: ignored.map(str::to_owned).collect(),
             passes_others: false,
         },
-        mock_seed,
+        mock_seed: mock_seed(),
     }
+}
+
+/// A secret of this process: the salt of an unknown user stays the same.
+fn mock_seed() -> [u8; 32] {
+    static SEED: OnceLock<[u8; 32]> = OnceLock::new();
+    *SEED.get_or_init(random::bytes)
 }
 
 fn auth_type(configured: Configured) -> AuthType {
@@ -441,11 +453,11 @@ impl Session {
             is_tls: self.wire.tls_info().is_some(),
         };
         let method = match rules.method(&attempt) {
-            Some(Method::Trust) => AuthType::Trust,
-            Some(Method::Md5) => AuthType::Md5,
-            Some(Method::Scram) => AuthType::Scram,
-            Some(Method::Plain) => AuthType::Plain,
-            Some(Method::Reject) | None => {
+            Method::Trust => AuthType::Trust,
+            Method::Md5 => AuthType::Md5,
+            Method::Scram => AuthType::Scram,
+            Method::Plain => AuthType::Plain,
+            Method::Reject => {
                 self.refuse("08P01", "login rejected", call);
                 return false;
             }

@@ -20,10 +20,11 @@ mod login;
 mod relay;
 mod serving;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use paceline::{Closed, Context, GroupHandler, Handle, Interest, Members, Next};
 
+pub(crate) use self::login::login_settings;
 use self::{console::ConsoleSession, login::Login};
 use super::{
     call::Call,
