@@ -123,13 +123,14 @@ pub(super) fn tests_in(folder: &Path) -> Result<BTreeSet<String>, String> {
     Ok(tests)
 }
 
-/// The test functions of a file.
+/// The test functions of a file: a fixture may have such a name too.
 fn defined(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| {
+    let before = std::iter::once("").chain(text.lines());
+    text.lines().zip(before).filter_map(|(line, before)| {
         let line = line.strip_prefix("async ").unwrap_or(line);
-        let line = line.strip_prefix("def ")?;
-        let (name, _) = line.split_once('(')?;
-        name.starts_with("test_").then_some(name)
+        let (name, _) = line.strip_prefix("def ")?.split_once('(')?;
+        let is_test = name.starts_with("test_") && !before.starts_with("@pytest.fixture");
+        is_test.then_some(name)
     })
 }
 
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn test_functions_are_found() {
-        let text = "def test_a(x):\nasync def test_b():\n    def test_inner():\ndef helper():\n";
+        let text = "def test_a(x):\nasync def test_b():\n    def test_inner():\ndef helper():\n\
+            @pytest.fixture\ndef test_fixture():\n";
         assert_eq!(defined(text).collect::<Vec<_>>(), ["test_a", "test_b"]);
     }
 }

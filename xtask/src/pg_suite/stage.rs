@@ -105,11 +105,10 @@ impl Stage {
             fs::create_dir_all(self.folder.join(folder)).map_err(wrong)?;
         }
         let mut copy = Command::new("cp");
-        step(
-            copy.args(["-r", "--no-preserve=mode", "--"])
-                .arg(suite)
-                .arg(self.suite()),
-        )?;
+        step(copy.args(["-r", "--"]).arg(suite).arg(self.suite()))?;
+        // The suite runs its scripts, and a tree from an archive may have lost their rights.
+        let mut rights = Command::new("chmod");
+        step(rights.args(["-R", "u+rwx"]).arg(self.suite()))?;
         let copied = fs::copy(program, self.program());
         copied.map_err(|error| format!("{}: {error}", program.display()))?;
         fs::set_permissions(self.program(), fs::Permissions::from_mode(0o755)).map_err(wrong)?;
