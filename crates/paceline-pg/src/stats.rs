@@ -8,75 +8,56 @@ use std::{
     time::Duration,
 };
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident),+ $(,)?) => {
-        /// The counters of one database. Times are in microseconds.
-        #[derive(Debug, Default)]
-        pub struct Counters {
-            $($(#[doc = $doc])+ pub $name: Counter,)+
-        }
+use crate::console;
 
-        /// What the counters say at one moment.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Totals {
-            $($(#[doc = $doc])+ pub $name: u64,)+
-        }
-
-        impl Counters {
-            /// What they say now.
-            #[must_use]
-            pub fn totals(&self) -> Totals {
-                Totals { $($name: self.$name.get(),)+ }
-            }
-        }
-
-        impl Totals {
-            /// What was added since `before`.
-            #[must_use]
-            pub fn since(&self, before: &Self) -> Self {
-                Self { $($name: self.$name.saturating_sub(before.$name),)+ }
-            }
-
-            /// The sum of both.
-            #[must_use]
-            pub fn plus(&self, other: &Self) -> Self {
-                Self { $($name: self.$name + other.$name,)+ }
-            }
-
-            /// Each counter divided by `by`.
-            #[must_use]
-            fn divided(&self, by: impl Fn(u64) -> u64) -> Self {
-                Self { $($name: by(self.$name),)+ }
-            }
-        }
-    };
+/// The counters of one database. Times are in microseconds.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// How often a client got a server.
+    pub server_assignments: Counter,
+    /// Transactions that have ended.
+    pub transactions: Counter,
+    /// Queries that have ended.
+    pub queries: Counter,
+    /// Bytes that clients have sent.
+    pub received: Counter,
+    /// Bytes that clients were sent.
+    pub sent: Counter,
+    /// How long transactions took.
+    pub transaction_time: Counter,
+    /// How long queries took.
+    pub query_time: Counter,
+    /// How long clients waited for a server.
+    pub wait_time: Counter,
+    /// Named Parse messages of clients.
+    pub client_parses: Counter,
+    /// Parse messages that servers got for them.
+    pub server_parses: Counter,
+    /// Bind messages of named statements.
+    pub binds: Counter,
+    /// Logins of clients.
+    pub client_logins: Counter,
 }
 
-counters! {
-    /// How often a client got a server.
-    server_assignments,
-    /// Transactions that have ended.
-    transactions,
-    /// Queries that have ended.
-    queries,
-    /// Bytes that clients have sent.
-    received,
-    /// Bytes that clients were sent.
-    sent,
-    /// How long transactions took.
-    transaction_time,
-    /// How long queries took.
-    query_time,
-    /// How long clients waited for a server.
-    wait_time,
-    /// Named Parse messages of clients.
-    client_parses,
-    /// Parse messages that servers got for them.
-    server_parses,
-    /// Bind messages of named statements.
-    binds,
-    /// Logins of clients.
-    client_logins,
+impl Counters {
+    /// What they say now.
+    #[must_use]
+    pub fn read(&self) -> console::Counters {
+        console::Counters {
+            server_assignment_count: self.server_assignments.get(),
+            xact_count: self.transactions.get(),
+            query_count: self.queries.get(),
+            received: self.received.get(),
+            sent: self.sent.get(),
+            xact_time: self.transaction_time.get(),
+            query_time: self.query_time.get(),
+            wait_time: self.wait_time.get(),
+            client_parse_count: self.client_parses.get(),
+            server_parse_count: self.server_parses.get(),
+            bind_count: self.binds.get(),
+            client_login_count: self.client_logins.get(),
+        }
+    }
 }
 
 /// One counter.
@@ -91,6 +72,11 @@ impl Counter {
         }
     }
 
+    /// Adds a time, in microseconds.
+    pub fn add_time(&self, time: Duration) {
+        self.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+
     /// What it says.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -102,30 +88,22 @@ impl Counter {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Averages {
     /// The counters when the present period began.
-    before: Totals,
+    before: console::Counters,
     /// Of the last period.
-    last: Totals,
+    last: console::Counters,
 }
 
 impl Averages {
     /// A period of this length is over.
-    pub fn end_period(&mut self, now: &Totals, length: Duration) {
-        let added = now.since(&self.before);
-        let micros = length.as_micros().max(1) as u64;
-        let per_second = |count: u64| count.saturating_mul(1_000_000) / micros;
-        let mean = |time: u64, count: u64| time.checked_div(count).unwrap_or(0);
-        self.last = Totals {
-            transaction_time: mean(added.transaction_time, added.transactions),
-            query_time: mean(added.query_time, added.queries),
-            ..added.divided(per_second)
-        };
+    pub fn end_period(&mut self, now: &console::Counters, length: Duration) {
+        let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        self.last = now.average(&self.before, micros);
         self.before = *now;
     }
 
-    /// Rates per second; the two times of queries and transactions are means; the time of waiting
-    /// is that of all clients, per second.
+    /// Of the last period.
     #[must_use]
-    pub fn last(&self) -> &Totals {
+    pub fn last(&self) -> &console::Counters {
         &self.last
     }
 }
@@ -140,11 +118,14 @@ mod tests {
     fn averages_are_those_of_the_last_period() {
         let counters = Counters::default();
         counters.queries.add(10);
-        counters.query_time.add(50);
+        counters.query_time.add_time(Duration::from_micros(50));
         let mut averages = Averages::default();
-        averages.end_period(&counters.totals(), Duration::from_secs(2));
-        assert_eq!((averages.last().queries, averages.last().query_time), (5, 5));
-        averages.end_period(&counters.totals(), Duration::from_secs(2));
-        assert_eq!(averages.last(), &Totals::default());
+        averages.end_period(&counters.read(), Duration::from_secs(2));
+        assert_eq!(
+            (averages.last().query_count, averages.last().query_time),
+            (5, 5)
+        );
+        averages.end_period(&counters.read(), Duration::from_secs(2));
+        assert_eq!(averages.last(), &console::Counters::default());
     }
 }

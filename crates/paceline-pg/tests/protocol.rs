@@ -5,3 +5,5 @@ mod support;
 
 #[path = "protocol/boundaries.rs"]
 mod boundaries;
+#[path = "protocol/differential.rs"]
+mod differential;

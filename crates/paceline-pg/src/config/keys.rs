@@ -84,6 +84,12 @@ impl Key {
         own.or_else(|| OTHERS.iter().find(|key| key.name == name))
     }
 
+    /// Whether PgBouncer does not know the key.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        OWN.contains(&self.name)
+    }
+
     /// The value in `settings`, as `SHOW CONFIG` prints it.
     #[must_use]
     pub fn show(&self, settings: &Settings) -> String {
@@ -124,6 +130,20 @@ impl Settings {
         }
     }
 }
+
+/// The keys that PgBouncer does not know.
+const OWN: [&str; 10] = [
+    "host_check_failures",
+    "host_check_period",
+    "host_check_successes",
+    "http_listen",
+    "max_replica_lag",
+    "multiplex",
+    "server_login_concurrency",
+    "strict_commit",
+    "target_session_attrs",
+    "threads",
+];
 
 macro_rules! others {
     ($($name:ident = $default:literal, $standing:ident $why:literal;)+) => {

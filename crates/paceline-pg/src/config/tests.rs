@@ -4,6 +4,8 @@ use std::{collections::HashMap, io, time::Duration};
 
 use super::*;
 
+mod chance;
+
 /// Loads `main.ini` from these files.
 fn load_of(files: &[(&str, &str)]) -> Result<Config, Error> {
     let files: HashMap<_, _> = files.iter().copied().collect();

@@ -94,6 +94,7 @@ fn what_is_no_command_is_refused_in_pgbouncers_words() {
         ("BEGIN", invalid("BEGIN")),
         ("PAUSE a b", invalid("PAUSE a b")),
         ("PAUSE a\"b\"", invalid("PAUSE a\"b\"")),
+        ("PAUSE\"b\"", invalid("PAUSE\"b\"")),
         ("PAUSE \"a", invalid("PAUSE \"a")),
         ("RELOAD x", invalid("RELOAD x")),
         ("SHUTDOWN NOW", invalid("SHUTDOWN NOW")),

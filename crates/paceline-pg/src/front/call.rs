@@ -78,6 +78,11 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
         }
     }
 
+    /// Closes the member that this call is for.
+    pub(crate) fn finish_subject(&mut self) {
+        self.next = Next::Close;
+    }
+
     /// Asks for another call for the member that this one is for.
     pub(crate) fn again(&mut self, member: &Handle) {
         if self.subject() != Some(member.id()) {

@@ -18,7 +18,10 @@ use super::{
     server::Server,
     sockets::{Address, Stream},
 };
-use crate::pools::{ClientId, CloseReason, Refusal};
+use crate::{
+    config::Effective,
+    pools::{ClientId, CloseReason, Refusal},
+};
 
 /// A client.
 #[derive(Debug)]
@@ -81,6 +84,8 @@ pub(crate) enum Letter {
     CancelWait,
     /// The carrier of its cancel is done.
     CancelDone,
+    /// The command of the console that it waits for is complete.
+    Completed,
 }
 
 /// Which of a client's times is over.
@@ -126,6 +131,8 @@ pub(crate) enum Phase {
     Held = 4,
     HeldInTransaction = 5,
     Cancel = 6,
+    /// It is at the console.
+    Console = 7,
 }
 
 const PHASE_BITS: u32 = 3;
@@ -145,6 +152,7 @@ pub(crate) struct ClientFacts {
     pub(crate) limits: Limits,
     pub(crate) statements: usize,
     pub(crate) is_console: bool,
+    pub(crate) is_logged_in: bool,
 }
 
 /// The client's time-outs; zero is off.
@@ -154,6 +162,18 @@ pub(crate) struct Limits {
     pub(crate) idle_in_transaction: Duration,
     pub(crate) transaction: Duration,
     pub(crate) query: Duration,
+}
+
+impl Limits {
+    /// What the configuration says for the client's database and user.
+    pub(crate) fn of(effective: &Effective) -> Self {
+        Self {
+            idle: effective.client_idle_timeout,
+            idle_in_transaction: effective.idle_transaction_timeout,
+            transaction: effective.transaction_timeout,
+            query: effective.query_timeout,
+        }
+    }
 }
 
 impl Client {
@@ -279,7 +299,8 @@ impl Watch {
             3 => Phase::Busy,
             4 => Phase::Held,
             5 => Phase::HeldInTransaction,
-            _ => Phase::Cancel,
+            6 => Phase::Cancel,
+            _ => Phase::Console,
         };
         (phase, Duration::from_micros(word >> PHASE_BITS))
     }

@@ -3,11 +3,13 @@
 use std::{collections::HashMap, fmt, io, path::Path, sync::Arc, time::Duration};
 
 use super::{
+    session::login_settings,
     sockets::TcpOptions,
     tls::{ClientSide, ServerSide},
 };
 use crate::{
-    config::{self, AuthType, Config, Problem, Rules, Settings},
+    config::{self, hba::Rules, AuthType, Config, Problem, Settings},
+    login::LoginSettings,
     pools::{self, DatabaseSettings, UserSettings},
     protocol::Tracked,
 };
@@ -22,6 +24,7 @@ pub(crate) struct Live {
     pub(crate) client_tls: ClientSide,
     pub(crate) server_tls: ServerSide,
     pub(crate) tracked: Arc<Tracked>,
+    pub(crate) login: Arc<LoginSettings>,
     pub(crate) tcp: TcpOptions,
     /// What was accepted, although it is not as it should be.
     pub(crate) remarks: Vec<String>,
@@ -69,12 +72,15 @@ impl Live {
             AuthType::Hba => Some(config::load_hba(&settings.auth_hba_file, &mut read_file)?),
             _ => None,
         };
+        let client_tls = ClientSide::new(settings).map_err(Unusable::Tls)?;
+        let tracked = Arc::new(Tracked::new(settings.track_extra_parameters.iter()));
         Ok(Self {
             secrets,
             rules,
-            client_tls: ClientSide::new(settings).map_err(Unusable::Tls)?,
+            login: Arc::new(login_settings(settings, &client_tls, &tracked)),
+            client_tls,
             server_tls: ServerSide::new(settings).map_err(Unusable::Tls)?,
-            tracked: Arc::new(Tracked::new(settings.track_extra_parameters.iter())),
+            tracked,
             tcp: tcp_options(settings),
             remarks,
             config,

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     config::{self, Effective, PoolMode},
+    login::ServerCredentials,
     pools::{DatabaseId, PoolId, UserId},
     protocol::{Mode, RelaySettings, Statements, Values},
     stats::{Averages, Counters},
@@ -60,7 +61,7 @@ pub(crate) struct PoolEntry {
     welcome: ArcSwapOption<Reported>,
     /// What a client has proved itself with: the server takes it, if the configuration has no
     /// password for it.
-    pub(crate) credentials: ArcSwapOption<crate::login::Credentials>,
+    pub(crate) credentials: ArcSwapOption<ServerCredentials>,
 }
 
 /// What holds for a pool by the configuration in force.

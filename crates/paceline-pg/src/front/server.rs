@@ -103,8 +103,8 @@ pub(crate) enum Errand {
     Reset,
     /// The check query.
     Check,
-    /// The query of a new connection.
-    Connect,
+    /// To the book: the client that it was for has left.
+    GiveBack,
 }
 
 /// Where a server is that a group wants.

@@ -47,6 +47,17 @@ impl Address {
         }
     }
 
+    /// As in log lines: `unix(17)` for the process of that number.
+    pub(crate) fn logged(&self) -> String {
+        match self {
+            Self::Unix {
+                process: Some(process),
+                ..
+            } => format!("unix({process})"),
+            other => other.host(),
+        }
+    }
+
     pub(crate) fn port(&self) -> u16 {
         match self {
             Self::Ip(address) => address.port(),

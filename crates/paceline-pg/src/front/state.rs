@@ -5,18 +5,28 @@ use std::{
     path::PathBuf,
     sync::{
         atomic::{AtomicU64, Ordering},
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use arc_swap::{ArcSwap, Guard};
-use paceline::{Pool, WeakPool};
+use paceline::{Group, Pool, WeakPool};
 
-use super::{client::Clients, live::Live, lifecycle::Lifecycle, registers::Registers, server::Server};
+use super::{
+    client::{Client, Clients},
+    lifecycle::Lifecycle,
+    live::Live,
+    opening::{Names, Target},
+    random,
+    registers::Registers,
+    server::Server,
+    sockets::Stream,
+};
 use crate::{
     log::Log,
-    pools::{Book, Orders, ServerId},
+    login::{CancelKeys, ClientKey, Verifiers},
+    pools::{Book, CancelId, OperationId, Orders, ServerId},
 };
 
 /// The front-end server.
@@ -24,43 +34,73 @@ use crate::{
 /// Locks are taken one at a time, and none while a handler of another group is called: the book's,
 /// then that of clients or of servers, after the book's was released.
 pub(crate) struct Front {
+    me: Weak<Front>,
     /// The configuration in force, and what was made of it.
     live: ArcSwap<Live>,
     pub(crate) file: PathBuf,
+    pub(crate) is_quiet: bool,
     pub(crate) log: Log,
     pool: OnceLock<WeakPool>,
     started: Instant,
+    started_at: SystemTime,
     book: Mutex<Book<Arc<Server>>>,
     clients: Mutex<Clients>,
     servers: Mutex<HashMap<ServerId, Arc<Server>>>,
+    openings: Mutex<HashMap<ServerId, Group<Stream>>>,
     /// Databases, users and pools of the book by name, and their counters.
     pub(crate) registers: Registers,
     pub(crate) lifecycle: Lifecycle,
     /// Numbers of clients and servers, for the console and the log.
     numbers: AtomicU64,
+    keys: Mutex<CancelKeys<u64>>,
+    cancels: Mutex<HashMap<CancelId, Arc<Client>>>,
+    verifiers: Mutex<Verifiers>,
+    names: Mutex<Names>,
+    targets: Mutex<Vec<Target>>,
+    /// Clients of the console that wait for a command, or what else follows it.
+    pub(crate) operations: Mutex<HashMap<OperationId, Arc<Client>>>,
 }
 
 impl Front {
-    pub(crate) fn new(live: Live, file: PathBuf, log: Log) -> Self {
-        let book = Book::new(live.book_settings());
-        Self {
+    pub(crate) fn new(live: Live, file: PathBuf, is_quiet: bool, log: Log) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            book: Mutex::new(Book::new(live.book_settings())),
             live: ArcSwap::from_pointee(live),
             file,
+            is_quiet,
             log,
             pool: OnceLock::new(),
             started: Instant::now(),
-            book: Mutex::new(book),
+            started_at: SystemTime::now(),
             clients: Mutex::default(),
             servers: Mutex::default(),
+            openings: Mutex::default(),
             registers: Registers::default(),
             lifecycle: Lifecycle::default(),
             numbers: AtomicU64::new(1),
-        }
+            keys: Mutex::default(),
+            cancels: Mutex::default(),
+            verifiers: Mutex::default(),
+            names: Mutex::default(),
+            targets: Mutex::default(),
+            operations: Mutex::default(),
+        })
+    }
+
+    /// Itself, to be kept.
+    pub(crate) fn shared(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
     }
 
     /// The time since the start.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// The time of the calendar.
+    pub(crate) fn calendar(&self, since_start: Duration) -> SystemTime {
+        self.started_at + since_start
     }
 
     pub(crate) fn live(&self) -> Guard<Arc<Live>> {
@@ -98,16 +138,56 @@ impl Front {
     }
 
     pub(crate) fn book(&self) -> MutexGuard<'_, Book<Arc<Server>>> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.book)
     }
 
     pub(crate) fn clients(&self) -> MutexGuard<'_, Clients> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.clients)
     }
 
     pub(crate) fn servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Server>>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.servers)
     }
+
+    /// The groups of connections that are being opened.
+    pub(crate) fn openings(&self) -> MutexGuard<'_, HashMap<ServerId, Group<Stream>>> {
+        locked(&self.openings)
+    }
+
+    /// The connections that have asked for a cancel.
+    pub(crate) fn cancels(&self) -> MutexGuard<'_, HashMap<CancelId, Arc<Client>>> {
+        locked(&self.cancels)
+    }
+
+    pub(crate) fn verifiers(&self) -> MutexGuard<'_, Verifiers> {
+        locked(&self.verifiers)
+    }
+
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        locked(&self.names)
+    }
+
+    /// The hosts that have given keys for cancels, by their number.
+    pub(crate) fn targets(&self) -> MutexGuard<'_, Vec<Target>> {
+        locked(&self.targets)
+    }
+
+    pub(crate) fn new_key(&self, number: u64, minor: u16) -> ClientKey {
+        locked(&self.keys).add(number, minor, random::bytes())
+    }
+
+    pub(crate) fn find_key(&self, process: i32, secret: &[u8]) -> Option<u64> {
+        locked(&self.keys).find(process, secret)
+    }
+
+    pub(crate) fn forget_key(&self, key: &ClientKey) {
+        locked(&self.keys).remove(key);
+    }
+}
+
+/// No code leaves what these locks protect in between when it panics.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Front {

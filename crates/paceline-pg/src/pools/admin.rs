@@ -179,6 +179,7 @@ impl<T> Book<T> {
         for pool in self.pools_of(scope) {
             self.serve(pool, now, orders);
         }
+        self.grow_all(now, orders);
         Commanded::Done
     }
 
@@ -247,8 +248,8 @@ impl<T> Book<T> {
         }
         for pool in self.pools_of(scope) {
             self.mark(pool, orders);
-            self.grow(pool, now, orders);
         }
+        self.grow_all(now, orders);
         Commanded::Done
     }
 

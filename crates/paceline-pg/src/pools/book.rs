@@ -452,7 +452,7 @@ impl<T> Book<T> {
         }
     }
 
-    fn needs_check(&self, slot: u32, now: Duration) -> bool {
+    pub(super) fn needs_check(&self, slot: u32, now: Duration) -> bool {
         let idle = now.saturating_sub(self.servers[slot].since);
         let delay = self.settings.check_delay;
         delay.is_some_and(|delay| idle >= delay)
@@ -480,7 +480,6 @@ impl<T> Book<T> {
                 Found::Nothing => break,
             }
         }
-        self.grow(pool, now, orders);
     }
 
     /// The slot of a server in one of these states.

@@ -8,10 +8,12 @@
 //! back is closed when a client of a blocked pool has arrived before all that wait for this server,
 //! but not before the server has served its pool for `switch_after`.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     book::{Book, Orders},
+    entries::Shared,
+    list::List,
     orders::{OpenReason, Order},
     settings::has_room,
     CloseReason, ServerState,
@@ -124,8 +126,12 @@ impl<T> Book<T> {
         loop {
             let own = self.first_ticket(pool).filter(|_| self.may_open(pool, now));
             let own = own.map(|ticket| (ticket, pool));
-            let of_database = self.first_blocked(database, Limit::OfDatabase);
-            let all = [own, of_database, self.first_blocked(user, Limit::OfUser)];
+            let of_database = self.first_blocked(&self.databases[database].shared, now);
+            let all = [
+                own,
+                of_database,
+                self.first_blocked(&self.users[user].shared, now),
+            ];
             let open = (0..3).filter(|source| !is_stuck[*source]);
             let next = open.filter_map(|source| Some((all[source]?, source))).min();
             let Some(((_, next), source)) = next else {
@@ -152,20 +158,53 @@ impl<T> Book<T> {
         }
     }
 
-    fn first_blocked(&self, of: u32, limit: Limit) -> Option<(u64, u32)> {
-        match limit {
-            Limit::OfDatabase => self.databases[of].shared.blocked.first().copied(),
-            Limit::OfUser => self.users[of].shared.blocked.first().copied(),
+    /// The first blocked pool that would open a connection if there were room.
+    fn first_blocked<const LANE: usize>(
+        &self,
+        shared: &Shared<LANE>,
+        now: Duration,
+    ) -> Option<(u64, u32)> {
+        let mut blocked = shared.blocked.iter();
+        let first = blocked.find(|(_, pool)| self.may_open(*pool, now));
+        first.copied()
+    }
+
+    /// The arrival of the first client that no connection is being opened or checked for.
+    fn first_ticket(&self, pool: u32) -> Option<u64> {
+        let it = &self.pools[pool];
+        let mut covered = it.counts.opening + it.counts.checking;
+        let mut arriving = it.arriving.first().filter(|_| !it.has_welcome);
+        let mut waiting = it.waiting.first();
+        loop {
+            let of = |client: Option<u32>| client.map(|client| self.clients[client].ticket);
+            let [early, late] = [of(arriving), of(waiting)];
+            let is_arriving = early.is_some_and(|early| late.is_none_or(|late| early < late));
+            let next = if is_arriving { early } else { late };
+            if covered == 0 || next.is_none() {
+                return next;
+            }
+            covered -= 1;
+            if is_arriving {
+                // One server welcomes all that arrive.
+                arriving = None;
+            } else {
+                waiting = waiting.and_then(|client| List::<0>::after(&self.clients, client));
+            }
         }
     }
 
-    /// The arrival of the first client that waits for a server of the pool.
-    fn first_ticket(&self, pool: u32) -> Option<u64> {
-        let it = &self.pools[pool];
-        let arriving = it.arriving.first().filter(|_| !it.has_welcome);
-        let first = [it.waiting.first(), arriving];
-        let tickets = first.into_iter().flatten();
-        tickets.map(|client| self.clients[client].ticket).min()
+    /// Opens connections in all pools, for clients in the order of their arrival.
+    pub(super) fn grow_all(&mut self, now: Duration, orders: &mut Orders<T>) {
+        let pools = self.pools.iter().map(|(pool, _)| pool);
+        let wishes = pools.filter_map(|pool| Some((self.first_ticket(pool)?, pool)));
+        let mut wishes: BTreeSet<(u64, u32)> = wishes.collect();
+        while let Some((_, pool)) = wishes.pop_first() {
+            if self.may_open(pool, now) && self.open_one(pool, now, orders) == Progress::Some {
+                let next = self.first_ticket(pool);
+                wishes.extend(next.map(|ticket| (ticket, pool)));
+            }
+            self.note_blocked(pool);
+        }
     }
 
     /// How many connections share this limit with the pool, and the limit.
@@ -235,7 +274,6 @@ impl<T> Book<T> {
         let it = &self.pools[pool];
         let is_hungry = it.demand() > 0
             && has_room(it.connections(), it.limits.size)
-            && it.failing.is_none()
             && self.gives_servers(pool);
         if !is_hungry && it.blocked == [None; 2] {
             return;
@@ -269,25 +307,26 @@ impl<T> Book<T> {
     /// waiting, has arrived before all clients that wait for this server.
     pub(super) fn others_are_first(&self, slot: u32, now: Duration) -> bool {
         let server = &self.servers[slot];
-        let it = &self.pools[server.pool];
-        let Some(other) = self.first_other(it.database, it.user, server.pool) else {
+        let Some(other) = self.first_other(server.pool, now) else {
             return false;
         };
-        let own = self.first_ticket(server.pool);
+        let own = self.pools[server.pool].waiting.first();
+        let own = own.map(|client| self.clients[client].ticket);
         let is_due = now.saturating_sub(server.opened_at) >= self.settings.switch_after;
         // Without an own client the server becomes idle, and is evicted right away.
         own.is_some_and(|own| other < own) && is_due
     }
 
-    /// The first arrival among the other pools that room in this database, or of this user, lets
-    /// open a connection: a pool that both limits block can't.
-    fn first_other(&self, database: u32, user: u32, own: u32) -> Option<u64> {
+    /// The first arrival among the other pools that could open a connection if this pool had one
+    /// less. A pool that both limits block could not.
+    fn first_other(&self, own: u32, now: Duration) -> Option<u64> {
         let is_served = |(_, pool): &&(u64, u32)| {
             let blocked = &self.pools[*pool].blocked;
-            *pool != own && blocked.iter().flatten().count() == 1
+            *pool != own && blocked.iter().flatten().count() == 1 && self.may_open(*pool, now)
         };
-        let of_database = &self.databases[database].shared.blocked;
-        let of_user = &self.users[user].shared.blocked;
+        let it = &self.pools[own];
+        let of_database = &self.databases[it.database].shared.blocked;
+        let of_user = &self.users[it.user].shared.blocked;
         let firsts = [
             of_database.iter().find(is_served),
             of_user.iter().find(is_served),
@@ -301,10 +340,8 @@ impl<T> Book<T> {
 
     /// A server has become idle: a blocked pool may close it and open one of its own.
     pub(super) fn let_others_evict(&mut self, slot: u32, now: Duration, orders: &mut Orders<T>) {
-        let it = &self.pools[self.servers[slot].pool];
-        let (database, user) = (it.database, it.user);
         let own = self.servers[slot].pool;
-        if self.first_other(database, user, own).is_some() {
+        if self.first_other(own, now).is_some() {
             self.refill(own, now, orders);
         }
     }

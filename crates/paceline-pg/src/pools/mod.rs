@@ -45,4 +45,4 @@ pub use orders::{
 };
 pub use settings::{DatabaseSettings, PoolLimits, Settings, UserSettings};
 pub use slab::{CancelId, ClientId, DatabaseId, PoolId, ServerId, UserId};
-// pub use snapshot::{ClientRow, DatabaseRow, Lists, PoolRow, ServerRow, UserRow};
+pub use snapshot::{ClientRow, DatabaseRow, Lists, PoolRow, ServerRow, UserRow};

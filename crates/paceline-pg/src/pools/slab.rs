@@ -140,6 +140,14 @@ impl<V> Slab<V> {
         is_there.then_some(slot)
     }
 
+    /// The entry in this slot, if there is one.
+    pub(super) fn get(&self, slot: u32) -> Option<&V> {
+        match &self.slots.get(slot as usize)?.content {
+            Content::Full(value) => Some(value),
+            Content::Free(_) => None,
+        }
+    }
+
     /// Each slot with its entry.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
         (0_u32..)
@@ -167,8 +175,7 @@ impl<V> Slab<V> {
 
     /// Whether this slot has an entry.
     pub(super) fn is_full(&self, slot: u32) -> bool {
-        let slot = self.slots.get(slot as usize);
-        slot.is_some_and(|it| matches!(it.content, Content::Full(_)))
+        self.get(slot).is_some()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a client takes along from server to server.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use paceline_pg_wire::Walk;
 
 use super::{parameters::Values, prepared::Names};
@@ -7,10 +9,14 @@ use super::{parameters::Values, prepared::Names};
 /// The client's side of a relay. Small while it is idle.
 #[derive(Debug)]
 pub struct ClientHalf {
+    /// Tells clients apart. Never used twice.
+    pub(super) id: u64,
     /// Where the stream of the client's messages is.
     pub(super) walk: Walk,
     /// What becomes of the rest of a message that comes in pieces.
     pub(super) rest: Rest,
+    /// Whether bytes of the client wait for replies.
+    pub(super) is_waiting: bool,
     /// Everything up to the next Sync is dropped: the server was lost within a batch.
     pub(super) is_skipping: bool,
     /// The parameters that the client wants.
@@ -36,10 +42,13 @@ impl ClientHalf {
     /// them: then it need not wait until a server has them.
     #[must_use]
     pub fn new(parameters: Values, is_proven: bool) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             // The relay has a limit of its own, which may change.
             walk: Walk::new(usize::MAX),
             rest: Rest::Passes,
+            is_waiting: false,
             is_skipping: false,
             parameters,
             is_proven,
@@ -51,6 +60,12 @@ impl ClientHalf {
     #[must_use]
     pub fn parameters(&self) -> &Values {
         &self.parameters
+    }
+
+    /// Whether no message of the client was taken in part.
+    #[must_use]
+    pub fn is_between_messages(&self) -> bool {
+        self.walk.is_between_messages()
     }
 
     /// How many prepared statements the client has.

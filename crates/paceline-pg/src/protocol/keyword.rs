@@ -7,8 +7,19 @@ pub(crate) enum Class {
     Opens,
     /// It can't commit the block that it runs in.
     Inside,
-    /// It can commit, or nothing is known of it.
+    /// As `Inside`, but it may make the server forget prepared statements.
+    Forgets,
+    /// It can commit.
     MayCommit,
+    /// Several statements, or nothing is known of them.
+    Several,
+}
+
+impl Class {
+    /// Whether it may make the server forget prepared statements.
+    pub(crate) fn may_forget(self) -> bool {
+        matches!(self, Self::Forgets | Self::Several)
+    }
 }
 
 /// The keywords of statements that can commit a block, or that call what can.
@@ -17,15 +28,22 @@ const COMMITTING: [&[u8]; 5] = [b"COMMIT", b"END", b"PREPARE", b"CALL", b"DO"];
 /// The keywords that open a block.
 const OPENING: [&[u8]; 2] = [b"BEGIN", b"START"];
 
+/// The keywords of statements that can make the server forget prepared statements.
+const FORGETTING: [&[u8]; 2] = [b"DEALLOCATE", b"DISCARD"];
+
 /// What the statements of this text can do. `is_whole` is false if more of it follows.
 pub(crate) fn class(sql: &[u8], is_whole: bool) -> Class {
     let Some(rest) = skip_blanks(sql) else {
-        return Class::MayCommit;
+        return Class::Several;
     };
     let word = first_word(rest);
     let is_one_of = |words: &[&[u8]]| words.iter().any(|each| word.eq_ignore_ascii_case(each));
-    if word.is_empty() || !is_whole || has_several(rest) || is_one_of(&COMMITTING) {
+    if word.is_empty() || !is_whole || has_several(rest) {
+        Class::Several
+    } else if is_one_of(&COMMITTING) {
         Class::MayCommit
+    } else if is_one_of(&FORGETTING) {
+        Class::Forgets
     } else if is_one_of(&OPENING) {
         Class::Opens
     } else {
@@ -118,21 +136,23 @@ mod tests {
             ("select 1;\n", Class::Inside),
             ("BEGIN", Class::Opens),
             ("start transaction;", Class::Opens),
-            ("begin; select 1", Class::MayCommit),
+            ("begin; select 1", Class::Several),
+            ("discard all", Class::Forgets),
+            ("Deallocate a", Class::Forgets),
             ("commit", Class::MayCommit),
             ("END;", Class::MayCommit),
             ("Prepare Transaction 'x'", Class::MayCommit),
             ("call f()", Class::MayCommit),
             ("do $$ $$", Class::MayCommit),
-            ("select ';'", Class::MayCommit),
-            ("", Class::MayCommit),
-            ("/* open", Class::MayCommit),
-            ("-- open", Class::MayCommit),
-            ("(select 1)", Class::MayCommit),
+            ("select ';'", Class::Several),
+            ("", Class::Several),
+            ("/* open", Class::Several),
+            ("-- open", Class::Several),
+            ("(select 1)", Class::Several),
         ] {
             assert_eq!(class(sql.as_bytes(), true), expected, "{sql}");
         }
-        assert_eq!(class(b"select 1", false), Class::MayCommit);
+        assert_eq!(class(b"select 1", false), Class::Several);
     }
 
     #[test]

@@ -6,13 +6,15 @@ use paceline_pg_wire::frontend::{self as f, Target};
 use crate::support::{
     postgres,
     rig::{tags, Rig},
+    session::Session,
 };
 
 /// One client, one server, names of statements unchanged.
 fn rig() -> Option<Rig> {
     let mut settings = RelaySettings::new(Mode::Transaction);
     settings.max_prepared_statements = 0;
-    Some(Rig::new(postgres::server()?, settings, 1, 1))
+    let session = Session::new(postgres::server()?);
+    Some(Rig::new(settings, 1, vec![session]))
 }
 
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

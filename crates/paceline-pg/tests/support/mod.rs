@@ -3,4 +3,5 @@
 
 pub(crate) mod postgres;
 pub(crate) mod rig;
+pub(crate) mod script;
 pub(crate) mod session;

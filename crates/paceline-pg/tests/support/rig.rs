@@ -5,7 +5,7 @@ use paceline_pg::protocol::{
     Broken, ClientHalf, Counts, Next, Output, Relay, RelaySettings, Release, ServerHalf, Violation,
 };
 
-use super::{postgres::Postgres, session::Session};
+use super::session::Session;
 
 /// Clients and servers.
 #[derive(Debug)]
@@ -60,24 +60,16 @@ pub(crate) enum End {
 }
 
 impl Rig {
-    /// So many clients and servers.
-    pub(crate) fn new(
-        postgres: &Postgres,
-        settings: RelaySettings,
-        clients: usize,
-        servers: usize,
-    ) -> Self {
-        let server = || {
-            let session = Session::new(postgres);
-            Server {
-                half: ServerHalf::new(session.values(&settings.tracked)),
-                session,
-                pending: Vec::new(),
-                is_taken: false,
-                counts: Counts::default(),
-            }
+    /// So many clients, and these server connections.
+    pub(crate) fn new(settings: RelaySettings, clients: usize, sessions: Vec<Session>) -> Self {
+        let server = |session: Session| Server {
+            half: ServerHalf::new(session.values(&settings.tracked)),
+            session,
+            pending: Vec::new(),
+            is_taken: false,
+            counts: Counts::default(),
         };
-        let servers: Vec<Server> = (0..servers).map(|_| server()).collect();
+        let servers: Vec<Server> = sessions.into_iter().map(server).collect();
         let client = || Client {
             half: ClientHalf::new(servers[0].half.parameters().clone(), true),
             pending: Vec::new(),
@@ -176,6 +168,7 @@ impl Rig {
         counts.transactions += given.counts.transactions;
         if given.may_resume {
             self.take(client)?;
+            return Ok(self.relay(client, |relay| relay.release()));
         }
         Ok(given.release)
     }

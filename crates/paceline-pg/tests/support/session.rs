@@ -28,8 +28,13 @@ pub(crate) struct Session {
 pub(crate) type Received = (u8, Vec<u8>);
 
 impl Session {
-    /// Logs in.
+    /// Logs in to the database of the superuser.
     pub(crate) fn new(postgres: &Postgres) -> Self {
+        Self::to(postgres, USER)
+    }
+
+    /// Logs in to a database.
+    pub(crate) fn to(postgres: &Postgres, database: &str) -> Self {
         let stream = postgres.connect();
         stream.set_read_timeout(Some(LIMIT)).expect("a limit");
         let mut session = Self {
@@ -38,7 +43,10 @@ impl Session {
             parameters: Vec::new(),
         };
         let mut packet = Vec::new();
-        let parameters = [(&b"user"[..], USER.as_bytes()), (b"database", b"postgres")];
+        let parameters = [
+            (&b"user"[..], USER.as_bytes()),
+            (b"database", database.as_bytes()),
+        ];
         startup::session(
             &mut packet,
             startup::Version { major: 3, minor: 0 },

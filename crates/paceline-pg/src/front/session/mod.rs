@@ -24,6 +24,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use paceline::{Closed, Context, GroupHandler, Handle, Interest, Members, Next};
 
+pub(crate) use self::login::login_settings;
 use self::{console::ConsoleSession, login::Login};
 use super::{
     call::Call,
@@ -101,7 +102,7 @@ impl Session {
         client: Arc<Client>,
         process: Option<PeerProcess>,
     ) -> Self {
-        let login = Login::new(&front);
+        let login = Login::new(&front, client.address.ip().is_none());
         Self {
             front,
             client,
@@ -112,6 +113,11 @@ impl Session {
             reading: Reading::On,
             state: State::Login(Box::new(login)),
         }
+    }
+
+    /// Whose session it is.
+    pub(super) fn subject(&self) -> (&Front, &Client) {
+        (&self.front, &self.client)
     }
 
     /// Takes the state; the caller puts the next one in its place.
@@ -145,6 +151,8 @@ impl Session {
             self.client_ready(call);
         } else if self.is_server(call) {
             self.server_ready(call);
+        } else if self.auth_server().map(|server| server.handle().id()) == call.subject() {
+            self.auth_server_ready(call);
         } else {
             self.stranger(call);
         }

@@ -54,8 +54,10 @@ impl Session {
     fn receive_from_client(&mut self, call: &mut Call<'_, '_, '_>) {
         let Some(handle) = self.handle.clone() else { return };
         let mut buffer = scratch();
+        let was_handshaking = self.wire.is_handshaking();
         let (wire, input) = (&mut self.wire, &mut self.input);
         let arrived = call.with(&handle, |cx| wire.receive(cx, &mut buffer, input));
+        self.note_handshake(was_handshaking);
         match arrived {
             Ok(wire::Arrival::InBuffer(count)) => {
                 self.count_received(count);

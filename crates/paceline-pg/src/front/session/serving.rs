@@ -122,6 +122,9 @@ impl Session {
                 return;
             }
         }
+        if self.auth_server().is_some_and(|server| server.is_at(id)) {
+            return self.auth_server_joined(call);
+        }
         match self.take_arrived(id) {
             Some(given) => self.server_given(given, Arrival::Here, call),
             None => self.stranger(call),
@@ -208,7 +211,11 @@ impl crate::front::state::Front {
     /// A server goes back to the book: to the next client, or home. It is a member of the group
     /// that calls.
     pub(crate) fn give_back(&self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
-        server.core().client = None;
+        {
+            let mut core = server.core();
+            core.client = None;
+            core.errand = Errand::None;
+        }
         let _ = server.handle().set_interest(paceline::Interest::READ);
         loop {
             let connection = Arc::clone(server);

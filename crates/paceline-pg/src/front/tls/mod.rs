@@ -165,3 +165,16 @@ fn suites(list: &str) -> io::Result<Arc<CryptoProvider>> {
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
+
+/// A failure of TLS in the words of OpenSSL where users search for those.
+pub(crate) fn explained(error: &io::Error) -> String {
+    use paceline_server::tls::{rustls::Error, TlsFailure};
+    let failure = error.get_ref().and_then(|error| error.downcast_ref::<TlsFailure>());
+    match failure {
+        Some(TlsFailure::Protocol(Error::InvalidCertificate(why))) => {
+            format!("TLS handshake failed: certificate verify failed: {why}")
+        }
+        Some(failure) => format!("TLS handshake failed: {failure}"),
+        None => format!("TLS handshake failed: {error}"),
+    }
+}

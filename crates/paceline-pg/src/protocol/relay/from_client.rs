@@ -7,7 +7,10 @@ use super::{
         client::Rest,
         keyword::{self, Class},
         output::{Output, Stream},
-        server::model::{Entry, Whose},
+        server::{
+            model::{Entry, Whose},
+            Unnamed,
+        },
         Violation,
     },
     Counts, FromClient, Next, Relay,
@@ -59,7 +62,7 @@ impl Relay<'_> {
         let mut stream = Stream::new(input, out.to_server);
         let mut counts = Counts::default();
         let next = loop {
-            if self.client.walk.is_between_messages() && self.must_wait() {
+            if self.has_to_wait(stream.rest()) {
                 self.flush_once(&mut stream);
                 break Next::Wait;
             }
@@ -69,12 +72,24 @@ impl Relay<'_> {
                 Some(After::GoOn) => {}
             }
         };
+        self.client.is_waiting = next == Next::Wait;
         Ok(FromClient {
             consumed: stream.taken(),
             direct: stream.direct(),
             next,
             counts,
         })
+    }
+
+    /// Whether the next message has to wait for replies.
+    fn has_to_wait(&self, rest: &[u8]) -> bool {
+        let Some(tag) = rest
+            .first()
+            .filter(|_| self.client.walk.is_between_messages())
+        else {
+            return false;
+        };
+        self.must_wait() || self.must_wait_with(*tag)
     }
 
     /// Takes the next part of the input; `None` if there is none.
@@ -177,12 +192,11 @@ impl Relay<'_> {
     ) -> Result<(), Violation> {
         match request.header.tag {
             b'Q' => self.query(request, stream),
-            b'P' | b'B' | b'D' | b'C' if self.settings.renames() => {
-                return self.renamed(request, stream, counts);
-            }
+            b'B' => return self.bind(request, stream, counts),
+            b'D' => return self.describe(request, stream, counts),
+            b'P' if self.settings.renames() => return self.parse(request, stream, counts),
+            b'C' if self.settings.renames() => return self.close(request, stream),
             b'P' => self.parse_as_it_is(request, stream),
-            b'B' => self.bind_as_it_is(request, stream, counts),
-            b'D' => self.extended(Entry::Describe(0), request, stream),
             b'C' => self.extended(Entry::Close, request, stream),
             b'E' => self.execute(request, stream),
             b'F' => {
@@ -211,6 +225,9 @@ impl Relay<'_> {
         let class = keyword::class(sql, request.is_whole());
         self.server.model.sent_class(class);
         self.server.model.sent_query(Entry::Query(Whose::Client));
+        if class.may_forget() {
+            self.server.model.may_forget();
+        }
         stream.pass(request.length());
     }
 
@@ -227,7 +244,10 @@ impl Relay<'_> {
 
     pub(super) fn parse_as_it_is(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
         if let Some(text) = request.body.strip_prefix(&[0]) {
-            self.server.unnamed = class_of_definition(text);
+            self.server.unnamed = Unnamed {
+                client: self.client.id,
+                class: class_of_definition(text),
+            };
         }
         let entry = Entry::Parse {
             whose: Whose::Client,
@@ -237,30 +257,14 @@ impl Relay<'_> {
         self.extended(entry, request, stream);
     }
 
-    /// The names of the statements are the client's own: what they can do is unknown.
-    fn bind_as_it_is(
-        &mut self,
-        request: Request<'_>,
-        stream: &mut Stream<'_, '_>,
-        counts: &mut Counts,
-    ) {
-        let mut names = request.body.split(|byte| *byte == 0);
-        let is_unnamed = names.nth(1).is_some_and(<[u8]>::is_empty);
-        let class = if is_unnamed {
-            self.server.unnamed
-        } else {
-            Class::MayCommit
-        };
-        counts.binds += 1;
-        self.bound(class);
-        self.extended(Entry::Bind(0), request, stream);
-    }
-
     fn execute(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
         // A portal of an earlier batch may be of any statement.
         let class = self.server.bound.unwrap_or(Class::MayCommit);
         self.server.model.sent_class(class);
         self.extended(Entry::Execute, request, stream);
+        if class.may_forget() {
+            self.server.model.may_forget();
+        }
     }
 
     /// Makes the server answer, so that a client that waits for the queue to shrink goes on.
@@ -290,11 +294,10 @@ fn is_known(tag: u8) -> bool {
 fn need(header: Header, renames: bool) -> Need {
     match header.tag {
         b'Q' if header.body <= SHORT_QUERY => Need::Whole,
-        b'Q' | b'P' | b'B' if !renames => Need::First(LONGEST_NAMES),
         b'Q' => Need::First(SHORT_QUERY),
-        b'P' | b'D' | b'C' if renames => Need::Whole,
-        b'B' => Need::First(LONGEST_NAMES),
-        b'c' | b'S' | b'X' => Need::Whole,
+        b'P' | b'C' if renames => Need::Whole,
+        b'P' | b'B' => Need::First(LONGEST_NAMES),
+        b'D' | b'c' | b'S' | b'X' => Need::Whole,
         _ => Need::Pieces,
     }
 }

@@ -5,11 +5,12 @@ use paceline_pg_wire::{backend::Reply, Header, Message, Need, Step, TransactionS
 use super::{
     super::{
         output::{Output, Stream},
+        prepared::OnServer,
         server::{
-            model::{Entry, Fate, Whose},
-            ErrorClass, Partial,
+            model::{Answer, Entry, Fate, Whose},
+            ErrorClass, Partial, Unnamed,
         },
-        Broken, Mode, OwnOutcome,
+        Broken, ClientHalf, Mode, OwnOutcome, ServerHalf,
     },
     forgets_all, is_final, status, Counts, FromServer, Relay,
 };
@@ -30,16 +31,18 @@ impl Relay<'_> {
     ) -> Result<FromServer, Broken> {
         let mut stream = Stream::new(input, out.to_client);
         let mut counts = Counts::default();
-        let must_wait = self.must_wait();
         while self.reply_step(&mut stream, &mut counts)? {}
-        let may_resume = must_wait && !self.must_wait();
+        let may_resume = self.client.is_waiting && self.may_resume();
+        let mut release = self.release();
         if may_resume {
+            self.client.is_waiting = false;
             self.server.is_flushed = false;
+            release = release.held();
         }
         Ok(FromServer {
             consumed: stream.taken(),
             direct: stream.direct(),
-            release: self.release(),
+            release,
             may_resume,
             has_ended: self.server.farewell.is_some(),
             counts,
@@ -152,11 +155,15 @@ impl Relay<'_> {
             }
             _ => {}
         }
-        let (client, statements) = (&mut *self.client, &mut self.server.statements);
-        let undo = |entry| Self::undo(client, statements, entry);
-        self.server
-            .model
-            .failed(error == ErrorClass::Interrupt, undo);
+        let ServerHalf {
+            model,
+            statements,
+            unnamed,
+            ..
+        } = &mut *self.server;
+        model.failed(error == ErrorClass::Interrupt, |entry| {
+            undo(entry, self.client, statements, unnamed);
+        });
         if self.server.model.is_pinned() {
             self.client.commit_names();
         }
@@ -164,8 +171,12 @@ impl Relay<'_> {
 
     /// A message has got its reply.
     fn committed(&mut self, done: Option<Entry>) {
-        if let Some(Entry::Parse { is_named: true, .. }) = done {
-            self.client.commit_name();
+        match done {
+            Some(Entry::Parse { is_named: true, .. }) => self.client.commit_name(),
+            Some(Entry::Parse {
+                statement: None, ..
+            }) => self.server.unnamed.client = self.client.id,
+            _ => {}
         }
     }
 
@@ -241,6 +252,30 @@ impl Relay<'_> {
         if let Some(names) = &mut self.client.names {
             names.clear();
         }
+    }
+}
+
+/// Undoes what the skipped message would have changed.
+fn undo(entry: Entry, client: &mut ClientHalf, statements: &mut OnServer, unnamed: &mut Unnamed) {
+    match entry {
+        Entry::Parse {
+            statement: None, ..
+        } => unnamed.client = 0,
+        Entry::Parse {
+            statement: Some(statement),
+            is_named,
+            ..
+        } => {
+            drop(statements.remove(statement.number));
+            if is_named {
+                client.names().undo();
+            }
+        }
+        Entry::Evict(statement) => statements.insert(statement),
+        Entry::Answer(Answer::Parsed | Answer::Closed { is_named: true } | Answer::Deallocated) => {
+            client.names().undo();
+        }
+        _ => {}
     }
 }
 

@@ -12,7 +12,7 @@ use paceline_pg_wire::{
 use super::{
     parameters::{self, Comparison},
     server::{
-        model::{Answer, Entry, Whose},
+        model::{Answer, Whose},
         Release,
     },
     Broken, ClientHalf, Mode, Purpose, RelaySettings, ServerHalf,
@@ -70,7 +70,8 @@ pub struct FromServer {
     pub direct: usize,
     /// Whether the server may serve another client now.
     pub release: Release,
-    /// Whether bytes of the client that had to wait may be taken now.
+    /// Whether bytes of the client that had to wait may be taken now. Then the server is held: the
+    /// caller calls [`Relay::from_client`], and asks [`Relay::release`] afterwards.
     pub may_resume: bool,
     /// Whether the server has said that it ends: [`ServerHalf::farewell`].
     pub has_ended: bool,
@@ -123,10 +124,27 @@ impl Relay<'_> {
         }
     }
 
-    /// Whether the client's bytes must wait for replies.
+    /// Whether all bytes of the client must wait for replies.
     fn must_wait(&self) -> bool {
         let is_setting = self.server.own.is_running() && !self.client.is_proven();
         is_setting || self.server.model.outstanding() >= MOST_OUTSTANDING
+    }
+
+    /// Whether a message of this type must wait for replies: what it means depends on a batch
+    /// that is not answered.
+    fn must_wait_with(&self, tag: u8) -> bool {
+        let model = &self.server.model;
+        let names = self.settings.renames() && model.are_names_in_doubt();
+        match tag {
+            b'P' | b'C' | b'Q' => names,
+            b'B' | b'D' => names || model.is_unnamed_in_doubt(),
+            _ => false,
+        }
+    }
+
+    /// Whether no message has to wait.
+    fn may_resume(&self) -> bool {
+        !self.must_wait() && !self.must_wait_with(b'B')
     }
 
     /// Sends the own answers that are due.
@@ -152,27 +170,6 @@ impl Relay<'_> {
     fn sync(&mut self, to_server: &mut Vec<u8>) {
         frontend::sync(to_server);
         self.server.model.sent_sync(Whose::Client);
-    }
-
-    /// Undoes what the skipped message would have changed.
-    fn undo(client: &mut ClientHalf, statements: &mut super::prepared::OnServer, entry: Entry) {
-        match entry {
-            Entry::Parse {
-                statement,
-                is_named,
-                ..
-            } => {
-                statement.map(|statement| statements.remove(statement.number));
-                if is_named {
-                    client.names().undo();
-                }
-            }
-            Entry::Evict(statement) => statements.insert(statement),
-            Entry::Answer(Answer::Parsed | Answer::Closed { is_named: true }) => {
-                client.names().undo();
-            }
-            _ => {}
-        }
     }
 }
 

@@ -32,22 +32,19 @@ const NOTHING: &[u8] = b"paceline_none";
 /// The most names of statements that one client may have.
 const MOST_NAMES: usize = 1 << 16;
 
-impl Relay<'_> {
-    /// A message of the extended protocol that may name a statement.
-    pub(super) fn renamed(
-        &mut self,
-        request: Request<'_>,
-        stream: &mut Stream<'_, '_>,
-        counts: &mut Counts,
-    ) -> Result<(), Violation> {
-        match request.header.tag {
-            b'P' => self.parse(request, stream, counts),
-            b'B' => self.bind(request, stream, counts),
-            _ => self.describe_or_close(request, stream, counts),
-        }
-    }
+/// What a name of the client means on its server.
+enum On {
+    /// The name passes unchanged. What its statement can do.
+    AsItIs(Class),
+    /// This statement, which has another name there.
+    Server(Held),
+    /// The client has no such statement.
+    Nothing,
+}
 
-    fn parse(
+impl Relay<'_> {
+    /// A Parse.
+    pub(super) fn parse(
         &mut self,
         request: Request<'_>,
         stream: &mut Stream<'_, '_>,
@@ -96,7 +93,8 @@ impl Relay<'_> {
         self.client.names().insert(parse.statement, statement);
     }
 
-    fn bind(
+    /// A Bind.
+    pub(super) fn bind(
         &mut self,
         request: Request<'_>,
         stream: &mut Stream<'_, '_>,
@@ -106,69 +104,89 @@ impl Relay<'_> {
         let Some((portal, name)) = names_of_bind(request.body) else {
             return Err(Violation::LongNames);
         };
-        if name.is_empty() {
-            self.bound(self.server.unnamed);
-            self.extended(Entry::Bind(0), request, stream);
-            return Ok(());
-        }
-        let tail = &request.body[portal.len() + name.len() + 2..];
-        stream.skip(request.length());
-        match self.statement_for_use(name, stream, counts) {
-            Some(statement) => {
+        match self.target(name, stream, counts) {
+            On::AsItIs(class) => {
+                self.bound(class);
+                self.extended(Entry::Bind(0), request, stream);
+            }
+            On::Server(statement) => {
                 // What comes of the message later follows the renamed start of it.
                 let length = request.header.body - name.len() + statement.name.len();
+                let values = &request.body[portal.len() + name.len() + 2..];
+                stream.skip(request.length());
                 Bind::head(stream.insert(), length, portal, &statement.name);
-                stream.insert().extend_from_slice(tail);
+                stream.insert().extend_from_slice(values);
                 self.bound(statement.class);
                 self.server
                     .model
                     .sent_extended(Entry::Bind(statement.number));
             }
-            None => {
-                self.drop_rest();
+            On::Nothing => {
+                self.drop_request(request, stream);
                 self.refuse(Refusal::Unknown, stream);
             }
         }
         Ok(())
     }
 
-    fn describe_or_close(
+    /// A Describe.
+    pub(super) fn describe(
         &mut self,
         request: Request<'_>,
         stream: &mut Stream<'_, '_>,
         counts: &mut Counts,
     ) -> Result<(), Violation> {
-        let is_close = request.header.tag == b'C';
-        match Target::of(message(request))? {
-            Target::Statement(name) if !name.is_empty() && is_close => {
+        let Target::Statement(name) = Target::of(message(request))? else {
+            self.extended(Entry::Describe(0), request, stream);
+            return Ok(());
+        };
+        match self.target(name, stream, counts) {
+            On::AsItIs(_) => self.extended(Entry::Describe(0), request, stream),
+            On::Server(statement) => {
                 self.drop_request(request, stream);
-                self.close_statement(name, stream);
+                frontend::describe(stream.insert(), Target::Statement(&statement.name));
+                let entry = Entry::Describe(statement.number);
+                self.server.model.sent_extended(entry);
             }
-            Target::Statement(name) if !name.is_empty() => {
+            On::Nothing => {
                 self.drop_request(request, stream);
-                self.describe_statement(name, stream, counts);
+                self.refuse(Refusal::Unknown, stream);
             }
-            _ if is_close => self.extended(Entry::Close, request, stream),
-            _ => self.extended(Entry::Describe(0), request, stream),
         }
         Ok(())
     }
 
-    fn describe_statement(
+    /// A Close.
+    pub(super) fn close(
         &mut self,
-        name: &[u8],
+        request: Request<'_>,
         stream: &mut Stream<'_, '_>,
-        counts: &mut Counts,
-    ) {
-        match self.statement_for_use(name, stream, counts) {
-            Some(statement) => {
-                frontend::describe(stream.insert(), Target::Statement(&statement.name));
-                self.server
-                    .model
-                    .sent_extended(Entry::Describe(statement.number));
+    ) -> Result<(), Violation> {
+        match Target::of(message(request))? {
+            Target::Statement(name) if !name.is_empty() => {
+                self.drop_request(request, stream);
+                self.close_statement(name, stream);
             }
-            None => self.refuse(Refusal::Unknown, stream),
+            _ => self.extended(Entry::Close, request, stream),
         }
+        Ok(())
+    }
+
+    /// What a name of the client means on this server.
+    fn target(&mut self, name: &[u8], stream: &mut Stream<'_, '_>, counts: &mut Counts) -> On {
+        if name.is_empty() {
+            let unnamed = self.server.unnamed;
+            return if unnamed.client == self.client.id {
+                On::AsItIs(unnamed.class)
+            } else {
+                On::Nothing
+            };
+        }
+        if !self.settings.renames() {
+            return On::AsItIs(Class::MayCommit);
+        }
+        let statement = self.statement_for_use(name, stream, counts);
+        statement.map_or(On::Nothing, On::Server)
     }
 
     fn close_statement(&mut self, name: &[u8], stream: &mut Stream<'_, '_>) {

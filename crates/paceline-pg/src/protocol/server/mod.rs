@@ -21,8 +21,7 @@ pub struct ServerHalf {
     /// The parameters as the server has reported them.
     pub(super) parameters: Values,
     pub(super) statements: OnServer,
-    /// What the unnamed statement can do.
-    pub(super) unnamed: Class,
+    pub(super) unnamed: Unnamed,
     /// What the statements bound since the last `Z` can do.
     pub(super) bound: Option<Class>,
     pub(super) own: own::Own,
@@ -32,6 +31,15 @@ pub struct ServerHalf {
     hot_standby: Option<bool>,
     /// Whether a Flush was sent because of too many outstanding messages.
     pub(super) is_flushed: bool,
+}
+
+/// The statement without a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unnamed {
+    /// The client that has parsed it: no other may use it.
+    pub(super) client: u64,
+    /// What it can do.
+    pub(super) class: Class,
 }
 
 /// A message of the server that comes in pieces.
@@ -80,6 +88,16 @@ pub enum Release {
     Pinned,
 }
 
+impl Release {
+    /// Not free for another client, for the time being.
+    pub(super) fn held(self) -> Self {
+        match self {
+            Self::Allowed => Self::Held,
+            other => other,
+        }
+    }
+}
+
 /// What became of the work in flight when a server connection is lost.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +121,10 @@ impl ServerHalf {
             partial: None,
             parameters,
             statements: OnServer::default(),
-            unnamed: Class::MayCommit,
+            unnamed: Unnamed {
+                client: 0,
+                class: Class::MayCommit,
+            },
             bound: None,
             own: own::Own::default(),
             farewell: None,
@@ -149,7 +170,7 @@ impl ServerHalf {
             _ if self.model.is_pinned() => Loss::Unknown,
             Flight::Nothing if is_idle && self.model.is_settled() => Loss::Nothing,
             Flight::Nothing | Flight::Sent(Class::Opens) => Loss::RolledBack,
-            Flight::Sent(Class::Inside) if !is_idle => Loss::RolledBack,
+            Flight::Sent(Class::Inside | Class::Forgets) if !is_idle => Loss::RolledBack,
             Flight::Sent(_) => Loss::Unknown,
         }
     }

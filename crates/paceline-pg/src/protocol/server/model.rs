@@ -136,16 +136,34 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) struct Model {
     queue: VecDeque<Entry>,
+    /// The number of the first entry in the queue. Entries are numbered from one.
+    first: u64,
+    /// What the front-end's knowledge of prepared statements rests on.
+    names: Doubt,
+    /// What the front-end's knowledge of the unnamed statement rests on.
+    unnamed: Doubt,
     status: TransactionStatus,
     copy: Copy,
     /// Whether extended messages were sent behind the last sync point.
     is_open: bool,
     /// Whether the server skips everything up to a Sync that was not sent yet.
     is_skipping: bool,
-    /// Whether a query in the queue was sent behind extended messages without a Sync.
-    is_query_behind_open: bool,
+    /// The number of the last query that was sent behind extended messages without a Sync.
+    behind_open: u64,
     sureness: Sureness,
     flight: Flight,
+}
+
+/// Entries that may fail, and on which depends what a later message means.
+///
+/// Within a batch the prediction is safe: if the entry fails, the later message is skipped. Behind
+/// a sync point the later message has to wait for the outcome.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    /// The number of the last such entry.
+    last: u64,
+    /// The number of the last one that is before a sync point.
+    sealed: u64,
 }
 
 /// Entries that an idle model keeps room for.
@@ -156,11 +174,14 @@ impl Model {
     pub(crate) fn new() -> Self {
         Self {
             queue: VecDeque::new(),
+            first: 1,
+            names: Doubt::default(),
+            unnamed: Doubt::default(),
             status: TransactionStatus::Idle,
             copy: Copy::None,
             is_open: false,
             is_skipping: false,
-            is_query_behind_open: false,
+            behind_open: 0,
             sureness: Sureness::Sure,
             flight: Flight::Nothing,
         }
@@ -187,6 +208,7 @@ impl Model {
 
     pub(crate) fn pin(&mut self) {
         self.sureness = Sureness::Lost;
+        self.first += self.queue.len() as u64;
         self.queue.clear();
     }
 
@@ -251,7 +273,9 @@ impl Model {
         if self.is_copying_in() {
             return self.pin();
         }
-        self.is_query_behind_open |= self.is_open;
+        if self.is_open {
+            self.behind_open = self.first + self.queue.len() as u64;
+        }
         self.is_open = false;
         self.push(entry);
     }
@@ -277,9 +301,55 @@ impl Model {
 
     /// Beyond the model nothing is expected.
     fn push(&mut self, entry: Entry) {
-        if !self.is_pinned() {
-            self.queue.push_back(entry);
+        if self.is_pinned() {
+            return;
         }
+        let number = self.first + self.queue.len() as u64;
+        match &entry {
+            Entry::Parse {
+                statement: None, ..
+            } => self.unnamed.last = number,
+            Entry::Parse { .. } | Entry::Evict(_) | Entry::Answer(_) => self.names.last = number,
+            Entry::Query(_) | Entry::Function | Entry::Sync(_) => {
+                self.names.sealed = self.names.last;
+                self.unnamed.sealed = self.unnamed.last;
+            }
+            _ => {}
+        }
+        self.queue.push_back(entry);
+    }
+
+    /// What was sent last may make the server forget prepared statements.
+    pub(crate) fn may_forget(&mut self) {
+        self.names.last = self.first + self.queue.len() as u64 - 1;
+        if matches!(self.queue.back(), Some(Entry::Query(_))) {
+            self.names.sealed = self.names.last;
+        }
+    }
+
+    /// Whether it is unknown which named statements there will be: a batch before the present one
+    /// is not answered.
+    pub(crate) fn are_names_in_doubt(&self) -> bool {
+        self.names.sealed >= self.first
+    }
+
+    /// Whether it is unknown of which Parse the unnamed statement will be.
+    pub(crate) fn is_unnamed_in_doubt(&self) -> bool {
+        let Doubt { last, sealed } = self.unnamed;
+        last == sealed && sealed >= self.first
+    }
+
+    /// Takes the oldest entry.
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.queue.pop_front()?;
+        self.first += 1;
+        Some(entry)
+    }
+
+    /// Takes the entry behind the oldest one. The numbers of the later ones stay.
+    fn remove_second(&mut self) {
+        self.queue.remove(1);
+        self.first += 1;
     }
 
     /// Remembers the worst that is in flight.
@@ -344,11 +414,11 @@ impl Model {
             (_, b'H') => self.copy = Copy::Out,
             (Entry::Execute, b'C' | b'I' | b's') => {
                 self.copy = Copy::None;
-                return self.queue.pop_front();
+                return self.pop();
             }
             (Entry::Query(_), b'C') => self.copy = Copy::None,
             (Entry::Describe(_), b'T' | b'n') | (_, b'1' | b'2' | b'3') => {
-                return self.queue.pop_front();
+                return self.pop();
             }
             _ => {}
         }
@@ -359,10 +429,9 @@ impl Model {
     pub(crate) fn ready(&mut self, status: TransactionStatus) -> Option<Entry> {
         self.status = status;
         self.copy = Copy::None;
-        let done = self.queue.pop_front();
+        let done = self.pop();
         if self.queue.is_empty() {
             self.flight = Flight::Nothing;
-            self.is_query_behind_open = false;
             self.queue.shrink_to(KEPT);
         }
         done
@@ -372,10 +441,10 @@ impl Model {
     pub(crate) fn answer_due(&mut self) -> Option<Answer> {
         loop {
             match self.queue.front()? {
-                Entry::CopyEnd => drop(self.queue.pop_front()),
+                Entry::CopyEnd => drop(self.pop()),
                 Entry::Answer(answer) => {
                     let answer = *answer;
-                    self.queue.pop_front();
+                    self.pop();
                     return Some(answer);
                 }
                 _ => return None,
@@ -390,7 +459,7 @@ impl Model {
             match self.queue.get(1) {
                 Some(Entry::Sync(_)) => syncs += 1,
                 Some(Entry::CopyEnd) => {
-                    self.queue.remove(1);
+                    self.remove_second();
                     self.copy = Copy::InEnded { syncs };
                     return;
                 }
@@ -402,7 +471,7 @@ impl Model {
                 // An own answer has nothing to do with the server.
                 Some(_) => return self.pin(),
             }
-            self.queue.remove(1);
+            self.remove_second();
         }
     }
 
@@ -418,7 +487,8 @@ impl Model {
             // `Z` follows: directly, or after the Sync, which an interrupt may have preceded.
             Some(Entry::Sync(_)) => {}
             Some(Entry::Query(_) | Entry::Function)
-                if is_interrupt && self.is_query_behind_open =>
+                // The server may have skipped the query, which then has no `Z`.
+                if is_interrupt && copy == Copy::None && self.behind_open >= self.first =>
             {
                 self.pin();
             }
@@ -435,9 +505,8 @@ impl Model {
         let is_sync = |entry: &Entry| matches!(entry, Entry::Sync(_));
         let sync = self.queue.iter().position(is_sync);
         self.is_skipping = sync.is_none();
-        self.queue
-            .drain(..sync.unwrap_or(self.queue.len()))
-            .rev()
-            .for_each(drop_entry);
+        let count = sync.unwrap_or(self.queue.len());
+        self.first += count as u64;
+        self.queue.drain(..count).rev().for_each(drop_entry);
     }
 }
