@@ -1,6 +1,7 @@
 //! The embedded back-ends: programs of our own, each with its data.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -28,18 +29,25 @@ pub(crate) fn plans(folder: &Path, program: &PathBuf) -> io::Result<(Vec<Plan>, 
             port: port.to_string(),
             dbname: name,
         }));
-        plans.push(plan(folder, program.clone(), names[0], port)?);
+        plans.push(plan(folder, program.clone(), names, port)?);
     }
     Ok((plans, databases))
 }
 
-fn plan(folder: &Path, program: PathBuf, name: &str, port: u16) -> io::Result<Plan> {
+fn plan(folder: &Path, program: PathBuf, names: &[&str], port: u16) -> io::Result<Plan> {
+    let name = names[0];
     let data = folder.join(name);
     fs::create_dir_all(&data)?;
     let listen = format!("127.0.0.1:{port}");
     let words = ["back", "--listen", &listen, "--data"];
-    let mut arguments: Vec<_> = words.iter().map(Into::into).collect();
+    let mut arguments: Vec<OsString> = words.iter().map(Into::into).collect();
     arguments.push(data.into());
+    arguments.extend(
+        names
+            .iter()
+            .flat_map(|name| ["--database", name])
+            .map(Into::into),
+    );
     Ok(Plan {
         name: name.to_owned(),
         tier: "back-end",
