@@ -7,3 +7,5 @@ mod support;
 mod boundaries;
 #[path = "protocol/differential.rs"]
 mod differential;
+#[path = "protocol/hazards.rs"]
+mod hazards;
