@@ -9,3 +9,5 @@ mod boundaries;
 mod differential;
 #[path = "protocol/hazards.rs"]
 mod hazards;
+#[path = "protocol/lost.rs"]
+mod lost;

@@ -2,7 +2,8 @@
 //! runs them: one thing after the other, bytes in pieces of any length.
 
 use paceline_pg::protocol::{
-    Broken, ClientHalf, Counts, Next, Output, Relay, RelaySettings, Release, ServerHalf, Violation,
+    AfterLoss, Broken, ClientHalf, Counts, Next, Output, Relay, RelaySettings, Release, ServerHalf,
+    Violation,
 };
 
 use super::session::Session;
@@ -133,6 +134,11 @@ impl Rig {
         let server = self.clients[client].server.expect("it has one");
         self.servers[server].session.send(&pending[..taken.direct]);
         self.servers[server].session.send(&to_server);
+        let has_sent = taken.direct > 0 || !to_server.is_empty();
+        if !has_sent && taken.release == Release::Allowed {
+            self.clients[client].server = None;
+            self.servers[server].is_taken = false;
+        }
         self.clients[client].pending = pending[taken.consumed..].to_vec();
         self.clients[client].received.extend_from_slice(&to_client);
         Ok(())
@@ -199,6 +205,15 @@ impl Rig {
             return Ok(self.relay(client, |relay| relay.release()));
         }
         Ok(given.release)
+    }
+
+    /// The client's server is lost. The server is not used again.
+    pub(crate) fn lose(&mut self, client: usize) -> AfterLoss {
+        let mut bytes = Vec::new();
+        let after = self.relay(client, |relay| relay.server_lost(false, &mut bytes));
+        self.clients[client].received.extend_from_slice(&bytes);
+        self.clients[client].server = None;
+        after
     }
 
     /// Receives until the client's server is free.
