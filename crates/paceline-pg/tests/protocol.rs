@@ -7,3 +7,7 @@ mod support;
 mod boundaries;
 #[path = "protocol/differential.rs"]
 mod differential;
+#[path = "protocol/hazards.rs"]
+mod hazards;
+#[path = "protocol/lost.rs"]
+mod lost;

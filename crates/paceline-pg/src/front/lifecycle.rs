@@ -10,7 +10,9 @@ use super::{
     sockets::UnixPath,
 };
 use crate::{
+    console::Counters,
     log::Level,
+    stats::Averages,
     pools::{Commanded, OperationId, Phase, Scope, Shutdown},
 };
 use paceline::{Handle, Signal};
@@ -30,6 +32,9 @@ struct State {
     ends_after: Option<OperationId>,
     /// When a shutdown that waits gives up.
     deadline: Option<Duration>,
+    /// When the last period of the averages ended, and the averages of all databases.
+    period_end: Duration,
+    averages: Averages,
     tcp: Vec<Handle>,
     unix: Vec<(Handle, UnixPath)>,
 }
@@ -82,6 +87,24 @@ impl Lifecycle {
     /// Whether the process ends with this operation.
     pub(crate) fn ends_with(&self, operation: OperationId) -> bool {
         locked(&self.state).ends_after == Some(operation)
+    }
+
+    /// Whether a period of the averages is over: then its length.
+    pub(crate) fn period_over(&self, now: Duration, period: Duration) -> Option<Duration> {
+        let mut state = locked(&self.state);
+        let length = now.saturating_sub(state.period_end);
+        if length < period {
+            return None;
+        }
+        state.period_end = now;
+        Some(length)
+    }
+
+    /// The averages of everything over the period that has just ended.
+    pub(crate) fn average(&self, totals: &Counters, length: Duration) -> Counters {
+        let mut state = locked(&self.state);
+        state.averages.end_period(totals, length);
+        *state.averages.last()
     }
 
     /// Whether the time of a shutdown is over.

@@ -6,6 +6,7 @@ use std::{
     os::unix::net::{UnixListener, UnixStream},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use paceline::{Context, EventHandler, Interest, Next, Pool};
@@ -99,7 +100,22 @@ struct UnixAcceptor {
     port: u16,
 }
 
+/// How long to wait when no connection can be accepted.
+const PAUSE: Duration = Duration::from_millis(10);
+
 impl UnixAcceptor {
+    /// No descriptor is free: the next attempt is made a little later.
+    fn pause(&self, cx: &Context<'_, UnixListener>) -> io::Result<Next> {
+        let handle = cx.handle();
+        handle.suspend()?;
+        if let Some(pool) = self.pool.upgrade() {
+            // It is over, if that fails.
+            let resumed = pool.after(PAUSE, move |_cx| drop(handle.resume()));
+            resumed.map_err(io::Error::from)?;
+        }
+        Ok(Next::Continue)
+    }
+
     fn receive(&self, stream: UnixStream) {
         let process = sockets::peer_process(&stream).ok();
         let address = Address::Unix {
@@ -128,7 +144,7 @@ impl EventHandler<UnixListener> for UnixAcceptor {
                 Err(error) if is_passing(&error) => {
                     let text = format_args!("accept on the Unix socket: {error}");
                     self.front.note(Level::Warning, text);
-                    return Ok(Next::Continue);
+                    return self.pause(cx);
                 }
                 Err(error) => return Err(error),
             }

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     client::{Client, Letter, Overdue, Phase},
-    state::Front,
+    state::{locked, Front},
 };
-use crate::log::Level;
+use crate::{console::Counters, log::Level};
 
 /// How often. A time-out takes effect at most so much later.
 pub(crate) const PERIOD: Duration = Duration::from_millis(333);
@@ -16,6 +16,7 @@ impl Front {
     pub(crate) fn maintain(&self) {
         self.maintain_book();
         self.check_clients();
+        self.end_period();
         if self.lifecycle.is_overdue(self.now()) {
             let text = format_args!("the time of the shutdown is over");
             self.note(Level::Log, text);
@@ -35,6 +36,50 @@ impl Front {
             }
         });
         self.carry_out(orders);
+    }
+
+    /// The averages of the last period, when it is over.
+    fn end_period(&self) {
+        let now = self.now();
+        let (period, logs) = {
+            let live = self.live();
+            let settings = live.settings();
+            let period = Duration::from_secs(settings.stats_period.into());
+            (period, settings.log_stats)
+        };
+        let Some(length) = self.lifecycle.period_over(now, period) else {
+            return;
+        };
+        let mut sum = Counters::default();
+        for database in self.registers.databases() {
+            let totals = database.counters.read();
+            locked(&database.averages).end_period(&totals, length);
+            sum = sum.plus(&totals);
+        }
+        let average = self.lifecycle.average(&sum, length);
+        if logs {
+            self.log_stats(&average);
+        }
+    }
+
+    fn log_stats(&self, average: &Counters) {
+        self.note(
+            Level::Log,
+            format_args!(
+                "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} \
+                 binds/s, in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us",
+                average.xact_count,
+                average.query_count,
+                average.client_parse_count,
+                average.server_parse_count,
+                average.bind_count,
+                average.received,
+                average.sent,
+                average.xact_time,
+                average.query_time,
+                average.wait_time,
+            ),
+        );
     }
 
     fn check_clients(&self) {

@@ -97,6 +97,8 @@ impl<T> Book<T> {
             }
         }
         self.enqueue(client, pool, now);
+        // Servers may be idle that need a check.
+        self.serve(pool, now, orders);
         self.grow(pool, now, orders);
         Ask::Waiting
     }
@@ -223,6 +225,7 @@ impl<T> Book<T> {
 
     /// A server is given back by its client, or after a check or reset. The next client gets it.
     /// A connection that another client must not use is closed instead: see [`Book::closed`].
+    /// The caller carries out the outcome before the orders: they rely on a closed connection.
     pub fn give_back(
         &mut self,
         server: ServerId,
@@ -266,6 +269,7 @@ impl<T> Book<T> {
         let pool = self.servers[slot].pool;
         if let Some(reason) = self.end_at_release(slot, now) {
             self.forget(slot);
+            self.serve(pool, now, orders);
             self.refill(pool, now, orders);
             return GiveBack::Close { connection, reason };
         }
@@ -290,6 +294,7 @@ impl<T> Book<T> {
         let server = self.servers.id(slot);
         let connection = self.servers[slot].connection.take();
         let connection = connection.expect("the book keeps the connection");
+        let place = orders.len();
         match self.release(slot, connection, now, orders) {
             GiveBack::ToClient {
                 client,
@@ -301,11 +306,15 @@ impl<T> Book<T> {
                 connection,
                 binding,
             }),
-            GiveBack::Close { connection, reason } => orders.push(Order::Close {
-                server,
-                connection,
-                reason,
-            }),
+            // It makes room for what was ordered meanwhile, so it is closed before that.
+            GiveBack::Close { connection, reason } => orders.insert(
+                place,
+                Order::Close {
+                    server,
+                    connection,
+                    reason,
+                },
+            ),
             GiveBack::Idle | GiveBack::Held => {}
         }
     }
@@ -317,12 +326,14 @@ impl<T> Book<T> {
             self.carry_ends(server, now, orders);
             return None;
         }
-        let pool = self.servers[slot].pool;
+        let (pool, state) = (self.servers[slot].pool, self.servers[slot].state);
         self.unbind(slot, orders);
-        if self.servers[slot].state == ServerState::Idle {
+        if state == ServerState::Idle {
             self.take_idle(slot);
         }
         let connection = self.forget(slot);
+        // It may have been checked for a client: an idle one takes its place.
+        self.serve(pool, now, orders);
         self.refill(pool, now, orders);
         connection
     }

@@ -1,8 +1,9 @@
 //! When a pool opens a connection, and how pools share the limits of databases and users.
 //!
 //! A pool that would open a connection, but for the limit of its database or user, is listed as
-//! `blocked` there, under the arrival of its first client. A connection that ends makes room: the
-//! blocked pool whose client has arrived first takes it.
+//! `blocked` with both, under the arrival of its first client that lacks one. A connection that
+//! ends or idles makes room: of the pools that can use it, the one whose client has arrived first
+//! takes it.
 //!
 //! A pool whose servers never idle would keep the others out for ever. So a server that is given
 //! back is closed when a client of a blocked pool has arrived before all that wait for this server,
@@ -12,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     book::{Book, Orders},
-    entries::Shared,
+    entries::Blocked,
     list::List,
     orders::{OpenReason, Order},
     settings::has_room,
@@ -118,55 +119,50 @@ impl<T> Book<T> {
         }
     }
 
-    /// A connection of this pool has ended: opens others, for clients in the order of their
-    /// arrival, in all pools that share a limit with it.
+    /// A connection of this pool has ended or is idle: opens others, for clients in the order of
+    /// their arrival, in all pools that share a limit with it.
     pub(super) fn refill(&mut self, pool: u32, now: Duration, orders: &mut Orders<T>) {
-        let (database, user) = (self.pools[pool].database, self.pools[pool].user);
-        let mut is_stuck = [false; 3];
-        loop {
-            let own = self.first_ticket(pool).filter(|_| self.may_open(pool, now));
-            let own = own.map(|ticket| (ticket, pool));
-            let of_database = self.first_blocked(&self.databases[database].shared, now);
-            let all = [
-                own,
-                of_database,
-                self.first_blocked(&self.users[user].shared, now),
-            ];
-            let open = (0..3).filter(|source| !is_stuck[*source]);
-            let next = open.filter_map(|source| Some((all[source]?, source))).min();
-            let Some(((_, next), source)) = next else {
+        while let Some(next) = self.next_to_open(pool, now) {
+            if self.open_one(next, now, orders) == Progress::None {
                 break;
-            };
-            is_stuck[source] = self.open_one(next, now, orders) == Progress::None;
+            }
         }
         self.note_blocked(pool);
         self.check_operations(orders);
     }
 
-    /// Opens one connection of a pool, or lists again what keeps it from doing so.
+    /// The pool that opens a connection next, among this one and those that share its limits.
+    fn next_to_open(&self, pool: u32, now: Duration) -> Option<u32> {
+        let it = &self.pools[pool];
+        let can_open = |pool: u32| self.could_open(pool, None, now);
+        let own = self.first_ticket(pool).filter(|_| can_open(pool));
+        let first = |blocked: &Blocked| blocked.iter().find(|(_, pool)| can_open(*pool)).copied();
+        let all = [
+            own.map(|ticket| (ticket, pool)),
+            first(&self.databases[it.database].shared.blocked),
+            first(&self.users[it.user].shared.blocked),
+        ];
+        all.into_iter().flatten().min().map(|(_, pool)| pool)
+    }
+
+    /// Opens one connection of a pool, if nothing keeps it from doing so.
     fn open_one(&mut self, pool: u32, now: Duration, orders: &mut Orders<T>) -> Progress {
-        let before = self.pools[pool].blocked;
         let opens = self.may_open(pool, now) && self.make_room(pool, Eviction::Allowed, orders);
         if opens {
             self.open(pool, OpenReason::Demand, now, orders);
         }
         self.note_blocked(pool);
-        if opens || self.pools[pool].blocked != before {
+        if opens {
             Progress::Some
         } else {
             Progress::None
         }
     }
 
-    /// The first blocked pool that would open a connection if there were room.
-    fn first_blocked<const LANE: usize>(
-        &self,
-        shared: &Shared<LANE>,
-        now: Duration,
-    ) -> Option<(u64, u32)> {
-        let mut blocked = shared.blocked.iter();
-        let first = blocked.find(|(_, pool)| self.may_open(*pool, now));
-        first.copied()
+    /// Whether the pool would open a connection now, if a connection of `freed` ended.
+    fn could_open(&self, pool: u32, freed: Option<u32>, now: Duration) -> bool {
+        let fits = |limit| self.fits(pool, limit, freed, Eviction::Allowed);
+        self.may_open(pool, now) && LIMITS.into_iter().all(fits)
     }
 
     /// The arrival of the first client that no connection is being opened or checked for.
@@ -235,15 +231,28 @@ impl<T> Book<T> {
         }
     }
 
+    /// Whether the limit lets the pool open a connection, if one of `freed` ended.
+    fn fits(&self, pool: u32, limit: Limit, freed: Option<u32>, eviction: Eviction) -> bool {
+        let (count, most) = self.shared(pool, limit);
+        let is_freed = freed.is_some_and(|freed| self.share(pool, freed, limit));
+        has_room(count - usize::from(is_freed), most)
+            || self.longest_idle(pool, limit, eviction).is_some()
+    }
+
+    fn share(&self, one: u32, other: u32, limit: Limit) -> bool {
+        let (one, other) = (&self.pools[one], &self.pools[other]);
+        match limit {
+            Limit::OfDatabase => one.database == other.database,
+            Limit::OfUser => one.user == other.user,
+        }
+    }
+
     /// Closes idle servers of other pools as far as a shared limit demands it. Whether the pool
     /// may open a connection then.
     fn make_room(&mut self, pool: u32, eviction: Eviction, orders: &mut Orders<T>) -> bool {
         // Closing servers for one limit would be for nothing if the other one stays full.
-        let may = |limit| {
-            let idle = self.longest_idle(pool, limit, eviction);
-            self.room(pool, limit) == Room::Free || idle.is_some()
-        };
-        LIMITS.into_iter().all(may) && self.evict(pool, eviction, orders)
+        let fits = |limit| self.fits(pool, limit, None, eviction);
+        LIMITS.into_iter().all(fits) && self.evict(pool, eviction, orders)
     }
 
     fn evict(&mut self, pool: u32, eviction: Eviction, orders: &mut Orders<T>) -> bool {
@@ -269,7 +278,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// Lists the pool where a shared limit keeps it from opening a connection, and only there.
+    /// Lists the pool with its database and its user if it wants a connection that it has not got,
+    /// under the arrival of the first client that lacks one; else with neither.
     pub(super) fn note_blocked(&mut self, pool: u32) {
         let it = &self.pools[pool];
         let is_hungry = it.demand() > 0
@@ -280,8 +290,9 @@ impl<T> Book<T> {
         }
         let ticket = self.first_ticket(pool).filter(|_| is_hungry);
         for limit in LIMITS {
-            let ticket = ticket.filter(|_| self.room(pool, limit) == Room::Full);
-            self.list_blocked(pool, limit, ticket);
+            // Which of both limits is reached changes with other pools: it is listed in both.
+            let (_, most) = self.shared(pool, limit);
+            self.list_blocked(pool, limit, ticket.filter(|_| most > 0));
         }
     }
 
@@ -317,13 +328,11 @@ impl<T> Book<T> {
         own.is_some_and(|own| other < own) && is_due
     }
 
-    /// The first arrival among the other pools that could open a connection if this pool had one
-    /// less. A pool that both limits block could not.
+    /// The first arrival among the other pools that would open a connection if one of this pool
+    /// ended.
     fn first_other(&self, own: u32, now: Duration) -> Option<u64> {
-        let is_served = |(_, pool): &&(u64, u32)| {
-            let blocked = &self.pools[*pool].blocked;
-            *pool != own && blocked.iter().flatten().count() == 1 && self.may_open(*pool, now)
-        };
+        let is_served =
+            |(_, pool): &&(u64, u32)| *pool != own && self.could_open(*pool, Some(own), now);
         let it = &self.pools[own];
         let of_database = &self.databases[it.database].shared.blocked;
         let of_user = &self.users[it.user].shared.blocked;
@@ -341,7 +350,10 @@ impl<T> Book<T> {
     /// A server has become idle: a blocked pool may close it and open one of its own.
     pub(super) fn let_others_evict(&mut self, slot: u32, now: Duration, orders: &mut Orders<T>) {
         let own = self.servers[slot].pool;
-        if self.first_other(own, now).is_some() {
+        let it = &self.pools[own];
+        let of_database = &self.databases[it.database].shared.blocked;
+        let of_user = &self.users[it.user].shared.blocked;
+        if !of_database.is_empty() || !of_user.is_empty() {
             self.refill(own, now, orders);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use paceline_pg_wire::Walk;
 
-use super::{parameters::Values, prepared::Names};
+use super::{parameters::Values, prepared::Names, Loss};
 
 /// The client's side of a relay. Small while it is idle.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct ClientHalf {
     pub(super) is_waiting: bool,
     /// Everything up to the next Sync is dropped: the server was lost within a batch.
     pub(super) is_skipping: bool,
+    /// The server was lost within a block: the next request gets an error.
+    pub(super) lost: Option<Loss>,
     /// The parameters that the client wants.
     parameters: Values,
     /// Whether a server has accepted all of these values.
@@ -50,6 +52,7 @@ impl ClientHalf {
             rest: Rest::Passes,
             is_waiting: false,
             is_skipping: false,
+            lost: None,
             parameters,
             is_proven,
             names: None,

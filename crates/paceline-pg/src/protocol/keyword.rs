@@ -1,6 +1,6 @@
 //! The first keyword of a statement, for two questions: can it commit, and is it ours to answer.
 
-/// What a statement in flight can do to a transaction. Ordered: the worst of several counts.
+/// What a statement can do to a transaction. Ordered: the worst of several counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// It opens a block: outside of one it changes nothing.

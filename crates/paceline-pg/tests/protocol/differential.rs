@@ -249,7 +249,7 @@ fn relayed(rig: &mut Rig, turn: &Turn) -> Vec<u8> {
 }
 
 /// Runs the turns on both sides, and compares after each.
-fn compare(postgres: &Postgres, turns: &[Turn], piece: usize) {
+fn compare(postgres: &Postgres, turns: &[Turn], piece: usize, polls: bool) {
     databases(postgres);
     let mut settings = RelaySettings::new(Mode::Transaction);
     settings.max_prepared_statements = 2;
@@ -257,6 +257,7 @@ fn compare(postgres: &Postgres, turns: &[Turn], piece: usize) {
     let shared = (0..SERVERS).map(|_| session(postgres, "relayed")).collect();
     let mut rig = Rig::new(settings, CLIENTS, shared);
     rig.piece = piece;
+    rig.polls = polls;
     for database in ["direct", "relayed"] {
         let sql = "DROP TABLE IF EXISTS t; CREATE TABLE t (a int)";
         session(postgres, database).query(sql);
@@ -264,8 +265,23 @@ fn compare(postgres: &Postgres, turns: &[Turn], piece: usize) {
     for turn in turns {
         let expected = direct(&mut own[turn.client], turn);
         let seen = relayed(&mut rig, turn);
-        assert_eq!(replies(&seen), replies(&expected), "{turn:#?}");
+        let (seen, expected) = (replies(&seen), replies(&expected));
+        let is_equal = seen.len() == expected.len()
+            && seen
+                .iter()
+                .zip(&expected)
+                .all(|(seen, expected)| is_as_good(seen, expected));
+        assert!(
+            is_equal,
+            "{turn:#?}\n  seen: {seen:?}\nexpected: {expected:?}"
+        );
     }
+}
+
+/// In a failed block a server that lacks the statement fails at our Parse, before it counts the
+/// values of the Bind.
+fn is_as_good(seen: &str, expected: &str) -> bool {
+    seen == expected || (seen, expected) == ("error 25P02", "error 08P01")
 }
 
 /// One test at a time uses the tables.
@@ -296,10 +312,11 @@ proptest! {
     fn differential_random_sequences(
         turns in prop::collection::vec(turn(), 1..12),
         piece in prop_oneof![Just(usize::MAX), 1..40_usize],
+        polls in any::<bool>(),
     ) {
         if let Some(postgres) = postgres::server() {
             let _alone = alone();
-            compare(postgres, &turns, piece);
+            compare(postgres, &turns, piece, polls);
         }
     }
 }

@@ -2,7 +2,8 @@
 //! runs them: one thing after the other, bytes in pieces of any length.
 
 use paceline_pg::protocol::{
-    Broken, ClientHalf, Counts, Next, Output, Relay, RelaySettings, Release, ServerHalf, Violation,
+    AfterLoss, Broken, ClientHalf, Counts, Next, Output, Relay, RelaySettings, Release, ServerHalf,
+    Violation,
 };
 
 use super::session::Session;
@@ -16,6 +17,8 @@ pub(crate) struct Rig {
     pub(crate) servers: Vec<Server>,
     /// What the relays have in common.
     pub(crate) settings: RelaySettings,
+    /// Whether replies are taken between the pieces of a client.
+    pub(crate) polls: bool,
     /// The length of the pieces in which bytes are given to the relays.
     pub(crate) piece: usize,
 }
@@ -29,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) pending: Vec<u8>,
     /// What it has received.
     pub(crate) received: Vec<u8>,
+    /// Whether it has said that it leaves.
+    pub(crate) has_left: bool,
     /// The server that it has.
     pub(crate) server: Option<usize>,
 }
@@ -74,12 +79,14 @@ impl Rig {
             half: ClientHalf::new(servers[0].half.parameters().clone(), true),
             pending: Vec::new(),
             received: Vec::new(),
+            has_left: false,
             server: None,
         };
         Self {
             clients: (0..clients).map(|_| client()).collect(),
             servers,
             settings,
+            polls: false,
             piece: usize::MAX,
         }
     }
@@ -89,6 +96,9 @@ impl Rig {
         for piece in bytes.chunks(self.piece) {
             self.clients[client].pending.extend_from_slice(piece);
             self.take(client)?;
+            if self.polls {
+                self.poll(client)?;
+            }
         }
         Ok(())
     }
@@ -120,10 +130,15 @@ impl Rig {
             relay.from_client(&pending, &mut out)
         });
         let taken = taken.map_err(End::Violation)?;
-        assert_ne!(taken.next, Next::Terminate, "these clients stay");
+        self.clients[client].has_left = taken.next == Next::Terminate;
         let server = self.clients[client].server.expect("it has one");
         self.servers[server].session.send(&pending[..taken.direct]);
         self.servers[server].session.send(&to_server);
+        let has_sent = taken.direct > 0 || !to_server.is_empty();
+        if !has_sent && taken.release == Release::Allowed {
+            self.clients[client].server = None;
+            self.servers[server].is_taken = false;
+        }
         self.clients[client].pending = pending[taken.consumed..].to_vec();
         self.clients[client].received.extend_from_slice(&to_client);
         Ok(())
@@ -135,6 +150,25 @@ impl Rig {
         let mut bytes = Vec::new();
         let more = self.servers[server].session.receive(&mut bytes);
         more.ok_or(End::Closed)?;
+        self.received_of_server(client, server, &bytes)
+    }
+
+    /// Takes the bytes of the client's server that have come, if it has one.
+    pub(crate) fn poll(&mut self, client: usize) -> Result<(), End> {
+        let Some(server) = self.clients[client].server else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        self.servers[server].session.poll(&mut bytes);
+        self.received_of_server(client, server, &bytes).map(drop)
+    }
+
+    fn received_of_server(
+        &mut self,
+        client: usize,
+        server: usize,
+        bytes: &[u8],
+    ) -> Result<Release, End> {
         let mut release = Release::Held;
         for piece in bytes.chunks(self.piece) {
             self.servers[server].pending.extend_from_slice(piece);
@@ -171,6 +205,15 @@ impl Rig {
             return Ok(self.relay(client, |relay| relay.release()));
         }
         Ok(given.release)
+    }
+
+    /// The client's server is lost. The server is not used again.
+    pub(crate) fn lose(&mut self, client: usize) -> AfterLoss {
+        let mut bytes = Vec::new();
+        let after = self.relay(client, |relay| relay.server_lost(false, &mut bytes));
+        self.clients[client].received.extend_from_slice(&bytes);
+        self.clients[client].server = None;
+        after
     }
 
     /// Receives until the client's server is free.

@@ -97,6 +97,18 @@ impl Session {
         }
     }
 
+    /// Appends the bytes that have come.
+    pub(crate) fn poll(&mut self, bytes: &mut Vec<u8>) {
+        self.stream
+            .set_nonblocking(true)
+            .expect("it does not block");
+        let mut piece = [0; 8192];
+        if let Ok(count) = self.stream.read(&mut piece) {
+            bytes.extend_from_slice(&piece[..count]);
+        }
+        self.stream.set_nonblocking(false).expect("it blocks");
+    }
+
     /// Waits for the next message.
     pub(crate) fn message(&mut self) -> Received {
         loop {

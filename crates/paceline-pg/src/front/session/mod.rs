@@ -87,6 +87,8 @@ struct Bound {
     reading: Reading,
     /// Since when the query runs.
     query_since: Option<Duration>,
+    /// Cancels are ignored: a query of the front-end's own runs.
+    is_quiet: bool,
 }
 
 /// Whether the server is a member of the client's group.

@@ -309,6 +309,10 @@ impl Session {
         let passed = relay.from_server(bytes, &mut out);
         let status = core.half.status();
         let is_busy = core.half.is_busy();
+        if bound.is_quiet && !core.half.is_own_query_running() {
+            bound.is_quiet = false;
+            self.front.book().set_quiet(bound.server.id, false);
+        }
         drop(core);
         drop(terms);
         let direct = passed.as_ref().map_or(0, |passed| passed.direct);
@@ -371,7 +375,7 @@ impl Session {
         counters.queries.add(counts.queries.into());
         counters.transactions.add(counts.transactions.into());
         let query_time = bound.query_since.map(|since| now.saturating_sub(since));
-        counters.query_time.add(query_time.unwrap_or_default().as_micros() as u64);
+        counters.query_time.add_time(query_time.unwrap_or_default());
         bound.query_since = is_busy.then_some(now);
         let is_open = status != TransactionStatus::Idle;
         let phase = match (is_busy, is_open) {
@@ -383,7 +387,7 @@ impl Session {
         if !is_open {
             let since = self.client.watch.end_transaction();
             let time = since.map(|since| now.saturating_sub(since));
-            counters.transaction_time.add(time.unwrap_or_default().as_micros() as u64);
+            counters.transaction_time.add_time(time.unwrap_or_default());
         }
     }
 

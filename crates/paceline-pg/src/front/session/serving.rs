@@ -77,6 +77,7 @@ impl Session {
             arrival,
             reading: Reading::On,
             query_since: None,
+            is_quiet: false,
         };
         self.state = State::Bound(member, bound);
         if arrival == Arrival::Here {
@@ -101,12 +102,13 @@ impl Session {
         if pair.to_server.is_empty() {
             return;
         }
+        bound.is_quiet = true;
         self.front.book().set_quiet(bound.server.id, true);
         let wire = &mut core.wire;
         let slices = [std::io::IoSlice::new(&pair.to_server)];
         // If that fails, the server's own end follows.
         let _ = call.with(bound.server.handle(), |cx| wire.send(cx, &slices));
-        cork(core);
+        drop(core);
     }
 
     /// A server is a member of this group now.
@@ -149,6 +151,7 @@ impl Session {
         arrival: Arrival,
         call: &mut Call<'_, '_, '_>,
     ) {
+        self.note_wait();
         match self.take_state() {
             State::Waiting(member) if arrival == Arrival::Here => {
                 self.front.note_assigned(&given.server, &self.client);
@@ -177,6 +180,14 @@ impl Session {
         }
     }
 
+    fn note_wait(&self) {
+        if let State::Waiting(member) = &self.state {
+            let (_, since) = self.client.watch.phase();
+            let waited = self.front.now().saturating_sub(since);
+            member.pool.database.counters.wait_time.add_time(waited);
+        }
+    }
+
     /// The request that has waited goes to the server.
     fn resume_reading(&mut self, call: &mut Call<'_, '_, '_>) {
         self.read_client(Reading::On);
@@ -200,11 +211,6 @@ impl Session {
             self.front.give_back(&bound.server, call);
         }
     }
-}
-
-/// Ends the borrow of a guard.
-fn cork<T>(guard: T) {
-    drop(guard);
 }
 
 impl crate::front::state::Front {

@@ -1,5 +1,7 @@
 //! Tests of the book.
 
+mod cancels;
+mod commands;
 mod model;
 mod random;
 mod rules;
@@ -112,6 +114,11 @@ impl World {
             .give_back(server, connection, self.now, &mut self.orders)
     }
 
+    fn arrive(&mut self, client: ClientId) -> Welcome {
+        let (pool, now) = (self.pool, self.now);
+        self.book.await_welcome(client, pool, now, &mut self.orders)
+    }
+
     fn maintain(&mut self) {
         self.book.maintain(self.now, &mut self.orders);
     }
@@ -143,6 +150,13 @@ fn key(number: u32) -> ServerKey {
 fn to_client(outcome: &GiveBack<u32>) -> Option<ClientId> {
     match outcome {
         GiveBack::ToClient { client, .. } => Some(*client),
+        _ => None,
+    }
+}
+
+fn closed(outcome: &GiveBack<u32>) -> Option<CloseReason> {
+    match outcome {
+        GiveBack::Close { reason, .. } => Some(*reason),
         _ => None,
     }
 }

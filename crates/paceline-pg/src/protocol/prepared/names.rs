@@ -73,6 +73,13 @@ impl Names {
         self.take_back(undo);
     }
 
+    /// The server is lost: it has skipped all provisional changes.
+    pub(crate) fn undo_all(&mut self) {
+        while !self.provisional.is_empty() {
+            self.undo();
+        }
+    }
+
     /// The oldest provisional change was refused.
     pub(crate) fn undo_oldest(&mut self) {
         let undo = self.provisional.pop_front();

@@ -77,6 +77,7 @@ impl Relay<'_> {
             consumed: stream.taken(),
             direct: stream.direct(),
             next,
+            release: self.release(),
             counts,
         })
     }
@@ -152,7 +153,9 @@ impl Relay<'_> {
             stream.skip(request.length());
             return Ok(After::Terminate);
         }
-        if self.client.is_skipping && tag != b'S' {
+        if let Some(loss) = self.client.lost {
+            self.answer_lost(loss, request, stream, to_client);
+        } else if self.client.is_skipping && tag != b'S' {
             self.drop_request(request, stream);
         } else if !is_known(tag) {
             return Err(Violation::Type(tag));
@@ -200,7 +203,6 @@ impl Relay<'_> {
             b'C' => self.extended(Entry::Close, request, stream),
             b'E' => self.execute(request, stream),
             b'F' => {
-                self.server.model.sent_class(Class::MayCommit);
                 self.server.model.sent_query(Entry::Function);
                 stream.pass(request.length());
             }
@@ -223,8 +225,9 @@ impl Relay<'_> {
             return self.deallocate(sql, request, stream);
         }
         let class = keyword::class(sql, request.is_whole());
-        self.server.model.sent_class(class);
-        self.server.model.sent_query(Entry::Query(Whose::Client));
+        self.server
+            .model
+            .sent_query(Entry::Query(Whose::Client, class));
         if class.may_forget() {
             self.server.model.may_forget();
         }
@@ -260,8 +263,7 @@ impl Relay<'_> {
     fn execute(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
         // A portal of an earlier batch may be of any statement.
         let class = self.server.bound.unwrap_or(Class::MayCommit);
-        self.server.model.sent_class(class);
-        self.extended(Entry::Execute, request, stream);
+        self.extended(Entry::Execute(class), request, stream);
         if class.may_forget() {
             self.server.model.may_forget();
         }

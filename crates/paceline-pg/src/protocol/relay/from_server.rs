@@ -143,7 +143,9 @@ impl Relay<'_> {
     /// An error is complete.
     fn failed(&mut self, error: ErrorClass, to_client: &mut Vec<u8>) {
         match (self.server.model.head(), error) {
-            (Some(Entry::Query(Whose::Own) | Entry::Sync(Whose::Own)), _) => self.server.own.fail(),
+            (Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)), _) => {
+                self.server.own.fail()
+            }
             (Some(Entry::Refused(refusal)), ErrorClass::NoStatement) => {
                 Self::append_refusal(refusal, to_client);
             }
@@ -199,7 +201,7 @@ impl Relay<'_> {
         self.server.bound = None;
         take(stream, length, fate);
         match done {
-            Some(Entry::Query(Whose::Own) | Entry::Sync(Whose::Own)) => self.own_done(status)?,
+            Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)) => self.own_done(status)?,
             _ => {
                 counts.queries += 1;
                 counts.transactions += u32::from(status == TransactionStatus::Idle);

@@ -2,6 +2,7 @@
 
 mod from_client;
 mod from_server;
+mod lost;
 mod statements;
 
 use paceline_pg_wire::{
@@ -9,7 +10,10 @@ use paceline_pg_wire::{
     frontend, Message, TransactionStatus,
 };
 
+pub use lost::AfterLoss;
+
 use super::{
+    output::Stream,
     parameters::{self, Comparison},
     server::{
         model::{Answer, Whose},
@@ -41,6 +45,9 @@ pub struct FromClient {
     pub direct: usize,
     /// What comes next.
     pub next: Next,
+    /// Whether the server may serve another client: so it is if the relay has answered everything
+    /// by itself.
+    pub release: Release,
     /// What was counted.
     pub counts: Counts,
 }

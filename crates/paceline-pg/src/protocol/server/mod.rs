@@ -2,12 +2,13 @@
 
 pub(crate) mod model;
 mod own;
+mod tally;
 
 use paceline_pg_wire::{TransactionStatus, Walk};
 
 pub use own::{Alone, OwnOutcome, Purpose};
 
-use self::model::{Fate, Flight, Model};
+use self::model::{Fate, Model};
 use super::{keyword::Class, parameters::Values, prepared::OnServer, Tracked};
 
 /// The server's side of a relay.
@@ -98,9 +99,9 @@ impl Release {
     }
 }
 
-/// What became of the work in flight when a server connection is lost.
+/// What became of the work in flight when a server connection is lost. Ordered: the worst last.
 #[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// Nothing was sent since the last `Z`, and no transaction was open: another server may serve
     /// the client.
@@ -165,13 +166,10 @@ impl ServerHalf {
 
     /// What is lost if the connection is lost now.
     pub fn loss(&self) -> Loss {
-        let is_idle = self.model.status() == TransactionStatus::Idle;
-        match self.model.flight() {
-            _ if self.model.is_pinned() => Loss::Unknown,
-            Flight::Nothing if is_idle && self.model.is_settled() => Loss::Nothing,
-            Flight::Nothing | Flight::Sent(Class::Opens) => Loss::RolledBack,
-            Flight::Sent(Class::Inside | Class::Forgets) if !is_idle => Loss::RolledBack,
-            Flight::Sent(_) => Loss::Unknown,
+        if self.model.is_pinned() {
+            Loss::Unknown
+        } else {
+            self.model.loss()
         }
     }
 

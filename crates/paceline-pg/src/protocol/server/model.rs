@@ -16,13 +16,17 @@ use std::collections::VecDeque;
 
 use paceline_pg_wire::TransactionStatus;
 
-use super::super::{keyword::Class, prepared::Held, Broken};
+use super::{
+    super::{keyword::Class, prepared::Held, Broken},
+    tally::Tally,
+    Loss,
+};
 
 /// A message that was sent, or an answer of the front-end.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// A simple query.
-    Query(Whose),
+    /// A simple query, and what it can do.
+    Query(Whose, Class),
     /// A function call.
     Function,
     /// A Parse. With a statement of the shared table, the server has it from here on.
@@ -44,14 +48,21 @@ pub(crate) enum Entry {
     Close,
     /// The front-end closes a statement on the server.
     Evict(Held),
-    /// An Execute.
-    Execute,
+    /// An Execute of what can do this.
+    Execute(Class),
     /// A Sync.
     Sync(Whose),
     /// A CopyDone or CopyFail. It has no reply.
     CopyEnd,
     /// An answer of the front-end.
     Answer(Answer),
+}
+
+impl Entry {
+    /// Whether it is a query or a Sync of the front-end.
+    pub(crate) fn is_own_query(&self) -> bool {
+        matches!(self, Self::Query(Whose::Own, _) | Self::Sync(Whose::Own))
+    }
 }
 
 /// On whose behalf a message was sent.
@@ -105,15 +116,6 @@ enum Copy {
     Out,
 }
 
-/// What is in flight since the last `Z`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flight {
-    /// Nothing was sent.
-    Nothing,
-    /// The worst that was sent.
-    Sent(Class),
-}
-
 /// Where a relay is with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sureness {
@@ -151,7 +153,8 @@ pub(crate) struct Model {
     /// The number of the last query that was sent behind extended messages without a Sync.
     behind_open: u64,
     sureness: Sureness,
-    flight: Flight,
+    /// What was answered since the last `Z`.
+    tally: Tally,
 }
 
 /// Entries that may fail, and on which depends what a later message means.
@@ -183,7 +186,7 @@ impl Model {
             is_skipping: false,
             behind_open: 0,
             sureness: Sureness::Sure,
-            flight: Flight::Nothing,
+            tally: Tally::new(false),
         }
     }
 
@@ -225,8 +228,14 @@ impl Model {
         self.queue.len()
     }
 
-    pub(crate) fn flight(&self) -> Flight {
-        self.flight
+    /// What is lost if the connection is lost now.
+    pub(crate) fn loss(&self) -> Loss {
+        let mut tally = self.tally;
+        self.queue.iter().for_each(|entry| tally.add(entry));
+        if self.is_open || self.is_skipping {
+            tally.sent();
+        }
+        tally.loss()
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -244,10 +253,7 @@ impl Model {
 
     /// Whether the oldest outstanding message is a query of the front-end.
     pub(crate) fn is_own_query(&self) -> bool {
-        matches!(
-            self.queue.front(),
-            Some(Entry::Query(Whose::Own) | Entry::Sync(Whose::Own))
-        )
+        self.queue.front().is_some_and(Entry::is_own_query)
     }
 }
 
@@ -310,7 +316,7 @@ impl Model {
                 statement: None, ..
             } => self.unnamed.last = number,
             Entry::Parse { .. } | Entry::Evict(_) | Entry::Answer(_) => self.names.last = number,
-            Entry::Query(_) | Entry::Function | Entry::Sync(_) => {
+            Entry::Query(..) | Entry::Function | Entry::Sync(_) => {
                 self.names.sealed = self.names.last;
                 self.unnamed.sealed = self.unnamed.last;
             }
@@ -322,7 +328,7 @@ impl Model {
     /// What was sent last may make the server forget prepared statements.
     pub(crate) fn may_forget(&mut self) {
         self.names.last = self.first + self.queue.len() as u64 - 1;
-        if matches!(self.queue.back(), Some(Entry::Query(_))) {
+        if matches!(self.queue.back(), Some(Entry::Query(..))) {
             self.names.sealed = self.names.last;
         }
     }
@@ -352,16 +358,6 @@ impl Model {
         self.first += 1;
     }
 
-    /// Remembers the worst that is in flight.
-    pub(crate) fn sent_class(&mut self, class: Class) {
-        self.flight = match self.flight {
-            Flight::Nothing => Flight::Sent(class),
-            // Several statements: one that opens a block does not make the others harmless.
-            Flight::Sent(Class::Opens) if class == Class::Inside => Flight::Sent(Class::MayCommit),
-            Flight::Sent(before) => Flight::Sent(before.max(class)),
-        };
-    }
-
     /// Whether the server takes messages for data.
     pub(crate) fn is_copying_in(&self) -> bool {
         matches!(self.copy, Copy::In { .. })
@@ -374,9 +370,9 @@ impl Model {
     /// `A` and `S`.
     pub(crate) fn fate(&self, tag: u8) -> Result<Fate, Broken> {
         let fits = match (self.queue.front(), tag) {
-            (Some(Entry::Query(_)), b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'Z') => true,
-            (Some(Entry::Execute), b'D' | b'C' | b'I' | b's' | b'G' | b'H') => true,
-            (Some(Entry::Query(_) | Entry::Execute), b'd' | b'c') => self.copy == Copy::Out,
+            (Some(Entry::Query(..)), b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'Z') => true,
+            (Some(Entry::Execute(_)), b'D' | b'C' | b'I' | b's' | b'G' | b'H') => true,
+            (Some(Entry::Query(..) | Entry::Execute(_)), b'd' | b'c') => self.copy == Copy::Out,
             (Some(Entry::Function), b'V' | b'Z') => true,
             (Some(Entry::Parse { .. }), b'1') => true,
             (Some(Entry::Bind(_)), b'2') => true,
@@ -396,7 +392,7 @@ impl Model {
     pub(crate) fn fate_of_head(&self) -> Fate {
         match self.queue.front() {
             Some(
-                Entry::Query(Whose::Own)
+                Entry::Query(Whose::Own, _)
                 | Entry::Sync(Whose::Own)
                 | Entry::Evict(_)
                 | Entry::Parse {
@@ -412,11 +408,13 @@ impl Model {
         match (self.queue.front()?, tag) {
             (_, b'G') => self.begin_copy_in(),
             (_, b'H') => self.copy = Copy::Out,
-            (Entry::Execute, b'C' | b'I' | b's') => {
+            (Entry::Execute(_), b'C' | b'I' | b's') => {
                 self.copy = Copy::None;
-                return self.pop();
+                let done = self.pop();
+                done.iter().for_each(|entry| self.tally.add(entry));
+                return done;
             }
-            (Entry::Query(_), b'C') => self.copy = Copy::None,
+            (Entry::Query(..), b'C') => self.copy = Copy::None,
             (Entry::Describe(_), b'T' | b'n') | (_, b'1' | b'2' | b'3') => {
                 return self.pop();
             }
@@ -428,10 +426,10 @@ impl Model {
     /// A `Z` is complete. The entry that it ends.
     pub(crate) fn ready(&mut self, status: TransactionStatus) -> Option<Entry> {
         self.status = status;
+        self.tally = Tally::new(status != TransactionStatus::Idle);
         self.copy = Copy::None;
         let done = self.pop();
         if self.queue.is_empty() {
-            self.flight = Flight::Nothing;
             self.queue.shrink_to(KEPT);
         }
         done
@@ -465,7 +463,7 @@ impl Model {
                 }
                 None => {
                     self.copy = Copy::In { syncs };
-                    self.is_open = matches!(self.queue.front(), Some(Entry::Execute));
+                    self.is_open = matches!(self.queue.front(), Some(Entry::Execute(_)));
                     return;
                 }
                 // An own answer has nothing to do with the server.
@@ -486,13 +484,13 @@ impl Model {
         match self.queue.front() {
             // `Z` follows: directly, or after the Sync, which an interrupt may have preceded.
             Some(Entry::Sync(_)) => {}
-            Some(Entry::Query(_) | Entry::Function)
+            Some(Entry::Query(..) | Entry::Function)
                 // The server may have skipped the query, which then has no `Z`.
                 if is_interrupt && copy == Copy::None && self.behind_open >= self.first =>
             {
                 self.pin();
             }
-            Some(Entry::Query(_) | Entry::Function) => {}
+            Some(Entry::Query(..) | Entry::Function) => {}
             Some(_) => self.skip(&mut drop_entry),
             // A time-out between two messages of a batch.
             None if self.is_open => self.is_skipping = true,

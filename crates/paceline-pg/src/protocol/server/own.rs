@@ -3,7 +3,7 @@
 use paceline_pg_wire::{backend::Reply, frontend, Header, Message, Need, Step, TransactionStatus};
 
 use super::{
-    super::{relay, Broken, Tracked},
+    super::{keyword::Class, relay, Broken, Tracked},
     model::{Entry, Whose},
     Release, ServerHalf,
 };
@@ -87,7 +87,8 @@ impl ServerHalf {
         );
         self.own.begin(purpose);
         frontend::query(to_server, sql);
-        self.model.sent_query(Entry::Query(Whose::Own));
+        self.model
+            .sent_query(Entry::Query(Whose::Own, Class::Inside));
     }
 
     /// Appends a bare Sync, which makes the server report its role. Its reply is swallowed.
