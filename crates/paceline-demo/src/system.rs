@@ -24,7 +24,7 @@ use crate::{
     ports::{self, Wish},
     tiers::{
         embedded,
-        front::{self, Pools},
+        front::{self, Pooler, Pools},
         postgres, Fault, Tiers,
     },
     USER,
@@ -120,8 +120,8 @@ impl System {
         } else {
             embedded::plans(folder, &program)?
         };
-        let (front, arguments) = front_program(options, program)?;
-        plans.push(front::plan(folder, port, &databases, front, arguments)?);
+        let pooler = pooler(options, program)?;
+        plans.push(front::plan(folder, port, &databases, pooler)?);
         let tiers = Tiers::start(plans)?;
         let front = Target {
             port,
@@ -322,19 +322,19 @@ pub(crate) fn verdict(load: &Load) -> String {
     )
 }
 
-/// The program of the front-end, and its arguments before the name of its configuration.
-fn front_program(options: &Options, program: PathBuf) -> io::Result<(PathBuf, Vec<OsString>)> {
+/// The front-end: our own, or the one that was named.
+fn pooler(options: &Options, program: PathBuf) -> io::Result<Pooler> {
     /// Ends PgBouncer at once: SIGTERM.
     const AT_ONCE: &str = "15";
-    Ok(match &options.pooler {
-        None => (program, vec!["front".into()]),
-        Some(pooler) => {
-            let user = postgres::user()?.to_string();
-            let arguments = ["guard", &user, AT_ONCE].map(Into::into);
-            (
-                program,
-                arguments.into_iter().chain([pooler.into()]).collect(),
-            )
-        }
+    let mut arguments: Vec<OsString> = vec!["front".into()];
+    if let Some(pooler) = &options.pooler {
+        let user = postgres::user()?.to_string();
+        arguments = ["guard", &user, AT_ONCE].map(Into::into).into();
+        arguments.push(pooler.into());
+    }
+    Ok(Pooler {
+        program,
+        arguments,
+        is_ours: options.pooler.is_none(),
     })
 }

@@ -29,19 +29,32 @@ const POOL: u32 = 10;
 /// The database of the console.
 const CONSOLE: &str = "pgbouncer";
 
-/// The front-end of these databases on this port. It is the program with these arguments before the
-/// name of its configuration.
+/// A program that can be the front-end: it reads a pgbouncer.ini.
+#[derive(Clone, Debug)]
+pub(crate) struct Pooler {
+    pub(crate) program: PathBuf,
+    /// Its arguments before the name of the configuration.
+    pub(crate) arguments: Vec<OsString>,
+    /// Whether it is ours: it knows more settings.
+    pub(crate) is_ours: bool,
+}
+
+/// The front-end of these databases on this port.
 pub(crate) fn plan(
     folder: &Path,
     port: u16,
     databases: &[Database],
-    program: PathBuf,
-    mut arguments: Vec<OsString>,
+    pooler: Pooler,
 ) -> io::Result<Plan> {
+    let Pooler {
+        program,
+        mut arguments,
+        is_ours,
+    } = pooler;
     let users = folder.join("userlist.txt");
     fs::write(&users, format!("\"{USER}\" \"\"\n"))?;
     let configuration = folder.join("front.ini");
-    fs::write(&configuration, ini(port, databases, &users))?;
+    fs::write(&configuration, ini(port, databases, &users, is_ours))?;
     arguments.push(configuration.into());
     Ok(Plan {
         name: "front".to_owned(),
@@ -61,7 +74,9 @@ pub(crate) fn plan(
     })
 }
 
-fn ini(port: u16, databases: &[Database], users: &Path) -> String {
+fn ini(port: u16, databases: &[Database], users: &Path, is_ours: bool) -> String {
+    // Clients wait while no server of their database can write.
+    let roles = if is_ours { " roles=auto" } else { "" };
     let mut text = "[databases]\n".to_owned();
     for Database {
         name,
@@ -70,7 +85,10 @@ fn ini(port: u16, databases: &[Database], users: &Path) -> String {
         dbname,
     } in databases
     {
-        let _ = writeln!(text, "{name} = host={host} port={port} dbname={dbname}");
+        let _ = writeln!(
+            text,
+            "{name} = host={host} port={port} dbname={dbname}{roles}"
+        );
     }
     let _ = write!(
         text,
