@@ -109,6 +109,23 @@ impl Session {
         self.is_over
     }
 
+    /// Whether the server has ended the session while the client had no request under way. A
+    /// request that is sent all the same would have an unknown outcome for no reason.
+    pub fn has_been_ended(&mut self) -> bool {
+        let mut first = [0];
+        let peeked = self.stream.set_nonblocking(true).and_then(|()| {
+            let peeked = self.stream.peek(&mut first);
+            self.stream.set_nonblocking(false)?;
+            peeked
+        });
+        self.is_over |= match peeked {
+            // Notices and settings may arrive at any time; an error ends an idle session.
+            Ok(count) => count == 0 || first[0] == b'E',
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        };
+        self.is_over
+    }
+
     /// Ends the session in the way that the protocol wants.
     pub fn close(mut self) {
         frontend::terminate(&mut self.output);

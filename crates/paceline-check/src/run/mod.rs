@@ -132,6 +132,11 @@ fn open(options: &Options) -> Result<Session, Failure> {
     Session::open(&options.target, options.protocol, options.timeout)
 }
 
+/// The session, unless it is over or the server has ended it meanwhile.
+fn usable(mut session: Session) -> Option<Session> {
+    (!session.is_over() && !session.has_been_ended()).then_some(session)
+}
+
 /// The final read and its judgement. The system may still recover from a fault.
 fn conclude<W: Workload>(
     workload: &W,
@@ -206,7 +211,11 @@ impl Run<'_> {
             if let Turn::Later = self.take_turn(&mut next) {
                 continue;
             }
-            let mut current = match session.take().map_or_else(|| open(self.options), Ok) {
+            let mut current = match session
+                .take()
+                .and_then(usable)
+                .map_or_else(|| open(self.options), Ok)
+            {
                 Ok(current) => current,
                 Err(failure) => {
                     self.statistics().count_refused_connection(&failure);
@@ -217,9 +226,9 @@ impl Run<'_> {
             let begun = Instant::now();
             let ending = client.step(&mut current);
             self.statistics().count(&ending, begun.elapsed());
-            session = Some(current).filter(|current| !current.is_over());
+            session = Some(current);
         }
-        if let Some(session) = session {
+        if let Some(session) = session.and_then(usable) {
             session.close();
         }
     }

@@ -133,7 +133,11 @@ impl Client {
             .random
             .id_below(1 + books.flight.load(Ordering::Relaxed));
         let sql = "SELECT count(*) FROM seats WHERE flight = $1 AND holder = 0";
-        execute_alone(session, sql, &[Value::Number(flight)]).ending
+        match execute_alone(session, sql, &[Value::Number(flight)]).ending {
+            // A read without an answer has changed nothing.
+            Ending::Unknown(failure) => Ending::RolledBack(Some(failure)),
+            ending => ending,
+        }
     }
 
     /// Reads the free seats of the flight, takes one if it is still free, and enters the booking.

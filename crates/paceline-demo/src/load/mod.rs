@@ -144,9 +144,8 @@ impl Load {
             }
             // A turn that was missed is not made up for.
             next = (next + between).max(now);
-            let current = session
-                .take()
-                .map_or_else(|| open(&self.front, client.kind.database()), Ok);
+            let kept = session.take().and_then(usable);
+            let current = kept.map_or_else(|| open(&self.front, client.kind.database()), Ok);
             let Ok(mut current) = current else {
                 thread::sleep(BETWEEN_ATTEMPTS);
                 continue;
@@ -154,9 +153,9 @@ impl Load {
             let begun = Instant::now();
             let ending = client.step(&self.books, &mut current);
             self.measured().count(client.kind, &ending, begun.elapsed());
-            session = Some(current).filter(|current| !current.is_over());
+            session = Some(current);
         }
-        if let Some(session) = session {
+        if let Some(session) = session.and_then(usable) {
             session.close();
         }
     }
@@ -260,6 +259,11 @@ impl Measured {
             }
         }
     }
+}
+
+/// The session, unless it is over or the server has ended it meanwhile.
+fn usable(mut session: Session) -> Option<Session> {
+    (!session.is_over() && !session.has_been_ended()).then_some(session)
 }
 
 fn open(front: &Target, database: &str) -> Result<Session, Failure> {

@@ -185,11 +185,13 @@ impl Cluster {
     }
 
     fn run(&self, mut command: Command) -> io::Result<()> {
-        let output = command.stdin(Stdio::null()).output()?;
+        let name = command.get_program().to_string_lossy().into_owned();
+        let output = command.stdin(Stdio::null()).output();
+        let output = output
+            .map_err(|error| io::Error::new(error.kind(), format!("starting {name}: {error}")))?;
         if output.status.success() {
             return Ok(());
         }
-        let name = command.get_program().to_string_lossy().into_owned();
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(io::Error::other(format!("{name} has failed: {words}")))
     }
@@ -226,9 +228,11 @@ fn programs() -> io::Result<PathBuf> {
     let mut versions: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
     versions.sort();
     folders.extend(versions.into_iter().rev());
-    let found = folders
-        .into_iter()
-        .find(|folder| folder.join("initdb").exists());
+    let has_all = |folder: &PathBuf| {
+        let needed = ["initdb", "postgres", "pg_basebackup"];
+        needed.iter().all(|name| folder.join(name).exists())
+    };
+    let found = folders.into_iter().find(has_all);
     found.ok_or_else(|| io::Error::other("PostgreSQL is not installed (Debian: postgresql)"))
 }
 
