@@ -112,7 +112,6 @@ impl Ends {
 
 impl System {
     fn start(options: &Options, folder: &Path) -> io::Result<Self> {
-        let journal = Journal::new();
         let program = std::env::current_exe()?;
         let port = ports::find(wish(options.port, FRONT_PORT), "the front-end")?;
         let (mut plans, databases) = if options.is_postgres {
@@ -136,7 +135,7 @@ impl System {
         };
         Ok(Self {
             tiers,
-            journal,
+            journal: Journal::new(),
             load,
             front,
             latest: Mutex::default(),

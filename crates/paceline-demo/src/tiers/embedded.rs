@@ -18,7 +18,7 @@ use crate::{
 const BACK_ENDS: [&[&str]; 2] = [&["bank", "scratch"], &["travel"]];
 
 /// The back-ends with their data below this folder, and the databases that the front-end knows.
-pub(crate) fn plans(folder: &Path, program: &PathBuf) -> io::Result<(Vec<Plan>, Vec<Database>)> {
+pub(crate) fn plans(folder: &Path, program: &Path) -> io::Result<(Vec<Plan>, Vec<Database>)> {
     let mut plans = Vec::new();
     let mut databases = Vec::new();
     for names in BACK_ENDS {
@@ -29,7 +29,7 @@ pub(crate) fn plans(folder: &Path, program: &PathBuf) -> io::Result<(Vec<Plan>, 
             port: port.to_string(),
             dbname: name,
         }));
-        plans.push(plan(folder, program.clone(), names, port)?);
+        plans.push(plan(folder, program.to_owned(), names, port)?);
     }
     Ok((plans, databases))
 }
