@@ -185,6 +185,7 @@ fn build_pool(front: &Arc<Front>) -> io::Result<Pool> {
 /// The databases of the configuration are in the book from the start: some have a least size.
 fn register_databases(front: &Front) {
     let live = front.live();
+    front.register_users(&live);
     for config in live.config.databases.values() {
         let database = front.add_database(Arc::clone(config));
         if let Some(user) = &config.user {

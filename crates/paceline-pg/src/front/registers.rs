@@ -273,6 +273,13 @@ impl Front {
         id
     }
 
+    /// The users that the files name are shown even if they have no client.
+    pub(crate) fn register_users(&self, live: &Live) {
+        for name in live.users() {
+            let _ = self.user(&name);
+        }
+    }
+
     /// The pool of this database and user; `None` if the database was removed meanwhile.
     pub(crate) fn pool_of(&self, database: &Arc<Database>, user: &str) -> Option<Arc<PoolEntry>> {
         let key = (database.id, Box::from(user));

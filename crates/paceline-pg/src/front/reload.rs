@@ -63,7 +63,11 @@ impl Front {
         let live = self.live();
         for name in difference.databases.added.iter().chain(&difference.databases.changed) {
             if let Some(config) = live.config.databases.get(name) {
-                self.add_database(std::sync::Arc::clone(config));
+                let database = self.add_database(std::sync::Arc::clone(config));
+                if let Some(user) = &config.user {
+                    // Its pool may have a least size.
+                    let _ = self.pool_of(&database, user);
+                }
             }
         }
         for name in &difference.databases.removed {
@@ -71,6 +75,7 @@ impl Front {
                 self.remove_database(name);
             }
         }
+        self.register_users(&live);
         drop(live);
         self.renew_terms();
         self.renew_limits();

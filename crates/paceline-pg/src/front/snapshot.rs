@@ -298,7 +298,8 @@ impl Source for Snapshots<'_> {
         let view = self.view();
         let clients = self.all_clients();
         let shown = clients.iter().filter(|client| {
-            client.facts().is_logged_in || client.watch.phase().0 != Phase::Login
+            let is_in = client.facts().is_logged_in || client.watch.phase().0 != Phase::Login;
+            is_in && !client.is_dismissed()
         });
         shown.map(|client| self.client_row(client, &view)).collect()
     }
@@ -376,6 +377,7 @@ impl Source for Snapshots<'_> {
         });
         let console = StatsRow {
             database: CONSOLE.to_owned(),
+            total: self.0.console.read(),
             ..StatsRow::default()
         };
         let mut rows: Vec<_> = rows.chain([console]).collect();

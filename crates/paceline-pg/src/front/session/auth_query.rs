@@ -299,7 +299,8 @@ impl Session {
                 );
                 self.refuse("08P01", "bouncer config error", call);
             }
-            Answer::NotFound => self.secret_found(None, call),
+            // As PgBouncer: there is no pretence of a password here.
+            Answer::NotFound => self.refuse("08P01", "no such user", call),
             Answer::Found(name, _) if name != user.as_bytes() => {
                 self.refuse("08P01", "bouncer config error", call);
             }

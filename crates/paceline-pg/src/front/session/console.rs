@@ -91,6 +91,8 @@ impl Session {
             return;
         };
         let access = console.access;
+        self.front.console.queries.add(1);
+        self.front.console.transactions.add(1);
         let mut out = Vec::new();
         match Command::parse(sql, access) {
             Err(refusal) => console::refuse(&mut out, &refusal),

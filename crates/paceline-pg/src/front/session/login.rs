@@ -184,6 +184,10 @@ impl Session {
     fn login_step(&mut self, step: ClientStep, mut out: Vec<u8>, call: &mut Call<'_, '_, '_>) {
         let mut step = step;
         loop {
+            if let ClientStep::Refused(denied) = &step {
+                self.log_refusal(&denied.0);
+                return self.leave_with(&out, &denied.0, call);
+            }
             if !out.is_empty() {
                 self.say(&out, call);
                 out.clear();
@@ -204,10 +208,7 @@ impl Session {
                     self.hashed(hashing.run(), &mut out)
                 }
                 ClientStep::Proved(proof) => return self.proved(proof, call),
-                ClientStep::Refused(denied) => {
-                    self.log_refusal(&denied.0);
-                    return self.leave(&denied.0, call);
-                }
+                ClientStep::Refused(_) => return,
                 ClientStep::Close(closing) => {
                     return self.leave(&closing.to_string(), call);
                 }
@@ -496,6 +497,7 @@ impl Session {
         if config.user.is_none() {
             keep_credentials(&pool, stored, proof);
         }
+        self.note_limits(&user, &pool);
         self.await_welcome(pool, call);
     }
 
@@ -513,6 +515,7 @@ impl Session {
         match answer {
             Welcome::Ready => self.finish_login(pool, call),
             Welcome::Waiting => {
+                self.client.watch.enter(Phase::Waiting, self.front.now());
                 if let Some(login) = self.login() {
                     login.stage = Stage::Welcome(pool);
                 }
@@ -580,9 +583,9 @@ impl Session {
             let at = out.len() - READY;
             out.splice(at..at, notice);
         }
-        self.say(&out, call);
         pool.database.counters.client_logins.add(1);
-        self.note_login(&asked, &pool);
+        self.client.facts().is_logged_in = true;
+        self.say(&out, call);
         let half = ClientHalf::new(values, is_proven);
         let now = self.front.now();
         self.client.watch.enter(Phase::Idle, now);
@@ -594,13 +597,12 @@ impl Session {
         }));
     }
 
-    fn note_login(&self, asked: &Asked, pool: &PoolEntry) {
+    /// The time-outs of the client.
+    fn note_limits(&self, user: &str, pool: &PoolEntry) {
         let live = self.front.live();
         let config = pool.database.config();
-        let effective = live.config.effective(&config, &asked.request.user);
-        let mut facts = self.client.facts();
-        facts.limits = Limits::of(&effective);
-        facts.is_logged_in = true;
+        let effective = live.config.effective(&config, user);
+        self.client.facts().limits = Limits::of(&effective);
     }
 
     fn begin_console(
@@ -614,6 +616,7 @@ impl Session {
         let Some(asked) = login.asked else { return };
         let key = self.front.new_key(self.client.number, asked.request.minor);
         let console = ConsoleSession::new(asked.id, access, key);
+        self.front.console.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.client.watch.enter(Phase::Console, self.front.now());
         self.state = State::Console(Box::new(console));

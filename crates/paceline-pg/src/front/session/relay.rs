@@ -163,7 +163,9 @@ impl Session {
         });
         let is_busy = core.half.is_busy();
         drop(core);
-        count_from_client(member, &passed);
+        if terms.relay.renames() {
+            count_from_client(member, &passed);
+        }
         self.note_forwarded(is_busy);
         if !pair.to_client.is_empty() {
             self.send_to_client(&[IoSlice::new(&pair.to_client)], call);
@@ -315,6 +317,12 @@ impl Session {
         }
         drop(core);
         drop(terms);
+        if let Some(refusal) = member.half.take_refusal() {
+            self.log_refusal(&refusal);
+        }
+        let State::Bound(member, _) = &self.state else {
+            return bytes.len();
+        };
         let direct = passed.as_ref().map_or(0, |passed| passed.direct);
         let count = direct + pair.to_client.len();
         member.pool.database.counters.sent.add(count as u64);

@@ -58,7 +58,7 @@ impl Session {
             Taken::Gone => {
                 self.state = State::Idle(member);
                 // Its end is reported to the book by the group that it was in.
-                return self.replace_server(&server, call);
+                return self.go_on_without_server(call);
             }
         };
         self.bound(member, server, arrival, call);
