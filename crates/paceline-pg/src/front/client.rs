@@ -418,7 +418,10 @@ mod tests {
         assert_eq!(overdue(Phase::Busy, 12), None);
         assert_eq!(overdue(Phase::Busy, 13), Some(Overdue::Query));
         assert_eq!(overdue(Phase::HeldInTransaction, 99), None);
-        assert_eq!(watch_at(Phase::Idle).overdue(&Limits::default(), Duration::MAX), None);
+        assert_eq!(
+            watch_at(Phase::Idle).overdue(&Limits::default(), Duration::MAX),
+            None
+        );
     }
 
     /// The phase and its time share a word.

@@ -122,7 +122,9 @@ fn secrets(settings: &Settings, remarks: &mut Vec<String>) -> HashMap<Box<[u8]>,
         Ok(list) => {
             remarks.extend(list.broken.iter().map(Problem::to_string));
             let users = list.users.into_iter();
-            users.map(|user| (user.name, Arc::from(user.secret))).collect()
+            users
+                .map(|user| (user.name, Arc::from(user.secret)))
+                .collect()
         }
         Err(error) => {
             remarks.push(error.to_string());

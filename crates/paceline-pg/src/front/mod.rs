@@ -138,9 +138,10 @@ fn serve(front: &Arc<Front>) -> io::Result<()> {
         Signal::USR1,
         Signal::USR2,
     ];
-    pool.sources().signals(signals, move |signal: Signal, _cx: &mut TaskContext<'_>| {
-        of_signals.on_signal(signal);
-    })?;
+    pool.sources()
+        .signals(signals, move |signal: Signal, _cx: &mut TaskContext<'_>| {
+            of_signals.on_signal(signal);
+        })?;
     register_databases(front);
     front.listen(&pool)?;
     let of_ticks = Arc::clone(front);

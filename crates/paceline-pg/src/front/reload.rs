@@ -61,7 +61,12 @@ impl Front {
 
     fn apply(&self, difference: &crate::config::Difference, changes_tls: bool) {
         let live = self.live();
-        for name in difference.databases.added.iter().chain(&difference.databases.changed) {
+        for name in difference
+            .databases
+            .added
+            .iter()
+            .chain(&difference.databases.changed)
+        {
             if let Some(config) = live.config.databases.get(name) {
                 let database = self.add_database(std::sync::Arc::clone(config));
                 if let Some(user) = &config.user {
@@ -92,8 +97,7 @@ impl Front {
     fn remove_database(&self, name: &str) {
         if let Some(database) = self.forget_database(name) {
             let id = database.id;
-            let ((), orders) =
-                self.with_book(|book, _, orders| book.remove_database(id, orders));
+            let ((), orders) = self.with_book(|book, _, orders| book.remove_database(id, orders));
             self.carry_out(orders);
         }
     }

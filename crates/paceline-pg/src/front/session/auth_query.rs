@@ -195,7 +195,9 @@ impl Session {
         let Stage::Secret(query) = &mut login.stage else {
             return;
         };
-        let Some((server, _)) = &query.server else { return };
+        let Some((server, _)) = &query.server else {
+            return;
+        };
         let request = request(&sql, user.as_bytes());
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         let mut core = server.core();
@@ -315,7 +317,8 @@ impl Session {
     /// The connection of the query has ended.
     pub(super) fn auth_server_lost(&mut self, call: &mut Call<'_, '_, '_>) {
         if let Some(server) = self.auth_server().cloned() {
-            self.front.close_server(&server, "server conn crashed?", call);
+            self.front
+                .close_server(&server, "server conn crashed?", call);
         }
         self.refuse("08P01", "server conn crashed?", call);
     }

@@ -115,7 +115,11 @@ impl Session {
             return self.front.abandon(&server);
         }
         if release != Release::Allowed || !is_clean {
-            return self.front.close_server(&server, "client disconnected while query was not done", call);
+            return self.front.close_server(
+                &server,
+                "client disconnected while query was not done",
+                call,
+            );
         }
         let resets = member.pool.terms().reset.is_some();
         if resets && (mode == Mode::Session || self.resets_always()) {
@@ -291,7 +295,10 @@ impl crate::front::state::Front {
     /// The server with this descriptor.
     pub(crate) fn server_at(&self, handle: HandleId) -> Option<Arc<Server>> {
         let servers = self.servers();
-        servers.values().find(|server| server.is_at(handle)).cloned()
+        servers
+            .values()
+            .find(|server| server.is_at(handle))
+            .cloned()
     }
 
     /// Closes a server that is a member of the group that calls.
@@ -346,4 +353,3 @@ impl crate::front::state::Front {
         let _ = server.home().notify();
     }
 }
-

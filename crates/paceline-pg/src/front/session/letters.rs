@@ -108,7 +108,8 @@ impl Session {
         let State::Bound(member, bound) = self.take_state() else {
             return;
         };
-        self.front.close_server(&bound.server, &reason.to_string(), call);
+        self.front
+            .close_server(&bound.server, &reason.to_string(), call);
         self.state = State::Idle(member);
         self.reading = Reading::On;
         self.listen_to_client();

@@ -225,7 +225,9 @@ impl Session {
             Ok(connection) => connection,
             Err(error) => return self.leave(&error.to_string(), call),
         };
-        let Some(handle) = self.handle.clone() else { return };
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
         let wire = &mut self.wire;
         let begun = call.with(&handle, |cx| wire.begin_tls(connection, cx));
         if let Err(error) = begun {
@@ -281,7 +283,10 @@ impl Session {
         };
         let database_id = database.as_ref().map(|database| database.id);
         let now = self.front.now();
-        let entered = self.front.book().enter(database_id, Some(user_id), privilege, now);
+        let entered = self
+            .front
+            .book()
+            .enter(database_id, Some(user_id), privilege, now);
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {
@@ -365,7 +370,9 @@ impl Session {
     ) {
         let Some(login) = self.login() else { return };
         login.stage = Stage::Talking;
-        let Some(asked) = &mut login.asked else { return };
+        let Some(asked) = &mut login.asked else {
+            return;
+        };
         asked.stored.clone_from(&stored);
         let user = asked.request.user.clone();
         let mut out = Vec::new();
@@ -446,7 +453,9 @@ impl Session {
     /// With an hba file each client has a method of its own. Whether there is one.
     fn choose_method(&mut self, asked: &Asked, call: &mut Call<'_, '_, '_>) -> bool {
         let live = self.front.live();
-        let Some(rules) = &live.rules else { return true };
+        let Some(rules) = &live.rules else {
+            return true;
+        };
         let attempt = Attempt {
             database: &asked.request.database,
             user: &asked.request.user,
@@ -564,7 +573,10 @@ impl Session {
                 is_proven = false;
                 values.set(place, &value);
             }
-            match shown.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())) {
+            match shown
+                .iter_mut()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+            {
                 Some((_, known)) => *known = value.into(),
                 None => shown.push((name.as_bytes().into(), value.into())),
             }
@@ -605,11 +617,7 @@ impl Session {
         self.client.facts().limits = Limits::of(&effective);
     }
 
-    fn begin_console(
-        &mut self,
-        access: crate::console::Access,
-        call: &mut Call<'_, '_, '_>,
-    ) {
+    fn begin_console(&mut self, access: crate::console::Access, call: &mut Call<'_, '_, '_>) {
         let State::Login(login) = self.take_state() else {
             return;
         };
@@ -648,7 +656,9 @@ impl Session {
         match asked {
             CancelAsked::Dropped => self.leave("cancel request for idle client", call),
             CancelAsked::Queued(cancel) => {
-                self.front.cancels().insert(cancel, Arc::clone(&self.client));
+                self.front
+                    .cancels()
+                    .insert(cancel, Arc::clone(&self.client));
                 self.client.watch.enter(Phase::Cancel, self.front.now());
                 if let Some(login) = self.login() {
                     login.stage = Stage::Cancelling(cancel);
@@ -686,7 +696,12 @@ const READY: usize = 6;
 /// The server takes what the client has proved itself with.
 fn keep_credentials(pool: &PoolEntry, stored: Option<StoredPassword>, proof: Proof) {
     let credentials = match (stored, proof) {
-        (_, Proof { keys: Some(keys), .. }) => ServerCredentials::Keys(keys),
+        (
+            _,
+            Proof {
+                keys: Some(keys), ..
+            },
+        ) => ServerCredentials::Keys(keys),
         (Some(stored @ (StoredPassword::Plain(_) | StoredPassword::Md5(_))), _) => {
             ServerCredentials::Password(stored)
         }
@@ -722,7 +737,10 @@ fn canonical(
 }
 
 fn application(request: &SessionRequest) -> Box<str> {
-    let given = request.parameters.iter().find(|(name, _)| name == "application_name");
+    let given = request
+        .parameters
+        .iter()
+        .find(|(name, _)| name == "application_name");
     let value = given.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
     value.unwrap_or_default().into()
 }

@@ -226,8 +226,8 @@ impl crate::front::state::Front {
         loop {
             let connection = Arc::clone(server);
             let id = server.id;
-            let (given, orders) = self
-                .with_book(|book, now, orders| book.give_back(id, connection, now, orders));
+            let (given, orders) =
+                self.with_book(|book, now, orders| book.give_back(id, connection, now, orders));
             let is_done = self.pass_on(server, given, call);
             self.carry_out(orders);
             if is_done {
