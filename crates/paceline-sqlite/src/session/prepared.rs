@@ -10,7 +10,7 @@ use super::{
     Open,
 };
 use crate::{
-    dialect::{infer, Facts, Kind, Source, Statement, Tag},
+    dialect::{infer, Facts, Kind, Source, Statement},
     failure::Failure,
     spool::Spool,
     types::{parameter::Parameter, Type},
@@ -63,12 +63,6 @@ impl Prepared {
             Kind::Define(sql) => Some(sql),
             Kind::Several(_) | Kind::Control(_) | Kind::Copy(_) => None,
         }
-    }
-
-    pub(super) fn tag(&self) -> Tag {
-        self.statement
-            .as_ref()
-            .map_or(Tag::Plain(String::new()), |statement| statement.tag.clone())
     }
 }
 
