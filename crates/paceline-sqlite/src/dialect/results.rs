@@ -321,9 +321,12 @@ mod tests {
 
     #[test]
     fn columns_are_looked_up() {
-        let all = hints(
-            &Source::split("update t set a = 1 returning t.id, max(b), sum(c)").expect("tokens")[0],
-        );
+        let sql = "update t set a = 1 returning t.id, max(b), sum(c)";
+        let source = Source::split(sql).expect("tokens");
+        let all: Vec<_> = items(&source[0])
+            .into_iter()
+            .map(|item| item.hint)
+            .collect();
         let column = |name: &str| Hint::Guess(Guess::Column(name.to_owned()));
         assert_eq!(all, [column("id"), column("b"), Hint::Sum("c".to_owned())]);
     }

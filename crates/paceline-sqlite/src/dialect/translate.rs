@@ -487,12 +487,12 @@ impl Pass<'_, '_> {
 
     /// SQLite wants brackets around a default that is more than a literal.
     fn default(&mut self, at: usize) -> Option<usize> {
+        let ends = |end: usize| {
+            let is_mark = self.source.is_mark(end, ",") || self.source.is_mark(end, ")");
+            is_mark || end > at + 1 && self.source.is_one_of(end, CONSTRAINTS)
+        };
         let mut end = at + 1;
-        while end < self.source.len()
-            && !self.source.is_mark(end, ",")
-            && !self.source.is_mark(end, ")")
-            && !(end > at + 1 && self.source.is_one_of(end, CONSTRAINTS))
-        {
+        while end < self.source.len() && !ends(end) {
             let is_open = self.source.is_mark(end, "(");
             end = if is_open {
                 self.source.behind_bracket(end)

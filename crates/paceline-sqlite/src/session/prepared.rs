@@ -1,6 +1,9 @@
 //! Statements that a client has prepared, and its portals.
 
-use std::sync::Arc;
+use std::sync::{
+    atomic::{AtomicU64, Ordering},
+    Arc,
+};
 
 use rusqlite::types::Value;
 
@@ -28,7 +31,7 @@ pub(super) struct Prepared {
     pub(super) shapes: Vec<Shape>,
     pub(super) need: Need,
     /// The schema that it was prepared for.
-    pub(super) schema: u64,
+    pub(super) schema: AtomicU64,
 }
 
 /// A statement with its values.
@@ -95,7 +98,7 @@ impl Open {
             parameters: Vec::new(),
             shapes: Vec::new(),
             need,
-            schema: self.database.schema(),
+            schema: AtomicU64::new(self.database.schema()),
         };
         match prepared.statement.as_ref().map(|statement| &statement.kind) {
             Some(Kind::Rows(_) | Kind::Locks(_) | Kind::Write(_)) => {
@@ -123,6 +126,7 @@ fn compile(
     link: &crate::store::link::Link,
     types: &[u32],
 ) -> Result<(), Failure> {
+    link.read_schema(prepared.schema.load(Ordering::Relaxed))?;
     let sql = prepared.sql().unwrap_or_default().to_owned();
     let statement = link.connection.prepare_cached(&sql)?;
     if !statement.readonly() {

@@ -196,7 +196,7 @@ fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
 
 /// The columns of a statement, as far as declarations and tokens show their types.
 pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> Vec<Shape> {
-    let columns = statement.columns().into_iter();
+    let columns = statement.columns();
     let mut shapes: Vec<Shape> = columns
         .map(|column| Shape {
             name: column.name().to_owned(),
