@@ -87,6 +87,10 @@ impl Statement {
         let sql = || translate::translate(source, facts);
         let (kind, tag) = match verb(source) {
             Verb::Select if locks(source) => (Kind::Locks(sql()), Tag::Rows("SELECT")),
+            Verb::Select if has_no_answer(source) => (
+                Kind::Rows("SELECT NULL WHERE 0".to_owned()),
+                Tag::Rows("SELECT"),
+            ),
             Verb::Select if asks_catalogue(source) => (Kind::Catalogue(sql()), Tag::Rows("SELECT")),
             Verb::Select => (Kind::Rows(sql()), Tag::Rows("SELECT")),
             Verb::Explain => (Kind::Rows(sql()), Tag::plain("EXPLAIN")),
@@ -156,24 +160,44 @@ fn locks(source: &Source<'_>) -> bool {
     (0..source.len()).any(|at| translate::end_of_locking(source, at).is_some())
 }
 
-/// Whether the statement reads PostgreSQL's catalogue.
+/// Questions of psql's `\d` about what SQLite has nothing of, in a grammar that it does not read.
+fn has_no_answer(source: &Source<'_>) -> bool {
+    const UNKNOWN: [&str; 5] = [
+        "pg_publication",
+        "pg_partition_ancestors",
+        "pg_statistic_ext",
+        "pg_policy",
+        "pg_options_to_table",
+    ];
+    (0..source.len()).any(|at| source.is_one_of(at, &UNKNOWN))
+}
+
+/// Whether the statement reads PostgreSQL's catalogue, or calls a function that does.
 fn asks_catalogue(source: &Source<'_>) -> bool {
-    (0..source.len()).any(|at| {
-        let is_word = source.kind(at) == Some(lex::Kind::Word);
-        let word = source.text(at);
-        let begins = |prefix: &str| {
-            let head = word.get(..prefix.len());
-            head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
-        };
-        let is_relation = at > 0
-            && (source.is_one_of(at - 1, &["from", "join"])
-                || source.is_mark(at - 1, ",")
-                || source.is_mark(at - 1, "."));
-        is_word
-            && (begins("information_schema")
-                || begins("pg_")
-                    && is_relation
-                    && !source.is_mark(at + 1, ".")
-                    && !source.is_mark(at + 1, "("))
-    })
+    (0..source.len()).any(|at| is_catalogue(source, at))
+}
+
+fn is_catalogue(source: &Source<'_>, at: usize) -> bool {
+    if source.kind(at) != Some(lex::Kind::Word) {
+        return false;
+    }
+    let word = source.text(at).to_ascii_lowercase();
+    let is_call = source.is_mark(at + 1, "(");
+    if is_call {
+        return word.starts_with("pg_get_")
+            || word.starts_with("has_")
+            || word.ends_with("_is_visible")
+            || word.ends_with("obj_description")
+            || matches!(
+                word.as_str(),
+                "col_description" | "format_type" | "current_schemas"
+            );
+    }
+    let is_relation = at > 0
+        && (source.is_one_of(at - 1, &["from", "join"])
+            || source.is_mark(at - 1, ",")
+            || source.is_mark(at - 1, "."));
+    let is_schema = source.is_mark(at + 1, ".");
+    matches!(word.as_str(), "information_schema" | "regclass" | "regtype")
+        || word.starts_with("pg_") && is_relation && !is_schema
 }

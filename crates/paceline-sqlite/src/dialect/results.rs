@@ -16,8 +16,16 @@ pub(crate) enum Hint {
     Sum(String),
 }
 
+/// A result, as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Item {
+    pub(crate) hint: Hint,
+    /// PostgreSQL's name for an expression; `None`: SQLite's name is the same.
+    pub(crate) name: Option<String>,
+}
+
 /// What is known of each result; empty if the statement returns `*` or has no list.
-pub(crate) fn hints(source: &Source<'_>) -> Vec<Hint> {
+pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
     let Some(list) = list(source) else {
         return Vec::new();
     };
@@ -26,10 +34,64 @@ pub(crate) fn hints(source: &Source<'_>) -> Vec<Hint> {
     if items.iter().any(|item| item.is_empty() || is_star(item)) {
         return Vec::new();
     }
-    items
-        .into_iter()
-        .map(|item| hint(source, without_alias(source, item)))
-        .collect()
+    let known = |item: Range<usize>| {
+        let bare = without_alias(source, item.clone());
+        Item {
+            name: (bare == item).then(|| name(source, &item)).flatten(),
+            hint: hint(source, bare),
+        }
+    };
+    items.into_iter().map(known).collect()
+}
+
+/// A function is named after itself, a cast after its operand or its type, and any other
+/// expression is `?column?`.
+fn name(source: &Source<'_>, item: &Range<usize>) -> Option<String> {
+    if has_alias(source, item) {
+        return None;
+    }
+    if source.is_word(item.start, "case") {
+        return Some("case".to_owned());
+    }
+    let unnamed = Some("?column?".to_owned());
+    let Some((name, behind)) = source.name(item.start) else {
+        return unnamed;
+    };
+    let is_call = source.is_mark(behind, "(") && source.behind_bracket(behind) == item.end;
+    if behind == item.end && !CONSTANTS.contains(&name.as_str()) {
+        None
+    } else if name != "cast" && (is_call || behind == item.end || source.is_mark(behind, "::")) {
+        Some(name)
+    } else {
+        unnamed
+    }
+}
+
+/// Words that are values: their names must not be lost when they are replaced.
+const CONSTANTS: [&str; 7] = [
+    "current_user",
+    "session_user",
+    "current_role",
+    "current_catalog",
+    "current_schema",
+    "current_timestamp",
+    "localtimestamp",
+];
+
+/// Whether the item ends with a name that follows an operand: an alias without `AS`.
+fn has_alias(source: &Source<'_>, item: &Range<usize>) -> bool {
+    if item.len() < 2 || source.is_word(item.end - 1, "end") {
+        return false;
+    }
+    let is_name = matches!(source.kind(item.end - 1), Some(Kind::Word | Kind::Quoted));
+    let before = item.end - 2;
+    let is_token = matches!(
+        source.kind(before),
+        Some(Kind::Word | Kind::Quoted | Kind::Text | Kind::Number | Kind::Parameter)
+    );
+    let joins = ["is", "not", "and", "or", "in", "like", "then", "else"];
+    let is_operand = source.is_mark(before, ")") || is_token && !source.is_one_of(before, &joins);
+    is_name && is_operand
 }
 
 /// The tokens of the list of results.
@@ -224,8 +286,8 @@ mod tests {
     use super::*;
 
     fn kinds(sql: &str) -> Vec<Option<Type>> {
-        let all = hints(&Source::split(sql).expect("tokens")[0]);
-        let kind = |hint| match hint {
+        let all = items(&Source::split(sql).expect("tokens")[0]);
+        let kind = |item: Item| match item.hint {
             Hint::Declared(declared) => Some(declared.kind),
             Hint::Guess(_) | Hint::Sum(_) => None,
         };
@@ -259,10 +321,26 @@ mod tests {
 
     #[test]
     fn columns_are_looked_up() {
-        let all = hints(
-            &Source::split("update t set a = 1 returning t.id, max(b), sum(c)").expect("tokens")[0],
-        );
+        let sql = "update t set a = 1 returning t.id, max(b), sum(c)";
+        let source = Source::split(sql).expect("tokens");
+        let all: Vec<_> = items(&source[0])
+            .into_iter()
+            .map(|item| item.hint)
+            .collect();
         let column = |name: &str| Hint::Guess(Guess::Column(name.to_owned()));
         assert_eq!(all, [column("id"), column("b"), Hint::Sum("c".to_owned())]);
+    }
+
+    #[test]
+    fn expressions_have_postgresqls_names() {
+        let sql = "select a, a + 1, a + 1 as b, a + 1 c, count(*), a::text, version(), current_user from t";
+        let items = items(&Source::split(sql).expect("tokens")[0]);
+        let names: Vec<_> = items.iter().map(|item| item.name.as_deref()).collect();
+        let (call, cast) = (Some("count"), Some("a"));
+        let of = [Some("version"), Some("current_user")];
+        assert_eq!(
+            names,
+            [None, Some("?column?"), None, None, call, cast, of[0], of[1]]
+        );
     }
 }

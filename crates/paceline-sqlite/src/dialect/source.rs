@@ -198,10 +198,10 @@ fn end_of_statement(sql: &str, tokens: &[Token]) -> usize {
     };
     let is_trigger = is_word(0, "create") && (1..4).any(|index| is_word(index, "trigger"));
     let mut is_inside = false;
-    for index in 0..tokens.len() {
+    for (index, token) in tokens.iter().enumerate() {
         is_inside |= is_trigger && is_word(index, "begin");
-        let is_end = is_word(index, ";") && tokens[index].kind == Kind::Mark;
-        if is_end && !(is_inside && !is_word(index.saturating_sub(1), "end")) {
+        let is_semicolon = token.kind == Kind::Mark && is_word(index, ";");
+        if is_semicolon && (!is_inside || is_word(index.saturating_sub(1), "end")) {
             return index;
         }
     }

@@ -167,7 +167,18 @@ impl Pass<'_, '_> {
     fn cast(&mut self, at: usize) -> Option<usize> {
         let written = types::written(self.source, at + 1)?;
         let first = self.primaries[at.checked_sub(1)?];
-        let (before, behind) = types::cast(&written);
+        let (before, behind) = match written.name.as_str() {
+            // The name of a table becomes its number, and its number becomes its name.
+            "regclass" if self.source.kind(first) == Some(Kind::Text) => {
+                if types::is_quoted_number(self.source.text(first)) {
+                    ("CAST(", " AS INTEGER)")
+                } else {
+                    ("(SELECT p.oid FROM pg_class p WHERE p.relname = ", ")")
+                }
+            }
+            "regclass" => ("(SELECT p.relname FROM pg_class p WHERE p.oid = ", ")"),
+            _ => types::cast(&written),
+        };
         let start = self.starts[first];
         self.output.insert_str(start, before);
         for index in first + 1..at {
@@ -212,6 +223,7 @@ impl Pass<'_, '_> {
         let is_before_point = self.source.is_mark(at + 1, ".");
         let is_behind_point = at > 0 && self.source.is_mark(at - 1, ".");
         if is_behind_point && !self.is_behind_schema(at) {
+            // A column or table of this name.
             return None;
         }
         match word.as_str() {
@@ -231,7 +243,11 @@ impl Pass<'_, '_> {
             "for" => self.locking(at),
             "fetch" if self.source.is_one_of(at + 1, &["first", "next"]) => self.fetch_first(at),
             "generate_series" if self.source.is_mark(at + 1, "(") => self.series(at),
-            "interval" => None,
+            "array" if self.source.is_mark(at + 1, "(") => self.array_of_rows(at),
+            "pg_get_indexdef" | "pg_get_viewdef" | "pg_get_triggerdef" => {
+                self.definition(at, "paceline_definition", "definition")
+            }
+            "pg_get_constraintdef" => self.definition(at, "pg_constraint", "paceline_definition"),
             _ if self.is_table => self.of_table(at, &word),
             _ => self.fact(at, &word),
         }
@@ -379,6 +395,46 @@ impl Pass<'_, '_> {
         Some(end)
     }
 
+    /// `ARRAY(SELECT ..)`, which only questions about the catalogue have: the first row stands for
+    /// the array, and options of tables do not exist.
+    fn array_of_rows(&mut self, at: usize) -> Option<usize> {
+        let behind = self.source.behind_bracket(at + 1);
+        if (at..behind).any(|index| self.source.is_word(index, "unnest")) {
+            return self.put(at, behind, "NULL");
+        }
+        self.put(at, at + 1, "")
+    }
+
+    /// `pg_get_indexdef(oid, ..)`: what a view of the catalogue says of this number.
+    fn definition(&mut self, at: usize, view: &str, column: &str) -> Option<usize> {
+        let open = at + 1;
+        if !self.source.is_mark(open, "(") {
+            return None;
+        }
+        let behind = self.source.behind_bracket(open);
+        let mut end = open + 1;
+        while end < behind - 1 && !self.source.is_mark(end, ",") {
+            let is_open = self.source.is_mark(end, "(");
+            end = if is_open {
+                self.source.behind_bracket(end)
+            } else {
+                end + 1
+            };
+        }
+        let before = format!("(SELECT p.{column} FROM {view} p WHERE p.oid = ");
+        self.put(at, open + 1, &before);
+        let mut next = open + 1;
+        while next < end {
+            next = self.step(next);
+        }
+        self.output.push(')');
+        for index in end..behind {
+            self.primaries[index] = at;
+        }
+        self.copied = self.source.range(behind - 1).end;
+        Some(behind)
+    }
+
     /// Words that mean something in the definition of a table.
     fn of_table(&mut self, at: usize, word: &str) -> Option<usize> {
         match word {
@@ -431,12 +487,12 @@ impl Pass<'_, '_> {
 
     /// SQLite wants brackets around a default that is more than a literal.
     fn default(&mut self, at: usize) -> Option<usize> {
+        let ends = |end: usize| {
+            let is_mark = self.source.is_mark(end, ",") || self.source.is_mark(end, ")");
+            is_mark || end > at + 1 && self.source.is_one_of(end, CONSTRAINTS)
+        };
         let mut end = at + 1;
-        while end < self.source.len()
-            && !self.source.is_mark(end, ",")
-            && !self.source.is_mark(end, ")")
-            && !(end > at + 1 && self.source.is_one_of(end, CONSTRAINTS))
-        {
+        while end < self.source.len() && !ends(end) {
             let is_open = self.source.is_mark(end, "(");
             end = if is_open {
                 self.source.behind_bracket(end)

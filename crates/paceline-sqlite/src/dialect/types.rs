@@ -54,16 +54,20 @@ pub(crate) fn written(source: &Source<'_>, index: usize) -> Option<Written> {
     })
 }
 
+/// A number in quotes, such as psql writes for the number of a table.
+pub(crate) fn is_quoted_number(text: &str) -> bool {
+    let inner = text.trim_matches('\'');
+    !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// What stands before and behind an expression that is cast to a type.
 pub(crate) fn cast(written: &Written) -> (&'static str, &'static str) {
     let kind = Type::named(&written.name).map(|declared| declared.kind);
     if written.is_array {
         return ("CAST(", " AS TEXT)");
     }
-    match written.name.as_str() {
-        "regclass" => return ("pg_regclass(", ")"),
-        "regtype" => return ("pg_regtype(", ")"),
-        _ => {}
+    if written.name == "regtype" {
+        return ("pg_regtype(", ")");
     }
     match kind {
         Some(Type::INT2 | Type::INT4 | Type::INT8 | Type::OID) => ("CAST(", " AS INTEGER)"),

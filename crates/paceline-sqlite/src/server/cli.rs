@@ -11,7 +11,7 @@ use super::{Durability, Limits, Server};
 pub const HELP: &str = "\
 An embedded database server: PostgreSQL's protocol over SQLite files.
 
-usage: back --listen ADDR --data DIR [--database NAME].. [options]
+usage: paceline back --listen ADDR --data DIR [--database NAME].. [options]
 
   --listen ADDR       where to listen, such as 127.0.0.1:5433; port 0 lets the system choose
   --data DIR          the folder of the databases; it is made if it does not exist

@@ -1,6 +1,6 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, up to Sync.
 
-use std::sync::Arc;
+use std::sync::{atomic::Ordering, Arc};
 
 use paceline_pg_wire::{
     backend,
@@ -283,8 +283,11 @@ impl Open {
         let sql = prepared.sql().unwrap_or_default();
         let go =
             |open: &Self, link: &crate::store::link::Link, cx: &mut Cx<'_>, output: &mut Output| {
-                if prepared.schema != open.database.schema() {
+                let schema = open.database.schema();
+                if open.block.has_defined || prepared.schema.load(Ordering::Relaxed) != schema {
+                    link.read_schema(schema)?;
                     check_result(link, prepared)?;
+                    prepared.schema.store(schema, Ordering::Relaxed);
                 }
                 let run = Run {
                     link,
@@ -424,9 +427,10 @@ impl Output {
 
 /// The results must be of the types that the client was told.
 fn check_result(link: &crate::store::link::Link, prepared: &Prepared) -> Result<(), Failure> {
+    // A compiled one would still have the columns of before.
     let statement = link
         .connection
-        .prepare_cached(prepared.sql().unwrap_or_default())?;
+        .prepare(prepared.sql().unwrap_or_default())?;
     let now = run::shapes(link, &statement, &prepared.original);
     let types = |shapes: &[run::Shape]| -> Vec<_> {
         shapes

@@ -84,7 +84,8 @@ pub(crate) struct Open {
     server: Arc<Shared>,
     database: Arc<Database>,
     facts: Arc<Facts>,
-    key: Key,
+    /// What opens the session to a cancel, as long as it lasts.
+    _key: Key,
     running: Arc<Running>,
     settings: Settings,
     block: Block,

@@ -1,6 +1,9 @@
 //! Statements that a client has prepared, and its portals.
 
-use std::sync::Arc;
+use std::sync::{
+    atomic::{AtomicU64, Ordering},
+    Arc,
+};
 
 use rusqlite::types::Value;
 
@@ -10,7 +13,7 @@ use super::{
     Open,
 };
 use crate::{
-    dialect::{infer, Facts, Kind, Source, Statement, Tag},
+    dialect::{infer, Facts, Kind, Source, Statement},
     failure::Failure,
     spool::Spool,
     types::{parameter::Parameter, Type},
@@ -28,7 +31,7 @@ pub(super) struct Prepared {
     pub(super) shapes: Vec<Shape>,
     pub(super) need: Need,
     /// The schema that it was prepared for.
-    pub(super) schema: u64,
+    pub(super) schema: AtomicU64,
 }
 
 /// A statement with its values.
@@ -64,12 +67,6 @@ impl Prepared {
             Kind::Several(_) | Kind::Control(_) | Kind::Copy(_) => None,
         }
     }
-
-    pub(super) fn tag(&self) -> Tag {
-        self.statement
-            .as_ref()
-            .map_or(Tag::Plain(String::new()), |statement| statement.tag.clone())
-    }
 }
 
 /// The one statement of a text; `None` for an empty text.
@@ -101,7 +98,7 @@ impl Open {
             parameters: Vec::new(),
             shapes: Vec::new(),
             need,
-            schema: self.database.schema(),
+            schema: AtomicU64::new(self.database.schema()),
         };
         match prepared.statement.as_ref().map(|statement| &statement.kind) {
             Some(Kind::Rows(_) | Kind::Locks(_) | Kind::Write(_)) => {
@@ -129,6 +126,7 @@ fn compile(
     link: &crate::store::link::Link,
     types: &[u32],
 ) -> Result<(), Failure> {
+    link.read_schema(prepared.schema.load(Ordering::Relaxed))?;
     let sql = prepared.sql().unwrap_or_default().to_owned();
     let statement = link.connection.prepare_cached(&sql)?;
     if !statement.readonly() {

@@ -11,7 +11,7 @@ use crate::{
     },
     failure::Failure,
     spool::Spool,
-    store::link::Link,
+    store::{catalogue, link::Link},
     types::{encode, Declared, Type},
 };
 
@@ -196,7 +196,7 @@ fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
 
 /// The columns of a statement, as far as declarations and tokens show their types.
 pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> Vec<Shape> {
-    let columns = statement.columns().into_iter();
+    let columns = statement.columns();
     let mut shapes: Vec<Shape> = columns
         .map(|column| Shape {
             name: column.name().to_owned(),
@@ -212,35 +212,19 @@ pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> 
     let Some(source) = source else {
         return shapes;
     };
-    let hints = results::hints(&source);
-    if hints.len() == shapes.len() {
+    let items = results::items(&source);
+    if items.len() == shapes.len() {
         let tables = infer::tables(&source);
-        for (shape, hint) in shapes.iter_mut().zip(hints) {
-            shape.declared = shape.declared.or_else(|| resolve_hint(link, &tables, hint));
-            rename(shape);
+        for (shape, item) in shapes.iter_mut().zip(items) {
+            shape.declared = shape
+                .declared
+                .or_else(|| resolve_hint(link, &tables, item.hint));
+            if let Some(name) = item.name {
+                shape.name = name;
+            }
         }
     }
     shapes
-}
-
-/// A function is named after itself in PostgreSQL, and after its whole call in SQLite.
-fn rename(shape: &mut Shape) {
-    let (name, _) = shape.name.split_once('(').unwrap_or((&shape.name, ""));
-    let is_call = name.len() < shape.name.len() && shape.name.ends_with(')');
-    let is_name = !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if is_call && is_name {
-        shape.name = name.to_ascii_lowercase();
-    } else if !shape
-        .name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80)
-        || shape.name.starts_with(|char: char| char.is_ascii_digit())
-    {
-        shape.name = "?column?".to_owned();
-    }
 }
 
 fn resolve_hint(link: &Link, tables: &[String], hint: Hint) -> Option<Declared> {
@@ -262,6 +246,7 @@ pub(super) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<D
     match guess {
         Guess::Type(kind) => Some(Declared::plain(*kind)),
         Guess::Unknown => None,
+        Guess::Column(name) if is_catalogue(tables) => catalogue::column_type(name),
         Guess::Column(name) => tables.iter().find_map(|table| {
             let sql = "SELECT type FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE";
             declared(link, sql, table, name)
@@ -271,6 +256,10 @@ pub(super) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<D
             declared(link, sql, tables.first()?, &place.to_string())
         }
     }
+}
+
+fn is_catalogue(tables: &[String]) -> bool {
+    tables.iter().any(|table| table.starts_with("pg_"))
 }
 
 fn declared(link: &Link, sql: &str, table: &str, column: &str) -> Option<Declared> {

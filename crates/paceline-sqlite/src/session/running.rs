@@ -71,10 +71,13 @@ impl Running {
     }
 }
 
+/// By the number of the process: the secret, and what the session does.
+type Sessions = HashMap<i32, ([u8; 4], Arc<Running>)>;
+
 /// The keys of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    sessions: Mutex<HashMap<i32, ([u8; 4], Arc<Running>)>>,
+    sessions: Mutex<Sessions>,
     last: AtomicI32,
 }
 
@@ -129,7 +132,7 @@ impl Keys {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<i32, ([u8; 4], Arc<Running>)>> {
+    fn lock(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -305,7 +305,7 @@ fn open(
         server: Arc::clone(server),
         database: wish.database,
         facts: Arc::new(facts),
-        key,
+        _key: key,
         running,
         settings: wish.settings,
         block: Block::default(),

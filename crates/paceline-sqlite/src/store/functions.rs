@@ -103,7 +103,7 @@ fn casts(connection: &Connection) -> Result<()> {
 
 fn texts(connection: &Connection) -> Result<()> {
     let pure = |name: &str, count: i32, apply: fn(&Context<'_>) -> Result<Option<String>>| {
-        connection.create_scalar_function(name, count, PURE, move |cx| apply(cx))
+        connection.create_scalar_function(name, count, PURE, apply)
     };
     pure("md5", 1, |cx| {
         Ok(text(cx, 0)?.map(|value| md5::stored(b"", value.as_bytes())[3..].to_owned()))

@@ -1,6 +1,7 @@
 //! A connection to a database file, with what stops a statement that runs on it.
 
 use std::{
+    cell::Cell,
     path::Path,
     sync::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -47,6 +48,8 @@ pub(crate) struct Link {
     deadline: Arc<Deadline>,
     /// The pages of the log after the last commit of this connection.
     log_pages: Arc<AtomicU32>,
+    /// The schema that the connection has read.
+    schema: Cell<u64>,
 }
 
 /// Stops the statement that runs on a connection, from any thread.
@@ -120,6 +123,7 @@ impl Link {
             stopper: Arc::new(stopper),
             deadline,
             log_pages: Arc::default(),
+            schema: Cell::new(0),
         };
         if purpose != Purpose::Read {
             link.watch_log()?;
@@ -168,6 +172,17 @@ impl Link {
             // A reader of an old snapshot keeps the log: the next commit tries again.
             let _ = self.write_back(CheckpointMode::PASSIVE);
         }
+    }
+
+    /// Reads the schema if it has changed: statements are compiled for what the connection has
+    /// read, and other connections' changes are seen only when one runs.
+    pub(crate) fn read_schema(&self, schema: u64) -> Result<(), Failure> {
+        if self.schema.replace(schema) != schema {
+            let sql = "SELECT count(*) FROM main.sqlite_master";
+            self.connection.query_row(sql, [], |_| Ok(()))?;
+            self.connection.flush_prepared_statement_cache();
+        }
+        Ok(())
     }
 
     /// Writes the log back into the file.

@@ -118,7 +118,7 @@ impl Database {
     /// Opens what [`catalogue`](Self::catalogue) holds.
     pub(crate) fn open_catalogue(&self) -> Result<Link, Failure> {
         let link = Link::open(&self.path, Purpose::Read)?;
-        catalogue::define(&link)?;
+        catalogue::define(&link, &self.name)?;
         link.guard()
     }
 

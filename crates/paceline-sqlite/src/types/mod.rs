@@ -61,11 +61,7 @@ impl Type {
         }
     }
 
-    /// Whether its values are numbers.
-    pub(crate) fn is_number(self) -> bool {
-        self.is_integer() || matches!(self, Self::FLOAT4 | Self::FLOAT8 | Self::NUMERIC)
-    }
-
+    /// Whether its values are whole numbers.
     pub(crate) fn is_integer(self) -> bool {
         matches!(self, Self::INT2 | Self::INT4 | Self::INT8 | Self::OID)
     }
@@ -93,7 +89,7 @@ impl Type {
             "int2" | "smallint" | "smallserial" | "serial2" | "tinyint" => Self::INT2,
             "text" | "citext" | "clob" => Self::TEXT,
             "name" => Self::NAME,
-            "oid" | "regclass" | "regtype" => Self::OID,
+            "oid" => Self::OID,
             "json" => Self::JSON,
             "jsonb" => Self::JSONB,
             "float4" | "real" => Self::FLOAT4,

@@ -1,4 +1,4 @@
-//! The embedded back-end as a program: `cargo run --release -p paceline-sqlite --example back -- --help`.
+//! The embedded back-end as a program of its own: `paceline-back --help`.
 
 use std::{env, process::ExitCode};
 
