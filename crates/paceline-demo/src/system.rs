@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         mpsc::{self, Receiver, RecvTimeoutError},
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
     },
     thread,
     time::{Duration, Instant},
@@ -33,6 +33,9 @@ use crate::{
 /// How often the status is printed, and the system is read.
 const STATUS: Duration = Duration::from_secs(2);
 
+/// How often the front-end's console is asked for its pools.
+const POOLS: Duration = Duration::from_millis(500);
+
 /// When the first back-end is killed, for a system that runs long enough.
 const FAULT_AT: Duration = Duration::from_secs(6);
 
@@ -47,7 +50,7 @@ pub(crate) struct System {
     /// `None` without clients.
     pub(crate) load: Option<Load>,
     pub(crate) front: Target,
-    pub(crate) latest: Mutex<Latest>,
+    latest: Mutex<Latest>,
 }
 
 /// What the last status has shown.
@@ -170,11 +173,15 @@ impl System {
     ) -> io::Result<bool> {
         self.tiers.look_after(scope, &self.journal);
         let clients = thread::scope(|clients| {
+            let (stop, stopped) = mpsc::channel();
+            clients.spawn(move || self.watch_pools(&stopped));
             if let Some(load) = &self.load {
                 load.start(clients, options.clients, options.rate)?;
+                clients.spawn(|| load.read_until_end(STATUS));
             }
             self.show(options, end);
             self.load.iter().for_each(Load::end);
+            drop(stop);
             io::Result::Ok(())
         });
         let agrees = clients.map(|()| self.conclude());
@@ -213,29 +220,35 @@ impl System {
         }
     }
 
-    fn show_status(&self) {
-        let pools = Pools::read(&self.console());
-        let pace = self.load.as_ref().map(|load| load.pace(STATUS));
-        let latest = Latest {
-            pace: pace.unwrap_or_default(),
-            pools,
-        };
-        let read = self.load.as_ref().map(Load::read);
-        let mut line = format!("{:>5.0} s", self.journal.age().as_secs_f64());
-        if let (Some(load), Some(pace)) = (&self.load, pace) {
-            let p99 = pace.p99.as_secs_f64() * 1_000.0;
-            line += &format!("  {:>4.0} tps  p99 {p99:>6.1} ms", pace.per_second);
-            line += &match read {
-                Some(Err(error)) => format!("  no reading: {error}"),
-                _ => format!("  {}", verdict(load)),
-            };
+    /// Asks the console again and again, until the sender is gone.
+    fn watch_pools(&self, stopped: &Receiver<()>) {
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(POOLS) {
+            let pools = Pools::read(&self.console());
+            self.latest().pools = pools;
         }
-        let waiting = latest.pools.as_ref().map(Pools::waiting);
+    }
+
+    fn show_status(&self) {
+        let mut line = format!("{:>5.0} s", self.journal.age().as_secs_f64());
+        if let Some(load) = &self.load {
+            let pace = load.pace(STATUS);
+            self.latest().pace = pace;
+            let p99 = pace.p99.as_secs_f64() * 1_000.0;
+            line += &format!(
+                "  {:>4.0} tps  p99 {p99:>6.1} ms  {}",
+                pace.per_second,
+                verdict(load)
+            );
+        }
+        let waiting = self.latest().pools.as_ref().map(Pools::waiting);
         line += &waiting.map_or("  console silent".to_owned(), |waiting| {
             format!("  parked {waiting}")
         });
         println!("{line}");
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
+    }
+
+    pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn console(&self) -> Target {
@@ -315,6 +328,9 @@ pub(crate) fn verdict(load: &Load) -> String {
     } else {
         "TOTALS DIFFER"
     };
+    if let Some(failure) = &seen.unread {
+        return format!("no reading: {failure}");
+    }
     format!(
         "{totals}, {} lost, {} doubled, {} unknown ({} done)",
         counts.lost, counts.doubled, counts.unknown, counts.unknown_done

@@ -48,6 +48,8 @@ pub(crate) struct Seen {
     pub(crate) counts: Counts,
     /// What was wrong in any reading.
     pub(crate) wrong: Vec<String>,
+    /// Why the last reading has failed.
+    pub(crate) unread: Option<String>,
     /// How many readings there were.
     pub(crate) readings: u64,
 }

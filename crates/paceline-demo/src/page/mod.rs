@@ -2,12 +2,7 @@
 
 mod threads;
 
-use std::{
-    io,
-    net::Ipv4Addr,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{io, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use paceline_server::{
     http::{Request, Response, Result, Router},
@@ -104,11 +99,7 @@ fn fault(system: &System, request: &mut Request<'_>) -> Result<Response> {
 }
 
 fn state(system: &System) -> Result<Response> {
-    let latest = system
-        .latest
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let latest = system.latest().clone();
     let servers = system
         .tiers
         .servers
