@@ -7,6 +7,7 @@
 mod codecs;
 mod http;
 mod pg;
+mod pg_config;
 mod script;
 mod websocket;
 
@@ -20,7 +21,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: &[Target] = &[
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -48,6 +49,14 @@ pub const TARGETS: [Target; 7] = [
     Target {
         name: "pg-login",
         run: pg::no_login_breaks_the_reader,
+    },
+    Target {
+        name: "pg-config",
+        run: pg_config::any_bytes_are_files_or_an_error_with_its_line,
+    },
+    Target {
+        name: "pg-console",
+        run: pg_config::any_text_is_a_command_or_refused,
     },
 ];
 

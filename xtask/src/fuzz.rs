@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(120);
 const SECONDS_PER_INPUT: u32 = 20;
 
 /// The targets of `fuzz/src/lib.rs`.
-const TARGETS: [&str; 7] = [
+const TARGETS: &[&str] = &[
     "codecs",
     "frames",
     "http-heads",
@@ -54,15 +54,22 @@ const TARGETS: [&str; 7] = [
     "websocket",
     "pg-messages",
     "pg-login",
+    "pg-config",
+    "pg-console",
 ];
 
 /// The program's package.
 const PACKAGE: &str = "paceline-fuzz";
 
+/// The names of all targets.
+fn all() -> Vec<String> {
+    TARGETS.iter().map(|&name| name.to_owned()).collect()
+}
+
 /// All targets, or those that are named.
 fn known(names: Vec<String>) -> Result<Vec<String>, Usage> {
     if names.is_empty() {
-        return Ok(TARGETS.map(str::to_owned).to_vec());
+        return Ok(all());
     }
     match names.iter().find(|name| !TARGETS.contains(&name.as_str())) {
         Some(name) => Err(Usage(format!(
@@ -75,7 +82,7 @@ fn known(names: Vec<String>) -> Result<Vec<String>, Usage> {
 
 /// Runs all targets, each for `time`.
 pub(crate) fn check_all(time: Duration) -> Verdict {
-    check(&TARGETS.map(str::to_owned), time)
+    check(&all(), time)
 }
 
 /// Builds the program, and runs the targets one after the other.

@@ -18,8 +18,8 @@ usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
-netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), and with pip or apt-get
-the Python modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
+netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler python3-venv and
+postgresql-15, and with pip or apt-get the Python modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -44,7 +44,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 20] = [
+const NEEDS: &[Need] = &[
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -165,6 +165,18 @@ const NEEDS: [Need; 20] = [
         is_there: || has_module("h11"),
         install: with_pip,
     },
+    Need {
+        name: "python3-venv",
+        purpose: "pg-suite: Python's packages",
+        is_there: || run::answers("/usr/bin/python3", &["-c", "import ensurepip"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "postgresql-15",
+        purpose: "pg-suite and the tests of the pooler: real servers",
+        is_there: || Path::new("/usr/lib/postgresql/15/bin/initdb").exists(),
+        install: with_apt_get,
+    },
 ];
 
 /// What became of a need.
@@ -191,7 +203,7 @@ impl fmt::Display for Found {
 /// Installs what is missing, and prints what became of each need.
 pub(crate) fn install_all() -> Verdict {
     let mut found = Vec::new();
-    for need in &NEEDS {
+    for need in NEEDS {
         let result = satisfy(need);
         println!("{:<14} {result} ({})", need.name, need.purpose);
         found.push(result);

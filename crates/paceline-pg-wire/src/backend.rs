@@ -1,6 +1,7 @@
 //! What a server sends.
 
 mod build;
+mod rows;
 
 use crate::{
     fields::{Fields, Formats, Integers, Values},
@@ -13,6 +14,7 @@ pub use build::{
     parameter, parameter_types, parse_complete, portal_suspended, ready_for_query, row,
     row_description, sasl, CopyDirection,
 };
+pub use rows::RowWriter;
 
 /// A message of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,259 @@
+//! The whole system in one command: its start, its end, and faults of each tier. The demo's own
+//! checks compare the system with the books of its clients; these tests show that it runs them.
+
+mod support;
+
+use support::{kill, new_folder, paceline, wait_for_end_of, wait_until, Demo};
+
+/// The promise of the one command: it serves, checks itself, and ends with status 0.
+#[test]
+fn it_ends_by_itself_and_all_checks_agree() {
+    let mut demo = Demo::start("ends", &["--for", "5"]);
+    assert!(demo.end().success(), "{}", demo.text);
+    let psql = format!("psql -h 127.0.0.1 -p {} -U demo bank", demo.port);
+    for part in [
+        &*psql,
+        "pgbench -h 127.0.0.1",
+        "0 lost, 0 doubled",
+        "all checks agree",
+    ] {
+        assert!(demo.text.contains(part), "{part} is not in:\n{}", demo.text);
+    }
+}
+
+/// A killed back-end starts again. What was acknowledged is there; a commit that was under way is
+/// reported as unknown, and both outcomes are right.
+#[test]
+fn a_killed_back_end_breaks_no_promise() {
+    let mut demo = Demo::start("killed", &["--no-fault"]);
+    demo.wait_for("totals agree");
+    let processes = demo.processes();
+    let (_, bank) = processes
+        .iter()
+        .find(|(name, _)| name == "bank")
+        .expect("bank");
+    kill(*bank, "-9");
+    demo.wait_for("bank was killed by signal 9");
+    demo.wait_for("bank serves again");
+    demo.wait_for("totals agree");
+    demo.signal("-INT");
+    assert!(demo.end().success(), "{}", demo.text);
+    for part in [
+        "bank was started again 1 times",
+        " unknown (",
+        "all checks agree",
+    ] {
+        assert!(demo.text.contains(part), "{part} is not in:\n{}", demo.text);
+    }
+}
+
+/// Rows that are changed behind the clients' backs: the demo must not end with status 0.
+#[test]
+fn a_wrong_total_fails_the_demo() {
+    let mut demo = Demo::start("wrong", &["--no-fault"]);
+    demo.wait_for("totals agree");
+    let target = format!("postgres://demo@127.0.0.1:{}/bank", demo.port);
+    let target = target.parse().expect("a URL");
+    let limit = std::time::Duration::from_secs(60);
+    let session = paceline_check::client::Session::open(&target, Default::default(), limit);
+    let steal = "UPDATE tills SET balance = balance - 1 WHERE id = 3";
+    session
+        .expect("a session")
+        .query(steal)
+        .expect("the money is taken");
+    demo.wait_for("TOTALS DIFFER");
+    demo.signal("-INT");
+    assert_eq!(demo.end().code(), Some(1), "{}", demo.text);
+    assert!(demo.text.contains("CHECKS DO NOT AGREE"), "{}", demo.text);
+}
+
+/// However the demo ends, its servers end with it: here it has no time for anything.
+#[test]
+fn the_servers_end_with_a_killed_demo() {
+    let demo = Demo::start("orphans", &["--no-load"]);
+    let processes = demo.processes();
+    assert_eq!(processes.len(), 3, "{}", demo.text);
+    demo.signal("-9");
+    processes
+        .iter()
+        .for_each(|(_, process)| wait_for_end_of(*process));
+}
+
+/// What a folder has is used again by the next demo.
+#[test]
+fn data_stay_in_a_named_folder() {
+    let folder = new_folder("stays");
+    let folder_name = folder.to_str().expect("a name").to_owned();
+    for _ in 0..2 {
+        // The last of two options holds.
+        let mut demo = Demo::start(
+            "again",
+            &["--no-fault", "--for", "2", "--data", &folder_name],
+        );
+        assert!(demo.end().success(), "{}", demo.text);
+    }
+    assert!(folder.join("bank").is_dir());
+    std::fs::remove_dir_all(folder).expect("the folder");
+}
+
+#[test]
+fn what_does_not_work_is_a_clear_error() {
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = busy.local_addr().expect("its address").port().to_string();
+    for (arguments, part) in [
+        (
+            &["demo", "--port", &*port][..],
+            &*format!("port {port} for the front-end: "),
+        ),
+        (
+            &["demo", "--page-port", &*port],
+            &*format!("port {port} for the page: "),
+        ),
+        (
+            &["demo", "--data", "/proc/none"],
+            "creating the folder /proc/none",
+        ),
+        (
+            &["demo", "--pooler", "/proc/none"],
+            "the server front has ended",
+        ),
+        (&["demo", "--for", "soon"], "no number of seconds"),
+        (&["demo", "--unknown"], "--unknown"),
+    ] {
+        let output = paceline(arguments).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+/// A page of another computer can't make faults, and the page says which server there is.
+#[test]
+fn the_page_shows_the_tiers_and_takes_faults_only_from_itself() {
+    let demo = Demo::start("page", &["--no-load"]);
+    let page = demo.request("GET /", "");
+    assert!(page.contains("<title>Paceline"), "{page}");
+    let state = demo.state();
+    let servers = state["servers"].as_array().expect("servers");
+    let names: Vec<_> = servers.iter().map(|server| &server["name"]).collect();
+    assert_eq!(names, ["bank", "travel", "front"]);
+    assert!(servers
+        .iter()
+        .all(|server| !server["threads"].as_array().expect("threads").is_empty()));
+    for (form, status) in [
+        ("server=bank&fault=other", "400"),
+        ("server=other&fault=kill", "404"),
+        ("", "400"),
+    ] {
+        let answer = demo.request("POST /fault", form);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{form}: {answer}"
+        );
+    }
+}
+
+/// Every tier is killed and stopped while clients are at work, one fault after the other. The
+/// clients' books agree after each; `--nocapture` shows a row for each fault.
+#[test]
+fn tier_fault() {
+    let mut demo = Demo::start("faults", &["--no-fault", "--rate", "600"]);
+    demo.wait_for("totals agree");
+    println!("tier   fault  committed  lost  doubled  unknown  recovery ms (unknown: so far)");
+    for server in ["bank", "travel", "front"] {
+        for fault in ["kill", "stop"] {
+            let before = committed(&demo);
+            demo.fault(server, fault);
+            let again = if fault == "kill" {
+                "serves again"
+            } else {
+                "continues"
+            };
+            demo.wait_for(&format!("{server} {again}"));
+            let after = committed(&demo);
+            wait_until("clients commit again", || committed(&demo) > after + 100);
+            demo.wait_for("totals agree");
+            print_row(&demo, server, fault, before);
+        }
+    }
+    demo.signal("-INT");
+    assert!(demo.end().success(), "{}", demo.text);
+    assert!(demo.text.contains("all checks agree"), "{}", demo.text);
+}
+
+fn committed(demo: &Demo) -> u64 {
+    demo.state()["load"]["committed"]
+        .as_u64()
+        .expect("a number")
+}
+
+fn print_row(demo: &Demo, server: &str, fault: &str, before: u64) {
+    let state = demo.state();
+    let load = &state["load"];
+    assert_eq!(
+        (&load["agrees"], &load["lost"], &load["doubled"]),
+        (&true.into(), &0.into(), &0.into())
+    );
+    let count = |name: &str| load[name].as_u64().expect("a count");
+    let servers = state["servers"].as_array().expect("servers");
+    let found = servers.iter().find(|found| found["name"] == server);
+    let recovery = &found.expect("the server")["longest_recovery_ms"];
+    println!(
+        "{server:<6} {fault:<5} {:>10} {:>5} {:>8} {:>8} {:>12.0}",
+        committed(demo) - before,
+        count("lost"),
+        count("doubled"),
+        count("unknown"),
+        recovery.as_f64().unwrap_or(0.0)
+    );
+}
+
+/// The same over PostgreSQL: a primary, which is killed, and two replicas.
+#[test]
+fn postgres_is_a_back_end() {
+    if !has_postgres() {
+        eprintln!("SKIPPED: postgres_is_a_back_end needs PostgreSQL (Debian: postgresql)");
+        return;
+    }
+    let mut demo = Demo::start("postgres", &["--postgres", "--no-fault"]);
+    demo.wait_for("totals agree");
+    demo.fault("primary", "kill");
+    demo.wait_for("primary serves again");
+    demo.fault("replica1", "stop");
+    demo.wait_for("replica1 continues");
+    demo.wait_for("totals agree");
+    demo.signal("-INT");
+    assert!(demo.end().success(), "{}", demo.text);
+    assert!(demo.text.contains("all checks agree"), "{}", demo.text);
+}
+
+/// Debian keeps PostgreSQL's programs outside of the search path.
+fn has_postgres() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let folders =
+        std::env::split_paths(&path).chain(versions.map(|version| version.path().join("bin")));
+    let mut folders = folders.filter(|folder| folder.join("pg_basebackup").exists());
+    folders.any(|folder| folder.join("initdb").exists())
+}
+
+/// The checker of the command line, on the system of the command line.
+#[test]
+fn the_checker_passes_on_the_demo() {
+    let demo = Demo::start("checked", &["--no-load"]);
+    let url = format!("postgres://demo@127.0.0.1:{}/scratch", demo.port);
+    let output = paceline(&["check", "-n", "400", "-t", "60", "--json", "--quiet", &url]).output();
+    let output = output.expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["passed"], true, "{text}");
+    assert_eq!(
+        report["workloads"].as_array().map(Vec::len),
+        Some(3),
+        "{text}"
+    );
+}

@@ -1,0 +1,53 @@
+//! The whole transaction system in one command: back-ends, a front-end, clients that keep books, a
+//! page that shows all of it, and a fault.
+//!
+//! ```text
+//!   system --> tiers      child processes: the back-ends, then the front-end; started again when they end
+//!          --> load       clients with books, and readings that compare the system with the books
+//!          --> page       what all of these show, and buttons for faults
+//!          --> journal    what has happened
+//! ```
+//!
+//! The demo knows the other programs by their command lines and by PostgreSQL's protocol alone. It
+//! uses no module of theirs.
+#![forbid(unsafe_code)]
+
+mod folder;
+pub mod guard;
+mod journal;
+mod load;
+mod options;
+mod page;
+mod ports;
+mod system;
+mod tiers;
+
+use std::{ffi::OsString, process::ExitCode};
+
+pub use options::HELP;
+
+/// The user of all sessions.
+const USER: &str = "demo";
+
+/// Runs the demo with the arguments that follow its name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let options = match options::parse(arguments) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("paceline demo: {error}\nTry `paceline demo --help`.");
+            return ExitCode::from(2);
+        }
+    };
+    match system::run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("paceline demo: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,695 @@
+//! The token pass: PostgreSQL's spellings become SQLite's.
+//!
+//! Strings and comments stay as they are. What no rule names reaches SQLite unchanged.
+
+use super::{
+    lex::Kind,
+    source::{quote_text, Source},
+    types,
+};
+
+/// What a statement asks of its session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) user: String,
+    pub(crate) database: String,
+    pub(crate) process: i32,
+    pub(crate) version: String,
+    pub(crate) is_standby: bool,
+}
+
+/// The text for SQLite.
+pub(crate) fn translate(source: &Source<'_>, facts: &Facts) -> String {
+    let mut pass = Pass {
+        source,
+        facts,
+        output: String::with_capacity(source.sql().len() + 16),
+        starts: vec![0; source.len()],
+        primaries: (0..source.len()).collect(),
+        copied: 0,
+        is_table: is_create_table(source),
+        closings: Vec::new(),
+    };
+    let mut at = 0;
+    while at < source.len() {
+        at = pass.step(at);
+    }
+    pass.output
+}
+
+fn is_create_table(source: &Source<'_>) -> bool {
+    source.is_word(0, "create") && (1..4).any(|index| source.is_word(index, "table"))
+        || source.are_words(0, &["alter", "table"])
+}
+
+struct Pass<'p, 's> {
+    source: &'p Source<'s>,
+    facts: &'p Facts,
+    output: String,
+    /// Where the output of each token begins.
+    starts: Vec<usize>,
+    /// The first token of the operand that ends with each token.
+    primaries: Vec<usize>,
+    /// How far the text has been copied or replaced.
+    copied: usize,
+    is_table: bool,
+    /// What follows further tokens: a closing bracket of a call that was put around them.
+    closings: Vec<(usize, &'static str)>,
+}
+
+impl Pass<'_, '_> {
+    /// Writes the token at `at`, or what replaces it, and returns the next one to do.
+    fn step(&mut self, at: usize) -> usize {
+        let behind = self.replace(at).unwrap_or_else(|| {
+            self.keep(at);
+            at + 1
+        });
+        while let Some((end, text)) = self.closings.last() {
+            if *end > behind {
+                break;
+            }
+            self.output.push_str(text);
+            self.closings.pop();
+        }
+        behind
+    }
+
+    /// What is between the last token and this one, and the token.
+    fn keep(&mut self, at: usize) {
+        self.gap(at);
+        self.output.push_str(self.source.text(at));
+        self.copied = self.source.range(at).end;
+    }
+
+    /// What is between the last token and this one.
+    fn gap(&mut self, at: usize) {
+        let start = self.source.range(at).start;
+        self.output.push_str(&self.source.sql()[self.copied..start]);
+        self.starts[at] = self.output.len();
+        self.copied = start;
+    }
+
+    /// Writes `text` in place of the tokens from `at` to before `behind`.
+    fn put(&mut self, at: usize, behind: usize, text: &str) -> Option<usize> {
+        self.gap(at);
+        self.output.push_str(text);
+        for index in at..behind {
+            self.starts[index] = self.starts[at];
+            self.primaries[index] = at;
+        }
+        self.copied = self.source.range(behind - 1).end;
+        Some(behind)
+    }
+
+    fn replace(&mut self, at: usize) -> Option<usize> {
+        match self.source.kind(at)? {
+            Kind::Parameter => self.put(at, at + 1, &self.source.text(at).replace('$', "?")),
+            Kind::Escaped | Kind::Dollar => {
+                let value = self.source.string(at)?;
+                self.put(at, at + 1, &quote_text(&value))
+            }
+            Kind::Operator => self.operator(at),
+            Kind::Word => self.word(at),
+            Kind::Mark => {
+                self.close_operand(at);
+                None
+            }
+            Kind::Text | Kind::Quoted | Kind::Number => {
+                self.extend_name(at);
+                None
+            }
+        }
+    }
+
+    /// A name behind a point belongs to the operand before the point.
+    fn extend_name(&mut self, at: usize) {
+        if at >= 2 && self.source.is_mark(at - 1, ".") {
+            self.primaries[at] = self.primaries[at - 2];
+        }
+    }
+
+    /// An operand that ends with a bracket begins at the bracket that it closes, or at the name of
+    /// the function before that.
+    fn close_operand(&mut self, at: usize) {
+        if !self.source.is_mark(at, ")") && !self.source.is_mark(at, "]") {
+            return;
+        }
+        let Some(open) = self.source.opening_bracket(at) else {
+            return;
+        };
+        let is_call = open > 0
+            && matches!(self.source.kind(open - 1), Some(Kind::Word | Kind::Quoted))
+            && !self.source.is_one_of(open - 1, NO_FUNCTIONS);
+        self.primaries[at] = if is_call {
+            self.primaries[open - 1]
+        } else {
+            open
+        };
+    }
+
+    fn operator(&mut self, at: usize) -> Option<usize> {
+        match self.source.text(at) {
+            "::" => self.cast(at),
+            "~" => self.put(at, at + 1, "REGEXP"),
+            "!~" => self.put(at, at + 1, "NOT REGEXP"),
+            "~*" => self.put(at, at + 1, "REGEXP '(?i)' ||"),
+            "!~*" => self.put(at, at + 1, "NOT REGEXP '(?i)' ||"),
+            "~~" => self.put(at, at + 1, "LIKE"),
+            "!~~" => self.put(at, at + 1, "NOT LIKE"),
+            "~~*" => self.put(at, at + 1, "MATCH"),
+            "=" if self.source.is_one_of(at + 1, &["any", "some"]) => self.any(at, "IN"),
+            "<>" | "!=" if self.source.is_word(at + 1, "all") => self.any(at, "NOT IN"),
+            _ => None,
+        }
+    }
+
+    /// `operand::type`
+    fn cast(&mut self, at: usize) -> Option<usize> {
+        let written = types::written(self.source, at + 1)?;
+        let first = self.primaries[at.checked_sub(1)?];
+        let (before, behind) = match written.name.as_str() {
+            // The name of a table becomes its number, and its number becomes its name.
+            "regclass" if self.source.kind(first) == Some(Kind::Text) => {
+                if types::is_quoted_number(self.source.text(first)) {
+                    ("CAST(", " AS INTEGER)")
+                } else {
+                    ("(SELECT p.oid FROM pg_class p WHERE p.relname = ", ")")
+                }
+            }
+            "regclass" => ("(SELECT p.relname FROM pg_class p WHERE p.oid = ", ")"),
+            _ => types::cast(&written),
+        };
+        let start = self.starts[first];
+        self.output.insert_str(start, before);
+        for index in first + 1..at {
+            self.starts[index] += before.len();
+        }
+        self.output.push_str(behind);
+        for index in at..written.behind {
+            self.primaries[index] = first;
+        }
+        self.copied = self.source.range(written.behind - 1).end;
+        Some(written.behind)
+    }
+
+    /// `= ANY (ARRAY[..])`, `= ANY ($1)`, `<> ALL (..)`
+    fn any(&mut self, at: usize, operator: &str) -> Option<usize> {
+        let open = at + 2;
+        if !self.source.is_mark(open, "(") || self.source.is_one_of(open + 1, &["select", "with"]) {
+            return None;
+        }
+        let close = self.source.behind_bracket(open) - 1;
+        if self.source.is_word(open + 1, "array") && self.source.is_mark(open + 2, "[") {
+            let end = self.source.behind_bracket(open + 2);
+            self.put(at, open + 3, &format!("{operator} ("));
+            let mut next = open + 3;
+            while next < end - 1 {
+                next = self.step(next);
+            }
+            // A cast of the whole array is left out.
+            return self.put(end - 1, close + 1, ")");
+        }
+        self.closings.push((close + 1, "))"));
+        self.put(
+            at,
+            open + 1,
+            &format!("{operator} (SELECT value FROM json_each(pg_array("),
+        )
+    }
+
+    fn word(&mut self, at: usize) -> Option<usize> {
+        self.extend_name(at);
+        let word = self.source.text(at).to_ascii_lowercase();
+        let is_before_point = self.source.is_mark(at + 1, ".");
+        let is_behind_point = at > 0 && self.source.is_mark(at - 1, ".");
+        if is_behind_point && !self.is_behind_schema(at) {
+            // A column or table of this name.
+            return None;
+        }
+        match word.as_str() {
+            "pg_catalog" | "public" if is_before_point => {
+                let behind = self.put(at, at + 2, "");
+                if at + 2 < self.source.len() {
+                    self.primaries[at + 2] = at + 2;
+                }
+                behind
+            }
+            "information_schema" if is_before_point => self.put(at, at + 2, "information_schema_"),
+            "ilike" => self.put(at, at + 1, "MATCH"),
+            "operator" if self.source.is_mark(at + 1, "(") => self.spelled_operator(at),
+            "collate" => self.collation(at),
+            "cast" if self.source.is_mark(at + 1, "(") => self.long_cast(at),
+            "limit" if self.source.is_word(at + 1, "all") => self.put(at, at + 2, "LIMIT -1"),
+            "for" => self.locking(at),
+            "fetch" if self.source.is_one_of(at + 1, &["first", "next"]) => self.fetch_first(at),
+            "generate_series" if self.source.is_mark(at + 1, "(") => self.series(at),
+            "array" if self.source.is_mark(at + 1, "(") => self.array_of_rows(at),
+            "pg_get_indexdef" | "pg_get_viewdef" | "pg_get_triggerdef" => {
+                self.definition(at, "paceline_definition", "definition")
+            }
+            "pg_get_constraintdef" => self.definition(at, "pg_constraint", "paceline_definition"),
+            _ if self.is_table => self.of_table(at, &word),
+            _ => self.fact(at, &word),
+        }
+    }
+
+    fn is_behind_schema(&self, at: usize) -> bool {
+        at >= 2
+            && self
+                .source
+                .is_one_of(at - 2, &["pg_catalog", "public", "information_schema"])
+    }
+
+    /// What the session knows: its user, its database, the version.
+    fn fact(&mut self, at: usize, word: &str) -> Option<usize> {
+        let is_call = self.source.is_mark(at + 1, "(") && self.source.is_mark(at + 2, ")");
+        let text = match word {
+            "current_user" | "session_user" | "current_role" => quote_text(&self.facts.user),
+            "current_catalog" => quote_text(&self.facts.database),
+            "current_schema" => "'public'".to_owned(),
+            "localtimestamp" => "current_timestamp".to_owned(),
+            "current_database" if is_call => quote_text(&self.facts.database),
+            "pg_backend_pid" if is_call => self.facts.process.to_string(),
+            "pg_is_in_recovery" if is_call => if self.facts.is_standby {
+                "TRUE"
+            } else {
+                "FALSE"
+            }
+            .to_owned(),
+            "version" if is_call => quote_text(&self.facts.version),
+            _ => return None,
+        };
+        // A column may have such a name: behind AS or before a bracket it is none of these.
+        if at > 0 && self.source.is_word(at - 1, "as") {
+            return None;
+        }
+        self.put(at, if is_call { at + 3 } else { at + 1 }, &text)
+    }
+
+    /// `OPERATOR(pg_catalog.~)`
+    fn spelled_operator(&mut self, at: usize) -> Option<usize> {
+        let behind = self.source.behind_bracket(at + 1);
+        let text = match self.source.text(behind.checked_sub(2)?) {
+            "~" => "REGEXP",
+            "!~" => "NOT REGEXP",
+            "~*" => "REGEXP '(?i)' ||",
+            "!~*" => "NOT REGEXP '(?i)' ||",
+            "~~" => "LIKE",
+            other => other,
+        };
+        self.put(at, behind, text)
+    }
+
+    /// Collations of PostgreSQL that SQLite's own order stands for are left out.
+    fn collation(&mut self, at: usize) -> Option<usize> {
+        let (name, behind) = self.source.name(at + 1)?;
+        let is_known = matches!(name.as_str(), "default" | "C" | "POSIX" | "c" | "ucs_basic");
+        is_known.then(|| self.put(at, behind, ""))?
+    }
+
+    /// `CAST(operand AS type)`
+    fn long_cast(&mut self, at: usize) -> Option<usize> {
+        let behind = self.source.behind_bracket(at + 1);
+        let mut depth = 0_usize;
+        let found = (at + 1..behind).rev().find(|index| {
+            if self.source.is_mark(*index, ")") {
+                depth += 1;
+            } else if self.source.is_mark(*index, "(") {
+                depth = depth.saturating_sub(1);
+            }
+            depth == 1 && self.source.is_word(*index, "as")
+        })?;
+        let written = types::written(self.source, found + 1)?;
+        let (before, after) = types::cast(&written);
+        let first = at;
+        self.put(at, at + 2, before);
+        let mut next = at + 2;
+        while next < found {
+            next = self.step(next);
+        }
+        self.output.push_str(after);
+        for index in found..behind {
+            self.primaries[index] = first;
+        }
+        self.copied = self.source.range(behind - 1).end;
+        Some(behind)
+    }
+
+    /// `FOR UPDATE` and its like: the lane of writers does what they ask for.
+    fn locking(&mut self, at: usize) -> Option<usize> {
+        let end = end_of_locking(self.source, at)?;
+        self.put(at, end, "")
+    }
+
+    /// `FETCH FIRST n ROWS ONLY`
+    fn fetch_first(&mut self, at: usize) -> Option<usize> {
+        if self.source.is_one_of(at + 2, &["row", "rows"]) {
+            return self.put(at, at + 4, "LIMIT 1");
+        }
+        let is_whole =
+            self.source.is_one_of(at + 3, &["row", "rows"]) && self.source.is_word(at + 4, "only");
+        let count = self.source.text(at + 2).replace('$', "?");
+        is_whole.then(|| self.put(at, at + 5, &format!("LIMIT {count}")))?
+    }
+
+    /// `FROM generate_series(1, 3) AS g(i)`: SQLite calls the column `value`.
+    fn series(&mut self, at: usize) -> Option<usize> {
+        if at == 0
+            || !(self.source.is_one_of(at - 1, &["from", "join", "lateral"])
+                || self.source.is_mark(at - 1, ","))
+        {
+            return None;
+        }
+        let behind = self.source.behind_bracket(at + 1);
+        let is_aliased = self.source.is_word(behind, "as");
+        let alias = behind + usize::from(is_aliased);
+        let is_name = is_aliased
+            || matches!(self.source.kind(alias), Some(Kind::Word | Kind::Quoted))
+                && !self.source.is_one_of(alias, NO_ALIASES);
+        let name = if is_name {
+            self.source.text(alias)
+        } else {
+            "generate_series"
+        };
+        let has_column = is_name && self.source.is_mark(alias + 1, "(");
+        let column = if has_column {
+            self.source.text(alias + 2)
+        } else {
+            name
+        };
+        let end = match (is_name, has_column) {
+            (false, _) => behind,
+            (true, false) => alias + 1,
+            (true, true) => self.source.behind_bracket(alias + 1),
+        };
+        self.gap(at);
+        self.output
+            .push_str(&format!("(SELECT value AS {column} FROM "));
+        self.keep(at);
+        let mut next = at + 1;
+        while next < behind {
+            next = self.step(next);
+        }
+        self.output.push_str(&format!(") AS {name}"));
+        self.copied = self.source.range(end - 1).end;
+        Some(end)
+    }
+
+    /// `ARRAY(SELECT ..)`, which only questions about the catalogue have: the first row stands for
+    /// the array, and options of tables do not exist.
+    fn array_of_rows(&mut self, at: usize) -> Option<usize> {
+        let behind = self.source.behind_bracket(at + 1);
+        if (at..behind).any(|index| self.source.is_word(index, "unnest")) {
+            return self.put(at, behind, "NULL");
+        }
+        self.put(at, at + 1, "")
+    }
+
+    /// `pg_get_indexdef(oid, ..)`: what a view of the catalogue says of this number.
+    fn definition(&mut self, at: usize, view: &str, column: &str) -> Option<usize> {
+        let open = at + 1;
+        if !self.source.is_mark(open, "(") {
+            return None;
+        }
+        let behind = self.source.behind_bracket(open);
+        let mut end = open + 1;
+        while end < behind - 1 && !self.source.is_mark(end, ",") {
+            let is_open = self.source.is_mark(end, "(");
+            end = if is_open {
+                self.source.behind_bracket(end)
+            } else {
+                end + 1
+            };
+        }
+        let before = format!("(SELECT p.{column} FROM {view} p WHERE p.oid = ");
+        self.put(at, open + 1, &before);
+        let mut next = open + 1;
+        while next < end {
+            next = self.step(next);
+        }
+        self.output.push(')');
+        for index in end..behind {
+            self.primaries[index] = at;
+        }
+        self.copied = self.source.range(behind - 1).end;
+        Some(behind)
+    }
+
+    /// Words that mean something in the definition of a table.
+    fn of_table(&mut self, at: usize, word: &str) -> Option<usize> {
+        match word {
+            "serial" | "serial4" | "bigserial" | "serial8" | "smallserial" | "serial2" => {
+                self.put(at, at + 1, "INTEGER")
+            }
+            "unlogged" => self.put(at, at + 1, ""),
+            "only" if at == 2 => self.put(at, at + 1, ""),
+            "generated" => self.identity(at),
+            "default" => self.default(at),
+            "int" | "int4" | "int8" | "bigint" | "smallint" | "int2"
+                if self.is_identity_key(at) =>
+            {
+                self.put(at, at + 1, "INTEGER")
+            }
+            "with" if self.source.is_mark(at + 1, "(") => {
+                let behind = self.source.behind_bracket(at + 1);
+                self.put(at, behind, "")
+            }
+            "tablespace" => self.put(at, at + 2, ""),
+            _ => self.fact(at, word),
+        }
+    }
+
+    /// Whether `GENERATED .. AS IDENTITY` follows within the same column.
+    fn is_identity_key(&self, at: usize) -> bool {
+        let mut depth = 0_i32;
+        for index in at..self.source.len() {
+            depth += i32::from(self.source.is_mark(index, "("));
+            depth -= i32::from(self.source.is_mark(index, ")"));
+            if depth < 0 || depth == 0 && self.source.is_mark(index, ",") {
+                return false;
+            }
+            if self.source.are_words(index, &["as", "identity"]) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// `GENERATED BY DEFAULT AS IDENTITY`: an integer key of SQLite counts by itself.
+    fn identity(&mut self, at: usize) -> Option<usize> {
+        let end = (at..at + 5).find(|index| self.source.is_word(*index, "identity"))?;
+        let mut behind = end + 1;
+        if self.source.is_mark(behind, "(") {
+            behind = self.source.behind_bracket(behind);
+        }
+        self.put(at, behind, "")
+    }
+
+    /// SQLite wants brackets around a default that is more than a literal.
+    fn default(&mut self, at: usize) -> Option<usize> {
+        let ends = |end: usize| {
+            let is_mark = self.source.is_mark(end, ",") || self.source.is_mark(end, ")");
+            is_mark || end > at + 1 && self.source.is_one_of(end, CONSTRAINTS)
+        };
+        let mut end = at + 1;
+        while end < self.source.len() && !ends(end) {
+            let is_open = self.source.is_mark(end, "(");
+            end = if is_open {
+                self.source.behind_bracket(end)
+            } else {
+                end + 1
+            };
+        }
+        self.put(at, at + 1, "DEFAULT (");
+        let mut next = at + 1;
+        while next < end {
+            next = self.step(next);
+        }
+        self.output.push(')');
+        Some(next)
+    }
+}
+
+/// The end of a locking clause at `at`, if it is one.
+pub(super) fn end_of_locking(source: &Source<'_>, at: usize) -> Option<usize> {
+    if !source.is_word(at, "for") {
+        return None;
+    }
+    let mut end = at + 1;
+    if source.are_words(end, &["no", "key"]) {
+        end += 2;
+    } else if source.is_word(end, "key") {
+        end += 1;
+    }
+    if !source.is_one_of(end, &["update", "share"]) {
+        return None;
+    }
+    end += 1;
+    if source.is_word(end, "of") {
+        end = source.names(end + 1)?.1;
+    }
+    if source.is_word(end, "nowait") {
+        end += 1;
+    } else if source.are_words(end, &["skip", "locked"]) {
+        end += 2;
+    }
+    Some(end)
+}
+
+/// Words before a bracket that call no function.
+const NO_FUNCTIONS: &[&str] = &[
+    "in",
+    "and",
+    "or",
+    "not",
+    "when",
+    "then",
+    "else",
+    "values",
+    "select",
+    "where",
+    "on",
+    "from",
+    "as",
+    "between",
+    "like",
+    "exists",
+    "using",
+    "returning",
+    "set",
+    "by",
+    "limit",
+    "having",
+    "is",
+];
+
+const NO_ALIASES: &[&str] = &[
+    "where",
+    "order",
+    "group",
+    "limit",
+    "offset",
+    "join",
+    "left",
+    "right",
+    "inner",
+    "cross",
+    "on",
+    "union",
+    "having",
+    "natural",
+    "full",
+    "except",
+    "intersect",
+    "for",
+    "returning",
+];
+
+const CONSTRAINTS: &[&str] = &[
+    "not",
+    "null",
+    "primary",
+    "unique",
+    "check",
+    "references",
+    "collate",
+    "constraint",
+    "generated",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(sql: &str) -> String {
+        let source = Source::split(sql).expect("tokens").remove(0);
+        let facts = Facts {
+            user: "ada".to_owned(),
+            database: "bank".to_owned(),
+            process: 7,
+            version: "PostgreSQL".to_owned(),
+            is_standby: false,
+        };
+        translate(&source, &facts)
+    }
+
+    #[test]
+    fn spellings_become_sqlites() {
+        for (postgres, sqlite) in [
+            ("select $2, $1", "select ?2, ?1"),
+            ("select '$1::int'", "select '$1::int'"),
+            ("select $1::int + 1", "select CAST(?1 AS INTEGER) + 1"),
+            (
+                "select a.b::text::int",
+                "select CAST(CAST(a.b AS TEXT) AS INTEGER)",
+            ),
+            (
+                "select f(x, (1))::numeric(8, 2)",
+                "select CAST(f(x, (1)) AS NUMERIC)",
+            ),
+            (
+                "select (a + b)::double precision c",
+                "select CAST((a + b) AS REAL) c",
+            ),
+            (
+                "select cast('2024-01-01' as date)",
+                "select date('2024-01-01')",
+            ),
+            (
+                "select pg_catalog.count(*) from public.t",
+                "select count(*) from t",
+            ),
+            ("select pg_catalog.f(x)::text", "select CAST(f(x) AS TEXT)"),
+            ("select a ilike 'x%'", "select a MATCH 'x%'"),
+            (
+                "where n OPERATOR(pg_catalog.~) '^a$' COLLATE pg_catalog.default",
+                "where n REGEXP '^a$' ",
+            ),
+            ("select E'a\\tb'", "select 'a\tb'"),
+            ("select $$it's$$", "select 'it''s'"),
+            (
+                "where a = any($1)",
+                "where a IN (SELECT value FROM json_each(pg_array(?1)))",
+            ),
+            ("where a = any(array['r','p'])", "where a IN ('r','p')"),
+            (
+                "where a = any ('{r}'::char[]) and b",
+                "where a IN (SELECT value FROM json_each(pg_array(CAST('{r}' AS TEXT)))) and b",
+            ),
+            ("select 1 for update of t nowait", "select 1 "),
+            (
+                "from generate_series(1, $1) as g(i) where i",
+                "from (SELECT value AS i FROM generate_series(1, ?1)) AS g where i",
+            ),
+            (
+                "from generate_series(1,3) x",
+                "from (SELECT value AS x FROM generate_series(1,3)) AS x",
+            ),
+            (
+                "select current_user, current_database()",
+                "select 'ada', 'bank'",
+            ),
+            ("select a fetch first 3 rows only", "select a LIMIT 3"),
+        ] {
+            assert_eq!(translated(postgres), sqlite);
+        }
+    }
+
+    #[test]
+    fn tables_are_defined_as_sqlite_wants_them() {
+        for (postgres, sqlite) in [
+            ("create table t(id serial primary key)", "create table t(id INTEGER primary key)"),
+            (
+                "create table t(id bigint generated by default as identity primary key)",
+                "create table t(id INTEGER  primary key)",
+            ),
+            ("create table t(a int) with (fillfactor=100)", "create table t(a int) "),
+            (
+                "create table t(a timestamp default now() not null, b text default 'x'::text)",
+                "create table t(a timestamp DEFAULT ( now()) not null, b text DEFAULT ( CAST('x' AS TEXT)))",
+            ),
+        ] {
+            assert_eq!(translated(postgres), sqlite);
+        }
+    }
+}

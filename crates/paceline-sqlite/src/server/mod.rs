@@ -1,0 +1,343 @@
+//! The server: its databases, its pool, its start and its end.
+
+pub mod cli;
+mod shared;
+mod users;
+
+use std::{
+    fmt, fs, io,
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use paceline::{Listener, Pool, ShutdownReport};
+
+use crate::{
+    failure::Failure,
+    session::Session,
+    store::{role::Role, Database},
+};
+pub(crate) use shared::Shared;
+pub use shared::Statistics;
+pub(crate) use users::Stored;
+use users::Users;
+
+/// What a session may use.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The longest message of a client, in bytes.
+    pub message: usize,
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Prepared statements of a session.
+    pub statements: usize,
+    /// Portals and cursors of a session.
+    pub portals: usize,
+    /// How long a session waits for the lane of writers.
+    pub lane_wait: Duration,
+    /// How long a transaction that holds the lane may be idle.
+    pub idle_writer: Duration,
+    /// How long any other transaction may be idle.
+    pub idle_reader: Duration,
+    /// How long a client may take to begin its session.
+    pub start: Duration,
+    /// How many bytes of a result may wait in a file for a slow client.
+    pub spool: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message: 64 << 20,
+            sessions: 1_000,
+            statements: 1_000,
+            portals: 100,
+            lane_wait: Duration::from_secs(30),
+            idle_writer: Duration::from_secs(10),
+            idle_reader: Duration::from_secs(60),
+            start: Duration::from_secs(60),
+            spool: 1 << 30,
+        }
+    }
+}
+
+/// When the reply to a commit leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When the commit, and every commit that the reply may show, survives a loss of power.
+    #[default]
+    Synced,
+    /// At once: a commit survives the end of the process, and not a loss of power.
+    Relaxed,
+}
+
+/// The settings of a server.
+#[derive(Debug)]
+pub struct Builder {
+    folder: PathBuf,
+    databases: Vec<String>,
+    addresses: Vec<String>,
+    threads: Option<usize>,
+    limits: Limits,
+    durability: Durability,
+    users: Users,
+    ends_process: bool,
+}
+
+/// A server is made by its [`builder`](Server::builder).
+#[derive(Debug)]
+pub struct Server;
+
+impl Server {
+    /// A server whose databases are files in this folder, which is made if it does not exist.
+    pub fn builder(folder: impl Into<PathBuf>) -> Builder {
+        Builder {
+            folder: folder.into(),
+            databases: Vec::new(),
+            addresses: Vec::new(),
+            threads: None,
+            limits: Limits::default(),
+            durability: Durability::default(),
+            users: Users::default(),
+            ends_process: false,
+        }
+    }
+}
+
+impl Builder {
+    /// Serves the database of this name: the file `NAME.sqlite` of the folder.
+    #[must_use]
+    pub fn database(mut self, name: impl Into<String>) -> Self {
+        self.databases.push(name.into());
+        self
+    }
+
+    /// Listens at this address; port 0 lets the system choose.
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.addresses.push(address.into());
+        self
+    }
+
+    /// How many threads take turns; by default as the pool decides.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Other limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// When replies to commits leave.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// A user with what the server stores of the password: `SCRAM-SHA-256$..`, `md5..`, or the
+    /// password itself. With no user at all every client is trusted, which only loopback addresses
+    /// allow.
+    #[must_use]
+    pub fn user(mut self, name: impl Into<String>, secret: impl Into<String>) -> Self {
+        self.users.add(name.into(), secret.into());
+        self
+    }
+
+    /// Ends the process when a sync of the log has failed, a second after the clients that wait for
+    /// it were told. Without this the server refuses to commit from then on.
+    #[must_use]
+    pub fn end_process_on_lost_log(mut self) -> Self {
+        self.ends_process = true;
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// If the folder can't be made or written, a database can't be opened, an address can't be
+    /// listened at, or a setting makes no sense.
+    pub fn start(self) -> io::Result<Running> {
+        self.check()?;
+        fs::create_dir_all(&self.folder).map_err(|error| {
+            let text = format!(
+                "could not make the folder {}: {error}",
+                self.folder.display()
+            );
+            io::Error::new(error.kind(), text)
+        })?;
+        let role = Arc::new(Role::of(&self.folder)?);
+        let is_durable = self.durability == Durability::Synced;
+        let databases: io::Result<Vec<_>> = self
+            .databases
+            .iter()
+            .map(|name| {
+                Database::open(&self.folder, name, &role, is_durable)
+                    .map_err(|failure| of_database(name, &failure))
+            })
+            .collect();
+        let shared = Arc::new(Shared::new(
+            databases?,
+            self.users,
+            role,
+            self.limits,
+            &self.folder,
+            self.ends_process,
+        )?);
+        let pool = Pool::builder().name("back");
+        let pool = match self.threads {
+            Some(threads) => pool.threads(threads),
+            None => pool,
+        };
+        let pool = pool.build()?;
+        let mut listeners = Vec::new();
+        for address in &self.addresses {
+            listeners.push(listen(&pool, address, &shared)?);
+        }
+        watch_role(&pool, &shared)?;
+        Ok(Running {
+            pool,
+            shared,
+            listeners,
+        })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        if self.databases.is_empty() {
+            return invalid("no database is given".to_owned());
+        }
+        if self.addresses.is_empty() {
+            return invalid("no address to listen at is given".to_owned());
+        }
+        let is_plain = |name: &String| {
+            let plain = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
+            !name.is_empty() && name.chars().all(plain)
+        };
+        if let Some(name) = self.databases.iter().find(|name| !is_plain(name)) {
+            return invalid(format!(
+                "{name:?} is no name of a database: letters, digits, _ and -"
+            ));
+        }
+        if self.users.is_empty() {
+            for address in &self.addresses {
+                let mut all = address.to_socket_addrs()?;
+                if all.any(|address| !address.ip().is_loopback()) {
+                    return invalid(format!("{address} is not a loopback address: give users"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn of_database(name: &str, failure: &Failure) -> io::Error {
+    io::Error::other(format!(
+        "could not open the database {name}: {}",
+        failure.message
+    ))
+}
+
+fn listen(pool: &Pool, address: &str, shared: &Arc<Shared>) -> io::Result<Listener> {
+    let server = Arc::clone(shared);
+    let listener = pool.listener().bind(address, move |stream, _peer| {
+        // Small replies leave at once. A connection that is gone fails at its first read.
+        let _ = stream.set_nodelay(true);
+        Some(Session::new(&server))
+    });
+    listener.map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("could not listen at {address}: {error}"),
+        )
+    })
+}
+
+/// A standby tries to become the writer.
+fn watch_role(pool: &Pool, shared: &Arc<Shared>) -> io::Result<()> {
+    if shared.role.writes() {
+        return Ok(());
+    }
+    let shared = Arc::clone(shared);
+    let timer = pool.every(STANDBY_PERIOD, move |cx| {
+        match cx.blocking(|| shared.take_over()) {
+            Ok(true) => cx.stop(),
+            Ok(false) => {}
+            Err(failure) => eprintln!("paceline back: could not take over: {}", failure.message),
+        }
+    });
+    timer.map(drop).map_err(|rejected| rejected.error)
+}
+
+/// How often a standby looks whether the writer has gone.
+const STANDBY_PERIOD: Duration = Duration::from_millis(20);
+
+/// A server that runs. Dropped, it ends at once.
+#[derive(Debug)]
+pub struct Running {
+    pool: Pool,
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+}
+
+impl Running {
+    /// The first address that it listens at.
+    ///
+    /// # Panics
+    /// Never: a server without an address does not start.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listeners[0].local_addr()
+    }
+
+    /// Whether this process writes; otherwise it is a standby of another one.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.shared.role.writes()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.shared.statistics()
+    }
+
+    /// The pool, for signals and for observation.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Ends the server: what has arrived is answered, open transactions are rolled back.
+    pub fn shutdown(&self, within: Duration) -> Report {
+        let pool = self.pool.shutdown(within);
+        Report {
+            pool,
+            statistics: self.statistics(),
+        }
+    }
+}
+
+/// What a server has done, and what its end left undone.
+#[must_use]
+#[derive(Debug)]
+pub struct Report {
+    /// Of the pool.
+    pub pool: ShutdownReport,
+    /// Of the databases.
+    pub statistics: Statistics,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.pool, self.statistics)
+    }
+}

@@ -1,0 +1,178 @@
+//! What all sessions of a server share.
+
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{users::Users, Limits, Stored};
+use crate::{
+    failure::Failure,
+    session::running::Keys,
+    spool::Spool,
+    store::{random, role::Role, Database},
+};
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    databases: Vec<Arc<Database>>,
+    users: Users,
+    seed: [u8; 32],
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) role: Arc<Role>,
+    pub(crate) limits: Limits,
+    folder: Arc<Path>,
+    pub(crate) version: String,
+    short_version: String,
+    ends_process: bool,
+    is_lost: AtomicBool,
+    sessions: AtomicU64,
+    commits: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        databases: Vec<Arc<Database>>,
+        mut users: Users,
+        role: Arc<Role>,
+        limits: Limits,
+        folder: &Path,
+        ends_process: bool,
+    ) -> io::Result<Self> {
+        users.verify_by_scram()?;
+        let (one, two) = (random()?, random()?);
+        let mut seed = [0; 32];
+        seed[..16].copy_from_slice(&one);
+        seed[16..].copy_from_slice(&two);
+        let truth = format!(
+            "Paceline {}, SQLite {}",
+            env!("CARGO_PKG_VERSION"),
+            rusqlite::version()
+        );
+        Ok(Self {
+            databases,
+            users,
+            seed,
+            keys: Arc::default(),
+            role,
+            limits,
+            folder: Arc::from(folder),
+            version: format!("PostgreSQL 15.0 ({truth})"),
+            short_version: format!("15.0 ({truth})"),
+            ends_process,
+            is_lost: AtomicBool::new(false),
+            sessions: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn database(&self, name: &str) -> Option<Arc<Database>> {
+        self.databases
+            .iter()
+            .find(|database| database.name == name)
+            .cloned()
+    }
+
+    /// What is stored of the user's password; `None` if every client is trusted.
+    pub(crate) fn stored(&self, user: &str) -> Option<Stored> {
+        self.users.stored(user, &self.seed)
+    }
+
+    /// The version that clients look at to decide what they may ask.
+    pub(crate) fn version_of_protocol(&self) -> &str {
+        &self.short_version
+    }
+
+    /// A spool for results that wait.
+    pub(crate) fn spool(&self) -> Spool {
+        Spool::new(&self.folder, self.limits.spool)
+    }
+
+    pub(crate) fn count_session(&self) {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_commit(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Becomes the writer, if no process is.
+    pub(super) fn take_over(&self) -> Result<bool, Failure> {
+        let takes = self.role.try_to_write();
+        let takes = takes.map_err(|error| Failure::new("58030", error.to_string()))?;
+        if takes {
+            for database in &self.databases {
+                database.begin_to_write()?;
+            }
+        }
+        Ok(takes)
+    }
+
+    /// A sync has failed. What the system has dropped can't be made durable any more.
+    pub(crate) fn log_is_lost(&self, failure: &Failure) {
+        if self.is_lost.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let detail = failure.detail.as_deref().unwrap_or_default();
+        eprintln!("paceline back: {}. {detail}", failure.message);
+        if self.ends_process {
+            // Others that wait for the same sync still hear of it.
+            thread::spawn(|| {
+                thread::sleep(Duration::from_secs(1));
+                std::process::exit(74);
+            });
+        }
+    }
+
+    pub(super) fn statistics(&self) -> Statistics {
+        let (mut syncs, mut waiting, mut snapshots) = (0, 0, 0);
+        for database in &self.databases {
+            syncs += database.log.counts().0;
+            waiting += database.writer.waiting();
+            snapshots += database.snapshots.lent();
+        }
+        Statistics {
+            sessions: self.keys.count(),
+            sessions_so_far: self.sessions.load(Ordering::Relaxed),
+            commits: self.commits.load(Ordering::Relaxed),
+            syncs,
+            waiting_writers: waiting,
+            snapshots,
+        }
+    }
+}
+
+/// What a server does and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Sessions that are open.
+    pub sessions: usize,
+    /// Sessions since the start.
+    pub sessions_so_far: u64,
+    /// Transactions that have written, and were committed.
+    pub commits: u64,
+    /// Syncs of the log: fewer than commits, because one makes many durable.
+    pub syncs: u64,
+    /// Sessions that wait for the lane of writers.
+    pub waiting_writers: usize,
+    /// Transactions that read a snapshot of their own.
+    pub snapshots: usize,
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} sessions so far, {} commits in {} syncs",
+            self.sessions_so_far, self.commits, self.syncs
+        )
+    }
+}

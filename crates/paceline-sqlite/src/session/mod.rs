@@ -1,0 +1,557 @@
+//! A session: the handler of one connection of a client.
+//!
+//! ```text
+//!   Starting --[start]--> Open --[X, a fatal error]--> Over
+//!
+//!   ready:  input --> message by message [Open::message] --> output --> the client
+//!             a statement waits for a connection   parked: no more messages, input is kept
+//!             a reply waits for a sync             parked: the output is kept
+//!             the client does not read             the rest of the output waits in a spool
+//! ```
+//!
+//! A session that is parked blocks no thread. There is one place where it goes on:
+//! [`Session::advance`].
+
+mod block;
+mod control;
+mod copying;
+mod extended;
+mod lines;
+mod prepared;
+mod run;
+pub(crate) mod running;
+mod script;
+mod settings;
+mod start;
+
+use std::{collections::HashMap, io, net::TcpStream, sync::Arc, time::Duration};
+
+use paceline::{scratch, Closed, Context, EventHandler, Interest, Next, Overdue};
+use paceline_pg_wire::{backend, frontend::Request, Message};
+
+use crate::{
+    dialect::Facts,
+    failure::Failure,
+    server::Shared,
+    spool::Spool,
+    store::{lane::Grant, log::Durability, Database},
+};
+use block::{Block, Wait, Waiting};
+use copying::CopyIn;
+use prepared::{Portal, Prepared};
+use running::{Key, Running};
+use script::Script;
+use settings::Settings;
+use start::{Start, Started};
+
+/// What a handler of a session is given.
+pub(crate) type Cx<'c> = Context<'c, TcpStream>;
+
+/// A parked session keeps so much input, then it reads no more.
+const KEPT_INPUT: usize = 256 << 10;
+/// Output leaves in pieces of at most so many bytes.
+const PIECE: usize = 64 << 10;
+
+/// One connection of a client.
+pub(crate) struct Session {
+    server: Arc<Shared>,
+    input: Vec<u8>,
+    /// What has been read of `input`.
+    at: usize,
+    /// Whether the session has no interest in input.
+    is_deaf: bool,
+    has_ended: bool,
+    output: Output,
+    stage: Stage,
+}
+
+enum Stage {
+    Starting(Start),
+    Open(Box<Open>),
+    Over,
+}
+
+/// Replies that have not left.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) spool: Spool,
+    /// They leave when this commit is durable.
+    pub(crate) ticket: u64,
+}
+
+/// A session whose client has proved who it is.
+pub(crate) struct Open {
+    server: Arc<Shared>,
+    database: Arc<Database>,
+    facts: Arc<Facts>,
+    /// What opens the session to a cancel, as long as it lasts.
+    _key: Key,
+    running: Arc<Running>,
+    settings: Settings,
+    block: Block,
+    statements: HashMap<Vec<u8>, Arc<Prepared>>,
+    portals: HashMap<Vec<u8>, Portal>,
+    script: Option<Script>,
+    copy: Option<CopyIn>,
+    /// Whether the client's messages are dropped up to its next Sync.
+    skips: bool,
+    is_over: bool,
+    waiting: Option<Waiting>,
+    granted: Option<Grant>,
+    wait_failure: Option<Failure>,
+    /// Whether the last transaction has written.
+    predicts_write: bool,
+    /// The last commit that a reply may show.
+    ticket: u64,
+}
+
+/// What became of a message or a statement.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    /// The session waits for a connection; then the same runs again.
+    Parked,
+    /// The client sends the data of a COPY.
+    Copies,
+}
+
+/// What became of the output.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    /// All of it has left.
+    Empty,
+    /// The client takes no more now.
+    Full,
+    /// It waits for a sync.
+    Parked,
+    /// A sync has failed.
+    Lost,
+}
+
+impl EventHandler<TcpStream> for Session {
+    fn ready(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        self.gather(cx)?;
+        self.advance(cx)
+    }
+
+    fn overdue(&mut self, cx: &mut Cx<'_>, _: Overdue) -> io::Result<Next> {
+        match &mut self.stage {
+            Stage::Open(open) if open.waiting.is_some() => {
+                let failure = open.waited_too_long();
+                open.end_wait(Some(failure));
+                self.advance(cx)
+            }
+            Stage::Open(open) if open.block.is_open() => {
+                let text = "terminating connection due to idle-in-transaction timeout";
+                let failure = Failure::fatal("25P03", text);
+                open.fail(&mut self.output, &failure);
+                self.advance(cx)
+            }
+            Stage::Open(_) => Ok(Next::Continue),
+            Stage::Starting(_) | Stage::Over => Ok(Next::Close),
+        }
+    }
+
+    fn closed(&mut self, _: Closed) {
+        // Rolls back, leaves the queue, and passes the lane on.
+        self.stage = Stage::Over;
+    }
+}
+
+impl Session {
+    pub(crate) fn new(server: &Arc<Shared>) -> Self {
+        Self {
+            server: Arc::clone(server),
+            input: Vec::new(),
+            at: 0,
+            is_deaf: false,
+            has_ended: false,
+            output: Output::new(server.spool()),
+            stage: Stage::Starting(Start::default()),
+        }
+    }
+
+    /// Reads what is there.
+    fn gather(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
+        let kept = self.input.len() - self.at;
+        if self.is_parked() && kept >= KEPT_INPUT {
+            if !self.is_deaf {
+                cx.handle().set_interest(Interest::NONE)?;
+                self.is_deaf = true;
+            }
+            return Ok(());
+        }
+        let mut buffer = scratch();
+        match cx.read(&mut buffer) {
+            Ok(0) => self.has_ended = true,
+            Ok(count) => {
+                self.input.drain(..self.at);
+                self.at = 0;
+                self.input.extend_from_slice(&buffer[..count]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn is_parked(&self) -> bool {
+        match &self.stage {
+            Stage::Open(open) => open.waiting.is_some() || !self.output.spool.is_empty(),
+            Stage::Starting(_) | Stage::Over => false,
+        }
+    }
+
+    /// Goes on where the session was, until it needs its client or another session.
+    fn advance(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        if let Stage::Open(open) = &mut self.stage {
+            if open.poll_wait() == Wait::GoesOn {
+                if self.has_ended {
+                    return Ok(Next::Close);
+                }
+                return self.flush_while_parked(cx);
+            }
+        }
+        loop {
+            if cx.unsent() > 0 {
+                return Ok(Next::Again);
+            }
+            let is_full = self.output.spool.in_memory() >= PIECE;
+            let step = if is_full {
+                Step::Starved
+            } else {
+                self.step(cx)?
+            };
+            if step == Step::Went {
+                continue;
+            }
+            if step == Step::Parked {
+                self.rest(cx)?;
+                return self.flush_while_parked(cx);
+            }
+            match self.flush(cx)? {
+                Flush::Empty => {}
+                Flush::Full => return Ok(Next::Again),
+                Flush::Parked => return Ok(Next::Continue),
+                Flush::Lost => return self.lose(cx),
+            }
+            if step == Step::Over {
+                return Ok(Next::CloseGently);
+            }
+            if is_full {
+                continue;
+            }
+            if self.has_ended {
+                // What was not committed is rolled back.
+                return Ok(Next::Close);
+            }
+            self.rest(cx)?;
+            return Ok(Next::Continue);
+        }
+    }
+
+    /// Sends earlier replies of a session that waits for a connection.
+    fn flush_while_parked(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        match self.flush(cx)? {
+            Flush::Full => Ok(Next::Again),
+            Flush::Empty | Flush::Parked => Ok(Next::Continue),
+            Flush::Lost => self.lose(cx),
+        }
+    }
+
+    /// The next message, or the rest of the last one.
+    fn step(&mut self, cx: &mut Cx<'_>) -> io::Result<Step> {
+        match &mut self.stage {
+            Stage::Over => Ok(Step::Over),
+            Stage::Starting(_) => self.step_of_start(),
+            Stage::Open(open) => {
+                if open.script.is_some() && open.copy.is_none() {
+                    return Ok(match open.go_on(cx, &mut self.output) {
+                        Progress::Parked => Step::Parked,
+                        Progress::Done | Progress::Copies => Step::Went,
+                    });
+                }
+                if open.is_over {
+                    self.stage = Stage::Over;
+                    return Ok(Step::Over);
+                }
+                let limit = self.server.limits.message;
+                let input = &self.input[self.at..];
+                let (message, length) = match Message::first(input, limit) {
+                    Ok(Some(found)) => found,
+                    Ok(None) => return Ok(Step::Starved),
+                    Err(error) => return Ok(self.refuse(&error.to_string())),
+                };
+                let request = match Request::read(message) {
+                    Ok(request) => request,
+                    Err(error) => return Ok(self.refuse(&error.to_string())),
+                };
+                if request == Request::Terminate {
+                    self.stage = Stage::Over;
+                    return Ok(Step::Over);
+                }
+                match open.message(cx, request, &mut self.output) {
+                    Progress::Parked => Ok(Step::Parked),
+                    Progress::Done | Progress::Copies => {
+                        self.at += length;
+                        Ok(Step::Went)
+                    }
+                }
+            }
+        }
+    }
+
+    fn step_of_start(&mut self) -> io::Result<Step> {
+        let Stage::Starting(start) = &mut self.stage else {
+            return Ok(Step::Went);
+        };
+        let input = &self.input[self.at..];
+        match start.step(&self.server, input, self.output.spool.end()) {
+            Started::NeedsMore => Ok(Step::Starved),
+            Started::Took(length) => {
+                self.at += length;
+                Ok(Step::Went)
+            }
+            Started::Open(open, length) => {
+                self.at += length;
+                self.stage = Stage::Open(open);
+                Ok(Step::Went)
+            }
+            Started::Refused => {
+                self.stage = Stage::Over;
+                Ok(Step::Over)
+            }
+        }
+    }
+
+    /// The client breaks the protocol.
+    fn refuse(&mut self, why: &str) -> Step {
+        let failure = Failure::fatal("08P01", format!("invalid message: {why}"));
+        backend::error(self.output.spool.end(), &failure.report());
+        self.stage = Stage::Over;
+        Step::Over
+    }
+
+    /// Sends replies, once what they show is durable.
+    fn flush(&mut self, cx: &mut Cx<'_>) -> io::Result<Flush> {
+        if self.output.spool.is_empty() {
+            return Ok(Flush::Empty);
+        }
+        if let Stage::Open(open) = &self.stage {
+            let log = &open.database.log;
+            let ticket = self.output.ticket.max(open.ticket);
+            loop {
+                match log.wait(ticket, || cx.handle()) {
+                    Durability::Durable => break,
+                    Durability::MustSync => cx.blocking(|| log.sync()),
+                    Durability::Parked => return Ok(Flush::Parked),
+                    Durability::Failed => return Ok(Flush::Lost),
+                }
+            }
+        }
+        send_some(&mut self.output.spool, cx)
+            .map_err(|failure| io::Error::other(failure.message))?;
+        if !self.output.spool.is_empty() {
+            return Ok(Flush::Full);
+        }
+        self.output.spool.shrink();
+        Ok(Flush::Empty)
+    }
+
+    /// A sync has failed: the outcome of what this session has committed is unknown, and no later
+    /// sync can tell.
+    fn lose(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        let failure = match &self.stage {
+            Stage::Open(open) => open.database.log.failure(),
+            Stage::Starting(_) | Stage::Over => None,
+        };
+        self.stage = Stage::Over;
+        let mut bytes = Vec::new();
+        if let Some(failure) = failure {
+            backend::error(&mut bytes, &failure.report());
+            self.server.log_is_lost(&failure);
+        }
+        self.output = Output::new(self.server.spool());
+        cx.write_all(&bytes)?;
+        Ok(Next::CloseGently)
+    }
+
+    /// The session waits for its client, or for another session.
+    fn rest(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
+        if self.at == self.input.len() {
+            self.input.clear();
+            self.input.shrink_to(PIECE);
+            self.at = 0;
+        }
+        if self.is_deaf && !self.is_parked() {
+            cx.handle().set_interest(Interest::READ)?;
+            self.is_deaf = false;
+        }
+        let limit = match &self.stage {
+            Stage::Starting(start) => start.first_rest(&self.server),
+            Stage::Open(open) => Some(open.patience()),
+            Stage::Over => None,
+        };
+        if let Some(limit) = limit {
+            cx.set_deadline(limit);
+        }
+        Ok(())
+    }
+}
+
+/// What a step did.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Went,
+    /// There is no whole message.
+    Starved,
+    /// The session waits for a connection.
+    Parked,
+    /// The connection ends when the output has left.
+    Over,
+}
+
+impl Open {
+    /// Does what a message asks for.
+    fn message(&mut self, cx: &mut Cx<'_>, request: Request<'_>, output: &mut Output) -> Progress {
+        if self.copy.is_some() {
+            return self.message_in_copy(request, output);
+        }
+        if self.skips && request != Request::Sync {
+            return Progress::Done;
+        }
+        let result = match request {
+            Request::Query(sql) => {
+                self.query(sql, output);
+                Ok(Progress::Done)
+            }
+            Request::Parse(parse) => self.parse(&parse, output).map(|()| Progress::Done),
+            Request::Bind(bind) => self.bind(&bind, output).map(|()| Progress::Done),
+            Request::Describe(target) => self.describe(cx, target, output),
+            Request::Execute { portal, rows } => self.execute(cx, portal, rows, output),
+            Request::Close(target) => {
+                self.close(target, output);
+                Ok(Progress::Done)
+            }
+            Request::Sync => {
+                self.sync(output);
+                Ok(Progress::Done)
+            }
+            // What is collected leaves when the input is read to its end.
+            Request::Flush => Ok(Progress::Done),
+            // Of a copy that has failed: the client has not heard of it yet.
+            Request::CopyData(_) | Request::CopyDone | Request::CopyFail(_) => Ok(Progress::Done),
+            Request::FunctionCall => {
+                let failure = Failure::unsupported("function calls are not supported");
+                self.fail(output, &failure);
+                self.ready(output);
+                return Progress::Done;
+            }
+            _ => Err(Failure::fatal("08P01", "unexpected message")),
+        };
+        result.unwrap_or_else(|failure| {
+            self.skips = true;
+            self.fail(output, &failure);
+            Progress::Done
+        })
+    }
+
+    /// While rows are copied in, Flush and Sync mean nothing.
+    fn message_in_copy(&mut self, request: Request<'_>, output: &mut Output) -> Progress {
+        let is_extended = self.copy.as_ref().is_some_and(|copy| copy.is_extended);
+        let result = match request {
+            Request::CopyData(data) => self.copy_data(data),
+            Request::CopyDone => self.copy_done(output),
+            Request::CopyFail(reason) => {
+                let reason = String::from_utf8_lossy(reason);
+                Err(Failure::new(
+                    "57014",
+                    format!("COPY from stdin failed: {reason}"),
+                ))
+            }
+            Request::Flush | Request::Sync => Ok(()),
+            _ => Err(Failure::fatal(
+                "08P01",
+                "unexpected message while rows are copied in",
+            )),
+        };
+        if let Err(failure) = result {
+            self.fail(output, &failure);
+            if is_extended {
+                self.skips = true;
+            } else if !failure.is_fatal() {
+                self.ready(output);
+            }
+        }
+        Progress::Done
+    }
+
+    /// What a session that has waited too long fails with.
+    fn waited_too_long(&self) -> Failure {
+        let limit = self.wait_limit();
+        if self.settings.time("statement_timeout") == Some(limit) {
+            return Failure::new("57014", "canceling statement due to statement timeout");
+        }
+        Failure::new("55P03", "canceling statement due to lock timeout")
+            .detail("Another transaction has the lane of writers.")
+    }
+
+    fn wait_limit(&self) -> Duration {
+        let own = ["statement_timeout", "lock_timeout"].map(|name| self.settings.time(name));
+        let limits = own.into_iter().flatten();
+        limits
+            .min()
+            .unwrap_or(Duration::MAX)
+            .min(self.server.limits.lane_wait)
+    }
+
+    /// How long the session may stay as it is.
+    fn patience(&self) -> Option<Duration> {
+        if self.waiting.is_some() {
+            return Some(self.wait_limit());
+        }
+        if !self.block.is_open() {
+            return None;
+        }
+        let limits = &self.server.limits;
+        let limit = if self.block.holds_lane() {
+            limits.idle_writer
+        } else {
+            limits.idle_reader
+        };
+        let own = self.settings.time("idle_in_transaction_session_timeout");
+        Some(own.map_or(limit, |own| own.min(limit)))
+    }
+
+    fn facts(&mut self) -> Arc<Facts> {
+        let is_standby = !self.database.writes();
+        if self.facts.is_standby != is_standby {
+            Arc::make_mut(&mut self.facts).is_standby = is_standby;
+        }
+        Arc::clone(&self.facts)
+    }
+}
+
+/// Sends what the client takes now.
+fn send_some(spool: &mut Spool, cx: &mut Cx<'_>) -> Result<(), Failure> {
+    while cx.unsent() == 0 {
+        let piece = spool.piece()?;
+        if piece.is_empty() {
+            break;
+        }
+        cx.write_all(piece).map_err(|error| {
+            Failure::fatal("08006", format!("could not send to the client: {error}"))
+        })?;
+        let count = piece.len();
+        spool.advance(count);
+    }
+    Ok(())
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Failure> {
+    let text = std::str::from_utf8(bytes);
+    text.map_err(|_| Failure::new("22021", "invalid byte sequence for encoding \"UTF8\""))
+}

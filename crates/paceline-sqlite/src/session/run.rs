@@ -1,0 +1,296 @@
+//! Runs a statement of SQLite, and writes its rows.
+
+use paceline_pg_wire::backend::{self, Column, RowWriter};
+use rusqlite::{types::Value, Row, Statement};
+
+use crate::{
+    dialect::{
+        infer::{self, Guess},
+        results::{self, Hint},
+        Source,
+    },
+    failure::Failure,
+    spool::Spool,
+    store::{catalogue, link::Link},
+    types::{encode, Declared, Type},
+};
+
+/// A column of results.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shape {
+    pub(super) name: String,
+    /// `None` until the first row shows it.
+    pub(super) declared: Option<Declared>,
+}
+
+impl Shape {
+    fn declared(&self) -> Declared {
+        self.declared.unwrap_or(Declared::TEXT)
+    }
+}
+
+/// A statement that is about to run.
+pub(super) struct Run<'r> {
+    pub(super) link: &'r Link,
+    /// SQLite's text.
+    pub(super) sql: &'r str,
+    /// The client's text, for types that SQLite does not know.
+    pub(super) original: &'r str,
+    /// Whether the statement is kept compiled.
+    pub(super) is_cached: bool,
+    pub(super) values: &'r [Value],
+    /// Whether the results are binary: for each, for all, or none.
+    pub(super) formats: &'r [bool],
+    /// What the client was told of the results; `None`: it is told now.
+    pub(super) described: Option<&'r [Shape]>,
+}
+
+/// What a statement has done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ran {
+    pub(super) rows: u64,
+    pub(super) changes: u64,
+    /// What the client was told now.
+    pub(super) shapes: Vec<Shape>,
+}
+
+/// Where rows are written.
+pub(super) struct Sink<'s> {
+    pub(super) spool: &'s mut Spool,
+    /// Whether the client is told of the columns here.
+    pub(super) announces: bool,
+    /// Called now and then while rows are written: sends what the client takes.
+    pub(super) relieve: &'s mut dyn FnMut(&mut Spool) -> Result<(), Failure>,
+}
+
+/// So many bytes are collected before they are sent.
+pub(super) const PIECE: usize = 32 << 10;
+
+impl Run<'_> {
+    /// Runs it to its end.
+    pub(super) fn run(&self, sink: &mut Sink<'_>) -> Result<Ran, Failure> {
+        let (mut cached, mut plain);
+        let statement: &mut Statement<'_> = if self.is_cached {
+            cached = self.link.connection.prepare_cached(self.sql)?;
+            &mut cached
+        } else {
+            plain = self.link.connection.prepare(self.sql)?;
+            &mut plain
+        };
+        self.bind(statement)?;
+        let result = self.step(statement, sink);
+        result.map_err(|failure| explain(self.link, failure))
+    }
+
+    fn bind(&self, statement: &mut Statement<'_>) -> Result<(), Failure> {
+        let count = statement.parameter_count();
+        if count > self.values.len() {
+            let number = self.values.len() + 1;
+            return Err(Failure::new(
+                "42P02",
+                format!("there is no parameter ${number}"),
+            ));
+        }
+        for (index, value) in self.values.iter().take(count).enumerate() {
+            statement.raw_bind_parameter(index + 1, value)?;
+        }
+        Ok(())
+    }
+
+    fn step(&self, statement: &mut Statement<'_>, sink: &mut Sink<'_>) -> Result<Ran, Failure> {
+        if statement.column_count() == 0 {
+            statement.raw_execute()?;
+            return Ok(Ran {
+                changes: self.link.connection.changes(),
+                ..Ran::default()
+            });
+        }
+        let mut shapes = self.shapes(statement)?;
+        let mut rows = statement.raw_query();
+        let mut first = rows.next()?;
+        settle(&mut shapes, first);
+        if sink.announces {
+            describe(sink.spool.end(), &shapes, self.formats);
+        }
+        let mut count = 0;
+        while let Some(row) = first {
+            self.write(row, &shapes, sink.spool.end())?;
+            count += 1;
+            if sink.spool.in_memory() >= PIECE {
+                (sink.relieve)(sink.spool)?;
+                sink.spool.settle()?;
+            }
+            first = rows.next()?;
+        }
+        drop(rows);
+        Ok(Ran {
+            rows: count,
+            changes: self.link.connection.changes(),
+            shapes,
+        })
+    }
+
+    fn shapes(&self, statement: &Statement<'_>) -> Result<Vec<Shape>, Failure> {
+        let Some(described) = self.described else {
+            return Ok(shapes(self.link, statement, self.original));
+        };
+        if described.len() != statement.column_count() {
+            return Err(changed());
+        }
+        Ok(described.to_vec())
+    }
+
+    fn write(&self, row: &Row<'_>, shapes: &[Shape], output: &mut Vec<u8>) -> Result<(), Failure> {
+        let mut writer = RowWriter::begin(output, shapes.len());
+        for (index, shape) in shapes.iter().enumerate() {
+            let value = row.get_ref(index)?;
+            if value == rusqlite::types::ValueRef::Null {
+                writer.null();
+                continue;
+            }
+            let is_binary = is_binary(self.formats, index);
+            writer.value(|bytes| encode::encode(value, shape.declared(), is_binary, bytes))?;
+        }
+        writer.finish();
+        Ok(())
+    }
+}
+
+/// A result type that was described is no longer true.
+pub(super) fn changed() -> Failure {
+    Failure::unsupported("cached plan must not change result type")
+}
+
+/// Whether the result at `index` is binary: one format stands for all.
+fn is_binary(formats: &[bool], index: usize) -> bool {
+    match formats {
+        [] => false,
+        [all] => *all,
+        each => each.get(index).copied().unwrap_or(false),
+    }
+}
+
+/// What stopped the statement: a limit, or a cancel.
+pub(super) fn explain(link: &Link, failure: Failure) -> Failure {
+    if failure.code == "40001" || failure.is_fatal() {
+        return failure;
+    }
+    if link.is_over_limit() {
+        return Failure::new("57014", "canceling statement due to statement timeout");
+    }
+    if link.is_stopped() {
+        return Failure::new("57014", "canceling statement due to user request");
+    }
+    failure
+}
+
+/// Types that no declaration and no token has shown are those of the first row.
+fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
+    for (index, shape) in shapes.iter_mut().enumerate() {
+        let value = first.and_then(|row| row.get_ref(index).ok());
+        if let (None, Some(value)) = (shape.declared, value) {
+            shape.declared = Some(Declared::plain(encode::type_of(value)));
+        }
+    }
+}
+
+/// The columns of a statement, as far as declarations and tokens show their types.
+pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> Vec<Shape> {
+    let columns = statement.columns();
+    let mut shapes: Vec<Shape> = columns
+        .map(|column| Shape {
+            name: column.name().to_owned(),
+            declared: column.decl_type().map(Declared::of_column),
+        })
+        .collect();
+    if shapes.iter().all(|shape| shape.declared.is_some()) {
+        return shapes;
+    }
+    let source = Source::split(original)
+        .ok()
+        .and_then(|all| all.into_iter().next());
+    let Some(source) = source else {
+        return shapes;
+    };
+    let items = results::items(&source);
+    if items.len() == shapes.len() {
+        let tables = infer::tables(&source);
+        for (shape, item) in shapes.iter_mut().zip(items) {
+            shape.declared = shape
+                .declared
+                .or_else(|| resolve_hint(link, &tables, item.hint));
+            if let Some(name) = item.name {
+                shape.name = name;
+            }
+        }
+    }
+    shapes
+}
+
+fn resolve_hint(link: &Link, tables: &[String], hint: Hint) -> Option<Declared> {
+    match hint {
+        Hint::Declared(declared) => Some(declared),
+        Hint::Guess(guess) => resolve(link, tables, &guess),
+        Hint::Sum(name) => {
+            let of = resolve(link, tables, &Guess::Column(name))?;
+            Some(Declared::plain(match of.kind {
+                kind if kind.is_integer() => Type::INT8,
+                kind => kind,
+            }))
+        }
+    }
+}
+
+/// The type that a guess stands for; `None` if the schema does not have it.
+pub(super) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<Declared> {
+    match guess {
+        Guess::Type(kind) => Some(Declared::plain(*kind)),
+        Guess::Unknown => None,
+        Guess::Column(name) if is_catalogue(tables) => catalogue::column_type(name),
+        Guess::Column(name) => tables.iter().find_map(|table| {
+            let sql = "SELECT type FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE";
+            declared(link, sql, table, name)
+        }),
+        Guess::Inserted(place) => {
+            let sql = "SELECT type FROM pragma_table_info(?1) WHERE cid = CAST(?2 AS INTEGER)";
+            declared(link, sql, tables.first()?, &place.to_string())
+        }
+    }
+}
+
+fn is_catalogue(tables: &[String]) -> bool {
+    tables.iter().any(|table| table.starts_with("pg_"))
+}
+
+fn declared(link: &Link, sql: &str, table: &str, column: &str) -> Option<Declared> {
+    let mut statement = link.connection.prepare_cached(sql).ok()?;
+    let found: String = statement
+        .query_row([table, column], |row| row.get(0))
+        .ok()?;
+    Some(Declared::of_column(&found))
+}
+
+/// Appends the description of columns.
+pub(super) fn describe(output: &mut Vec<u8>, shapes: &[Shape], formats: &[bool]) {
+    let column = |(index, shape): (usize, &'_ Shape)| {
+        let declared = shape.declared();
+        (declared, is_binary(formats, index))
+    };
+    let columns: Vec<Column<'_>> = shapes
+        .iter()
+        .enumerate()
+        .map(|(index, shape)| {
+            let (declared, is_binary) = column((index, shape));
+            Column {
+                name: shape.name.as_bytes(),
+                table: 0,
+                attribute: 0,
+                oid: declared.kind.0,
+                size: declared.kind.size(),
+                modifier: declared.modifier,
+                is_binary,
+            }
+        })
+        .collect();
+    backend::row_description(output, &columns);
+}

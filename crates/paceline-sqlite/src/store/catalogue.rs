@@ -1,0 +1,239 @@
+//! PostgreSQL's catalogue, as temporary views over SQLite's schema, and the functions that queries
+//! of psql and of drivers call with it.
+
+use rusqlite::{functions::FunctionFlags, Connection, Result};
+
+use super::link::Link;
+use crate::{
+    failure::Failure,
+    types::{Declared, Type},
+};
+
+const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
+
+/// Makes the views and functions on a connection.
+pub(super) fn define(link: &Link, database: &str) -> std::result::Result<(), Failure> {
+    functions(&link.connection, database)?;
+    link.batch("PRAGMA query_only = OFF")?;
+    link.batch(include_str!("catalogue.sql"))?;
+    link.batch("PRAGMA query_only = ON")
+}
+
+fn functions(connection: &Connection, database: &str) -> Result<()> {
+    let database = database.to_owned();
+    connection.create_scalar_function("pg_current_database", 0, FLAGS, move |_| {
+        Ok(database.clone())
+    })?;
+    connection.create_scalar_function("quote_column", 1, FLAGS, |cx| {
+        Ok(cx
+            .get::<Option<String>>(0)?
+            .map(|name| quoted_if_needed(&name)))
+    })?;
+    connection.create_scalar_function("pg_type_oid", 1, FLAGS, |cx| {
+        Ok(Declared::of_column(&cx.get::<String>(0)?).kind.0)
+    })?;
+    connection.create_scalar_function("pg_type_modifier", 1, FLAGS, |cx| {
+        Ok(Declared::of_column(&cx.get::<String>(0)?).modifier)
+    })?;
+    connection.create_scalar_function("format_type", 2, FLAGS, |cx| {
+        let kind = cx.get::<Option<u32>>(0)?;
+        let modifier = cx.get::<Option<i32>>(1)?.unwrap_or(-1);
+        Ok(kind.map(|kind| type_name(Type(kind), modifier)))
+    })?;
+    for (name, value) in CONSTANTS {
+        connection.create_scalar_function(name, -1, FLAGS, move |_| Ok(value))?;
+    }
+    for name in TRUE {
+        connection.create_scalar_function(name, -1, FLAGS, |_| Ok(1))?;
+    }
+    for name in NULL {
+        connection.create_scalar_function(name, -1, FLAGS, |_| Ok(None::<String>))?;
+    }
+    for name in FIRST {
+        connection
+            .create_scalar_function(name, -1, FLAGS, |cx| cx.get::<rusqlite::types::Value>(0))?;
+    }
+    Ok(())
+}
+
+const CONSTANTS: [(&str, &str); 4] = [
+    ("pg_get_userbyid", "paceline"),
+    ("pg_encoding_to_char", "UTF8"),
+    ("current_schemas", "{pg_catalog,public}"),
+    ("pg_size_pretty", "0 bytes"),
+];
+
+/// Questions whose answer is always yes.
+const TRUE: [&str; 10] = [
+    "pg_table_is_visible",
+    "pg_type_is_visible",
+    "pg_function_is_visible",
+    "pg_opclass_is_visible",
+    "has_table_privilege",
+    "has_schema_privilege",
+    "has_database_privilege",
+    "has_column_privilege",
+    "has_any_column_privilege",
+    "pg_has_role",
+];
+
+/// Questions about what SQLite has nothing of.
+const NULL: [&str; 13] = [
+    "obj_description",
+    "col_description",
+    "shobj_description",
+    "pg_get_function_result",
+    "pg_get_function_arguments",
+    "pg_get_partkeydef",
+    "pg_get_statisticsobjdef_columns",
+    "pg_get_serial_sequence",
+    "pg_tablespace_location",
+    "pg_relation_size",
+    "pg_table_size",
+    "pg_total_relation_size",
+    "pg_database_size",
+];
+
+/// Functions whose first argument is the answer.
+const FIRST: [&str; 3] = ["pg_get_expr", "array_to_string", "pg_regtype"];
+
+/// The name of a type as PostgreSQL writes it, with its restriction.
+fn type_name(kind: Type, modifier: i32) -> String {
+    let restricted = |name: &str| {
+        if modifier < 4 {
+            return name.to_owned();
+        }
+        let modifier = modifier - 4;
+        if kind == Type::NUMERIC {
+            format!("{name}({},{})", modifier >> 16, modifier & 0xffff)
+        } else {
+            format!("{name}({modifier})")
+        }
+    };
+    match kind {
+        Type::BOOL => "boolean".to_owned(),
+        Type::BYTEA => "bytea".to_owned(),
+        Type::CHAR => "\"char\"".to_owned(),
+        Type::NAME => "name".to_owned(),
+        Type::INT8 => "bigint".to_owned(),
+        Type::INT2 => "smallint".to_owned(),
+        Type::INT4 => "integer".to_owned(),
+        Type::OID => "oid".to_owned(),
+        Type::JSON => "json".to_owned(),
+        Type::FLOAT4 => "real".to_owned(),
+        Type::FLOAT8 => "double precision".to_owned(),
+        Type::BPCHAR => restricted("character"),
+        Type::VARCHAR => restricted("character varying"),
+        Type::DATE => "date".to_owned(),
+        Type::TIME => "time without time zone".to_owned(),
+        Type::TIMESTAMP => "timestamp without time zone".to_owned(),
+        Type::TIMESTAMPTZ => "timestamp with time zone".to_owned(),
+        Type::NUMERIC => restricted("numeric"),
+        Type::UUID => "uuid".to_owned(),
+        Type::JSONB => "jsonb".to_owned(),
+        Type::TEXT => "text".to_owned(),
+        Type::UNKNOWN => "unknown".to_owned(),
+        _ => "???".to_owned(),
+    }
+}
+
+fn quoted_if_needed(name: &str) -> String {
+    let is_plain = !name.is_empty()
+        && !name.starts_with(|char: char| char.is_ascii_digit())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if is_plain {
+        name.to_owned()
+    } else {
+        crate::dialect::source::quote_name(name)
+    }
+}
+
+/// The type of a column of the catalogue that is an expression of its view.
+pub(crate) fn column_type(name: &str) -> Option<Declared> {
+    const BOOLEANS: [&str; 40] = [
+        "relhasindex",
+        "relisshared",
+        "relhasrules",
+        "relhastriggers",
+        "relhassubclass",
+        "relrowsecurity",
+        "relforcerowsecurity",
+        "relispopulated",
+        "relispartition",
+        "indisunique",
+        "indisprimary",
+        "indisexclusion",
+        "indimmediate",
+        "indisclustered",
+        "indisvalid",
+        "indisready",
+        "indislive",
+        "indisreplident",
+        "attnotnull",
+        "atthasdef",
+        "attisdropped",
+        "attislocal",
+        "atthasmissing",
+        "condeferrable",
+        "condeferred",
+        "convalidated",
+        "conislocal",
+        "connoinherit",
+        "tgisinternal",
+        "typisdefined",
+        "typnotnull",
+        "rolsuper",
+        "rolinherit",
+        "rolcreaterole",
+        "rolcreatedb",
+        "rolcanlogin",
+        "rolreplication",
+        "rolbypassrls",
+        "datistemplate",
+        "datallowconn",
+    ];
+    const OIDS: [&str; 22] = [
+        "oid",
+        "relnamespace",
+        "reltype",
+        "relowner",
+        "relam",
+        "reltablespace",
+        "attrelid",
+        "atttypid",
+        "attcollation",
+        "indexrelid",
+        "indrelid",
+        "conrelid",
+        "conindid",
+        "confrelid",
+        "typnamespace",
+        "typrelid",
+        "typelem",
+        "typarray",
+        "typbasetype",
+        "adrelid",
+        "tgrelid",
+        "reloftype",
+    ];
+    let kind = if BOOLEANS.contains(&name) {
+        Type::BOOL
+    } else if OIDS.contains(&name) {
+        Type::OID
+    } else if matches!(
+        name,
+        "attnum" | "relnatts" | "attlen" | "typlen" | "relchecks"
+    ) {
+        Type::INT2
+    } else if matches!(
+        name,
+        "atttypmod" | "typtypmod" | "encoding" | "rolconnlimit" | "ordinal_position"
+    ) {
+        Type::INT4
+    } else {
+        return None;
+    };
+    Some(Declared::plain(kind))
+}

@@ -1,0 +1,157 @@
+//! What several tests of this crate need: a server in a folder of its own, a client, programs.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use paceline_sqlite::{Builder, Running, Server};
+use postgres::{Client, NoTls};
+
+/// A folder that is gone when the test ends.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("paceline-sqlite-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left over is in the system's folder for such things.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server in this process, with a folder of its own.
+pub(crate) struct World {
+    pub(crate) server: Running,
+    pub(crate) folder: Folder,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    pub(crate) fn with(change: impl FnOnce(Builder) -> Builder) -> Self {
+        let folder = Folder::new();
+        let builder = Server::builder(folder.path())
+            .database("bank")
+            .listen("127.0.0.1:0");
+        let server = change(builder).start().expect("a server");
+        Self { server, folder }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        connect(self.server.local_addr())
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+}
+
+pub(crate) fn url(address: SocketAddr) -> String {
+    format!(
+        "host=127.0.0.1 port={} user=ada dbname=bank",
+        address.port()
+    )
+}
+
+pub(crate) fn connect(address: SocketAddr) -> Client {
+    Client::connect(&url(address), NoTls).expect("a session")
+}
+
+/// The SQLSTATE of a failed statement.
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, postgres::Error>) -> String {
+    let error = result.expect_err("the statement fails");
+    error.code().map_or_else(
+        || format!("no code: {error}"),
+        |code| code.code().to_owned(),
+    )
+}
+
+/// Waits until it is so, for at most a generous time.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "not in a minute: {what}"
+        );
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The server as a process of its own.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Process {
+    pub(crate) fn start(folder: &Path, options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_paceline-back"))
+            .args(["--listen", "127.0.0.1:0", "--data"])
+            .arg(folder)
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let line = output.lines().next().expect("a line").expect("text");
+        let address = line.split_whitespace().nth(2).expect("an address");
+        Self {
+            child,
+            address: address.parse().expect("an address"),
+        }
+    }
+
+    /// Ends it as a loss of power would end all processes.
+    pub(crate) fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Where a program is; `None`, and a visible line, if it is not installed.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/lib/postgresql/15/bin", "/usr/bin", "/usr/local/bin"];
+    let found = places
+        .iter()
+        .map(|place| Path::new(place).join(name))
+        .find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("SKIPPED: {name} is not installed (cargo xtask setup)");
+    }
+    found
+}

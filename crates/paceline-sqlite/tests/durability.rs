@@ -1,0 +1,141 @@
+//! What was acknowledged survives the end of the process, and a standby takes over.
+
+mod common;
+
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use common::{code, url, wait_until, Folder, Process};
+use postgres::{Client, NoTls};
+
+/// Writers insert numbers and note what was acknowledged. The server is killed among them.
+#[test]
+fn acknowledged_commits_survive_a_kill() {
+    let folder = Folder::new();
+    let process = Process::start(folder.path(), &[]);
+    let mut client = common::connect(process.address);
+    client
+        .batch_execute("CREATE TABLE t(writer int, n int)")
+        .expect("a table");
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let writers: Vec<_> = (0..6)
+        .map(|writer| {
+            let (address, acknowledged) = (process.address, Arc::clone(&acknowledged));
+            thread::spawn(move || {
+                let mut client = common::connect(address);
+                let mut tried = 0;
+                for n in 0_i32.. {
+                    tried = n;
+                    if client
+                        .execute("INSERT INTO t VALUES ($1, $2)", &[&writer, &n])
+                        .is_err()
+                    {
+                        break;
+                    }
+                    acknowledged.lock().expect("no panic").push((writer, n));
+                }
+                (writer, tried)
+            })
+        })
+        .collect();
+    wait_until("there are commits", || {
+        acknowledged.lock().expect("no panic").len() > 500
+    });
+    process.kill();
+    let tried: Vec<(i32, i32)> = writers
+        .into_iter()
+        .map(|writer| writer.join().expect("no panic"))
+        .collect();
+    let process = Process::start(folder.path(), &[]);
+    let mut client = common::connect(process.address);
+    let rows = client.query("SELECT writer, n FROM t", &[]).expect("rows");
+    let mut found: Vec<(i32, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    found.sort_unstable();
+    let all = found.len();
+    found.dedup();
+    assert_eq!(found.len(), all, "a row is doubled");
+    let acknowledged = acknowledged.lock().expect("no panic");
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|row| found.binary_search(row).is_err())
+        .collect();
+    assert!(lost.is_empty(), "lost: {lost:?}");
+    // What is there and was not acknowledged is the last one that each writer has tried.
+    let unknown = found.iter().filter(|row| !acknowledged.contains(row));
+    assert!(unknown.clone().all(|row| tried.contains(row)));
+    println!(
+        "{} acknowledged, {} unknown and done",
+        acknowledged.len(),
+        unknown.count()
+    );
+}
+
+/// A second process on the folder is a standby: it reads, says so, and takes over.
+#[test]
+fn a_standby_takes_over() {
+    let folder = Folder::new();
+    let writer = Process::start(folder.path(), &[]);
+    let mut client = common::connect(writer.address);
+    client
+        .batch_execute("CREATE TABLE t(n int); INSERT INTO t VALUES (1)")
+        .expect("a row");
+    let standby = Process::start(folder.path(), &[]);
+    let mut reader = common::connect(standby.address);
+    let row = reader.query_one("SELECT n FROM t", &[]).expect("a row");
+    assert_eq!(row.get::<_, i32>(0), 1);
+    assert_eq!(
+        code(reader.batch_execute("INSERT INTO t VALUES (2)")),
+        "25006"
+    );
+    let recovers = |client: &mut Client| -> bool {
+        client
+            .query_one("SELECT pg_is_in_recovery()", &[])
+            .expect("a row")
+            .get(0)
+    };
+    assert!(recovers(&mut reader) && !recovers(&mut client));
+    client
+        .batch_execute("INSERT INTO t VALUES (3)")
+        .expect("a row");
+    let row = reader
+        .query_one("SELECT sum(n) FROM t", &[])
+        .expect("it sees the other's commit");
+    assert_eq!(row.get::<_, i64>(0), 4);
+    drop(client);
+    writer.kill();
+    wait_until("the standby writes", || {
+        reader.batch_execute("INSERT INTO t VALUES (5)").is_ok()
+    });
+    assert!(!recovers(&mut reader));
+    let row = reader
+        .query_one("SELECT sum(n) FROM t", &[])
+        .expect("a sum");
+    assert_eq!(row.get::<_, i64>(0), 9);
+}
+
+/// With users a password is needed, whatever its stored form.
+#[test]
+fn users_prove_who_they_are() {
+    let folder = Folder::new();
+    let hash = paceline_pg_wire::auth::md5::stored(b"bob", b"pencil");
+    let users = ["--user", "ada:secret", "--user", &format!("bob:{hash}")];
+    let process = Process::start(folder.path(), &users);
+    let try_as = |user: &str, password: &str| {
+        let url = url(process.address).replace("ada", user);
+        Client::connect(&format!("{url} password={password}"), NoTls)
+    };
+    for (user, password) in [("ada", "secret"), ("bob", "pencil")] {
+        let mut client = try_as(user, password).expect("a session");
+        client.batch_execute("SELECT 1").expect("it works");
+    }
+    for (user, password) in [("ada", "wrong"), ("bob", "wrong"), ("eve", "secret")] {
+        let error = try_as(user, password).err().expect("it is refused");
+        assert_eq!(
+            error.code().map(|code| code.code()),
+            Some("28P01"),
+            "{user}"
+        );
+    }
+}
