@@ -205,6 +205,13 @@ mod tests {
         assert_eq!(proved.verify(b"e=invalid-proof"), Err(Failure::Refused));
     }
 
+    /// A password in clear text is checked against what is stored of it.
+    #[test]
+    fn a_secret_knows_its_password() {
+        assert!(secret().is_of_password(b"pencil"));
+        assert!(!secret().is_of_password(b"pencils") && !secret().is_of_password(b""));
+    }
+
     /// A secret is written as PostgreSQL stores it in `pg_authid`.
     #[test]
     fn a_secret_is_read_as_it_is_written() {

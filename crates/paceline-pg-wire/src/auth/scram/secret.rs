@@ -3,6 +3,7 @@
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use sha2::Sha256;
+use subtle::ConstantTimeEq;
 
 use super::{decode, decode_key, encode, hmac, sha256, Failure, Key};
 
@@ -62,6 +63,15 @@ impl Secret {
             stored_key: sha256(&keys.client_key),
             server_key: keys.server_key,
         }
+    }
+
+    /// Whether this is the secret of a password that was sent in clear text. This takes as long as
+    /// there are iterations: milliseconds.
+    #[must_use]
+    pub fn is_of_password(&self, password: &[u8]) -> bool {
+        let keys = Keys::of_password(password, &self.salt, self.iterations);
+        let stored = sha256(&keys.client_key).ct_eq(&self.stored_key);
+        (stored & keys.server_key.ct_eq(&self.server_key)).into()
     }
 
     /// A secret that no password matches, for a user that does not exist: a client can't tell it

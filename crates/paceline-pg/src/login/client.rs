@@ -1,0 +1,687 @@
+//! The login of a client.
+//!
+//! ```text
+//!   Opening -> Encrypting   an SSLRequest, answered S, or TLS without a question    [feed]
+//!   Encrypting -> Opening   the handshake is done                                   [tls_started]
+//!   Opening -> Started      the session's parameters are read                       [feed]
+//!   Started -> Asked        the client must prove who it is                         [admit]
+//!   Asked -> Asked          the next step of SCRAM                                  [feed]
+//!   Started, Asked -> Hashing -> Asked, Done    a slow step                         [hashed]
+//!   Started, Asked -> Done  it has proved who it is                         [admit, feed, hashed]
+//! ```
+
+use std::{fmt, sync::Arc};
+
+use paceline_pg_wire::{
+    auth::{
+        md5,
+        scram::{Keys, Secret, Server, MECHANISM},
+    },
+    backend::{self, Authentication},
+    frontend::{read_password, SaslInitial},
+    startup::{CancelKey, Session, Startup},
+    Malformed, Message, NewReport, Severity, TransactionStatus,
+};
+use subtle::ConstantTimeEq;
+
+use super::{
+    secrets::{Match, MockSeed, Outcome, Work},
+    Hashed, Hashing, SessionRequest, StartupRules, StoredPassword,
+};
+
+/// The longest message of a client that logs in: a password has up to 65,534 bytes.
+const LIMIT: usize = 70_000;
+
+/// The newest minor version of protocol 3 that the front-end speaks.
+const MINOR: u16 = 2;
+
+/// How clients prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthType {
+    /// Not at all, and the user's name does not matter.
+    Any,
+    /// Not at all; the user must be known.
+    Trust,
+    /// By the password in clear text.
+    Plain,
+    /// By MD5, or by SCRAM if a SCRAM secret is stored.
+    Md5,
+    /// By SCRAM-SHA-256.
+    Scram,
+}
+
+/// Whether clients may, or must, use TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientTls {
+    /// They can't.
+    Disabled,
+    /// They may.
+    Allowed,
+    /// They must, unless they use a Unix socket.
+    Required,
+}
+
+/// How a client has reached the front-end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By TCP.
+    Tcp,
+    /// By a Unix socket: there is no TLS.
+    Unix,
+}
+
+/// What holds for all logins.
+#[derive(Clone)]
+pub struct LoginSettings {
+    /// Whether clients may use TLS.
+    pub tls: ClientTls,
+    /// How clients prove who they are.
+    pub auth_type: AuthType,
+    /// The iterations of SCRAM for plain passwords and unknown users.
+    pub scram_iterations: u32,
+    /// Which parameters a client may give.
+    pub rules: StartupRules,
+    /// A secret of this process, so that the salt of an unknown user stays the same.
+    pub mock_seed: MockSeed,
+}
+
+/// The seed is not printed.
+impl fmt::Debug for LoginSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("LoginSettings");
+        fields
+            .field("tls", &self.tls)
+            .field("auth_type", &self.auth_type);
+        fields.field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// Random bytes for one login.
+#[derive(Clone, Copy)]
+pub struct Seeds {
+    /// The salt of MD5.
+    pub md5_salt: [u8; 4],
+    /// The server's part of the nonce of SCRAM.
+    pub nonce: [u8; 18],
+    /// The salt of a secret that is derived of a plain password.
+    pub scram_salt: [u8; 16],
+}
+
+impl fmt::Debug for Seeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seeds(..)")
+    }
+}
+
+/// What the caller knows of the user, when it answers [`ClientStep::Start`].
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// The user has this password. `verifier`: the secret derived of a plain one, if it is known.
+    Known {
+        /// The password.
+        password: StoredPassword,
+        /// What [`Hashed::derived`] gave for it earlier.
+        verifier: Option<Arc<Secret>>,
+    },
+    /// There is no such user. The client is not shown this.
+    Unknown,
+    /// The client is known without a proof.
+    Trusted,
+}
+
+/// What the caller does next. What was appended to its output is sent first.
+#[derive(Debug)]
+#[must_use]
+pub enum ClientStep {
+    /// Read further.
+    More,
+    /// Send, then begin the handshake of TLS; then call [`ClientLogin::tls_started`].
+    StartTls,
+    /// The client began with TLS: it must agree on the protocol `postgresql` (ALPN).
+    StartDirectTls,
+    /// Cancel the query of this client, and close without a reply.
+    Cancel {
+        /// In place of the number of a process.
+        process: i32,
+        /// The secret of the key.
+        secret: Vec<u8>,
+    },
+    /// Check limits, find database and user, and call [`ClientLogin::admit`].
+    Start(Box<SessionRequest>),
+    /// Run this when another thread leads, and call [`ClientLogin::hashed`].
+    Hash(Hashing),
+    /// The client has proved who it is. Next is the pool's welcome.
+    Proved(Proof),
+    /// Send the error that was appended, and close.
+    Refused(Denied),
+    /// Close without a reply.
+    Close(Closing),
+}
+
+/// How much of the input was taken, and what is next.
+#[derive(Debug)]
+#[must_use]
+pub struct Fed {
+    /// The first bytes of the input, which the caller drops.
+    pub consumed: usize,
+    /// What the caller does next.
+    pub step: ClientStep,
+}
+
+/// What a client has proved.
+#[derive(Clone, Debug, Default)]
+pub struct Proof {
+    /// Keys that prove the same to servers with the same secret.
+    pub keys: Option<Keys>,
+    /// The password itself, if the client has sent it.
+    pub password: Option<Arc<[u8]>>,
+}
+
+/// An error that the client was sent. Its text is the reason in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied(pub String);
+
+/// Why a connection is closed without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// No client begins like this.
+    Malformed(Malformed),
+    /// Bytes follow a question about encryption: they may be another's.
+    BytesBehindQuestion,
+    /// A question about encryption within TLS, or a second time.
+    RepeatedQuestion,
+    /// TLS at once, where there is none.
+    UnexpectedTls,
+}
+
+impl fmt::Display for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "bad packet: {}", why.rule()),
+            Self::BytesBehindQuestion => f.write_str("data behind an encryption request"),
+            Self::RepeatedQuestion => f.write_str("encryption request repeated or inside TLS"),
+            Self::UnexpectedTls => f.write_str("TLS without a request, where it is not allowed"),
+        }
+    }
+}
+
+/// The login of one client.
+#[derive(Debug)]
+pub struct ClientLogin {
+    transport: Transport,
+    seeds: Seeds,
+    is_encrypted: bool,
+    asked_tls: bool,
+    asked_gss: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening,
+    Encrypting,
+    Started { user: String },
+    Asked(Question),
+    Hashing(Waiting),
+    Done,
+}
+
+/// What the client is to answer.
+enum Question {
+    Plain {
+        user: String,
+        stored: Option<StoredPassword>,
+    },
+    Md5 {
+        stored: Option<Arc<str>>,
+    },
+    ScramFirst {
+        secret: Arc<Secret>,
+    },
+    ScramLast {
+        server: Server,
+    },
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain { .. } => "Plain",
+            Self::Md5 { .. } => "Md5",
+            Self::ScramFirst { .. } => "ScramFirst",
+            Self::ScramLast { .. } => "ScramLast",
+        })
+    }
+}
+
+/// What a slow step is for.
+enum Waiting {
+    Derive,
+    Check { password: Arc<[u8]> },
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Derive => "Derive",
+            Self::Check { .. } => "Check",
+        })
+    }
+}
+
+impl ClientLogin {
+    /// A client that has just connected.
+    #[must_use]
+    pub fn new(transport: Transport, seeds: Seeds) -> Self {
+        Self {
+            transport,
+            seeds,
+            is_encrypted: false,
+            asked_tls: false,
+            asked_gss: false,
+            state: State::Opening,
+        }
+    }
+
+    /// Takes the next packet or message of `input`; nothing while a step of the caller is due.
+    /// `input` is all that has come so far.
+    pub fn feed(&mut self, input: &[u8], settings: &LoginSettings, out: &mut Vec<u8>) -> Fed {
+        let fed = match self.state {
+            State::Opening => self.open(input, settings, out),
+            State::Asked(_) => self.answer(input, out),
+            _ => Ok((0, ClientStep::More)),
+        };
+        let (consumed, step) = fed.unwrap_or_else(|closing| {
+            self.state = State::Done;
+            (0, ClientStep::Close(closing))
+        });
+        Fed { consumed, step }
+    }
+
+    /// The handshake of TLS is done; the client begins anew within it.
+    pub fn tls_started(&mut self) {
+        self.is_encrypted = true;
+        self.state = State::Opening;
+    }
+
+    /// Whether the client uses TLS.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
+    fn open(
+        &mut self,
+        input: &[u8],
+        settings: &LoginSettings,
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, ClientStep), Closing> {
+        let first = Startup::first(input).map_err(Closing::Malformed)?;
+        let Some((startup, length)) = first else {
+            return Ok((0, ClientStep::More));
+        };
+        let step = match startup {
+            Startup::Tls => self.direct_tls(settings)?,
+            Startup::AskTls => {
+                self.note_question(input, length, Self::tls_question)?;
+                self.answer_tls(settings, out)
+            }
+            Startup::AskGss => {
+                self.note_question(input, length, Self::gss_question)?;
+                out.push(b'N');
+                ClientStep::More
+            }
+            Startup::Cancel(CancelKey { process, secret }) => {
+                self.state = State::Done;
+                let secret = secret.to_vec();
+                ClientStep::Cancel { process, secret }
+            }
+            Startup::Session(session) => self.start(&session, settings, out),
+        };
+        Ok((length, step))
+    }
+
+    fn tls_question(&mut self) -> &mut bool {
+        &mut self.asked_tls
+    }
+
+    fn gss_question(&mut self) -> &mut bool {
+        &mut self.asked_gss
+    }
+
+    /// A question about encryption comes once, before TLS, and the client waits for the answer.
+    fn note_question(
+        &mut self,
+        input: &[u8],
+        length: usize,
+        question: fn(&mut Self) -> &mut bool,
+    ) -> Result<(), Closing> {
+        if self.is_encrypted || std::mem::replace(question(self), true) {
+            Err(Closing::RepeatedQuestion)
+        } else if input.len() > length {
+            Err(Closing::BytesBehindQuestion)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn has_tls(&self, settings: &LoginSettings) -> bool {
+        self.transport == Transport::Tcp && settings.tls != ClientTls::Disabled
+    }
+
+    fn answer_tls(&mut self, settings: &LoginSettings, out: &mut Vec<u8>) -> ClientStep {
+        if self.has_tls(settings) {
+            out.push(b'S');
+            self.state = State::Encrypting;
+            ClientStep::StartTls
+        } else {
+            out.push(b'N');
+            ClientStep::More
+        }
+    }
+
+    fn direct_tls(&mut self, settings: &LoginSettings) -> Result<ClientStep, Closing> {
+        let is_first = !self.is_encrypted && !self.asked_tls && !self.asked_gss;
+        if self.has_tls(settings) && is_first {
+            self.state = State::Encrypting;
+            Ok(ClientStep::StartDirectTls)
+        } else {
+            Err(Closing::UnexpectedTls)
+        }
+    }
+
+    fn start(
+        &mut self,
+        session: &Session<'_>,
+        settings: &LoginSettings,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        if session.version.major != 3 {
+            return self.deny(out, "old V2 protocol not supported");
+        }
+        let must_encrypt = settings.tls == ClientTls::Required && self.has_tls(settings);
+        if must_encrypt && !self.is_encrypted {
+            return self.deny(out, "SSL required");
+        }
+        let mut request = match settings.rules.read(session) {
+            Ok(request) => request,
+            Err(text) => return self.deny(out, &text),
+        };
+        if request.minor > MINOR || !request.unknown_options.is_empty() {
+            request.minor = spoken(request.minor);
+            let unknown: Vec<&[u8]> = request.unknown_options.iter().map(Vec::as_slice).collect();
+            backend::negotiate(out, MAJOR + i32::from(request.minor), &unknown);
+        }
+        self.state = State::Started {
+            user: request.user.clone(),
+        };
+        ClientStep::Start(Box::new(request))
+    }
+
+    /// The caller has found the user, or has not.
+    pub fn admit(
+        &mut self,
+        admission: Admission,
+        settings: &LoginSettings,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        let State::Started { user } = std::mem::replace(&mut self.state, State::Done) else {
+            return self.deny(out, "login out of order");
+        };
+        let (password, verifier) = match admission {
+            Admission::Trusted => return ClientStep::Proved(Proof::default()),
+            Admission::Unknown => (None, None),
+            Admission::Known { password, verifier } => (Some(password), verifier),
+        };
+        match settings.auth_type {
+            AuthType::Any => ClientStep::Proved(Proof::default()),
+            AuthType::Trust if password.is_none() => {
+                self.deny(out, "\"trust\" authentication failed")
+            }
+            AuthType::Trust => ClientStep::Proved(Proof::default()),
+            AuthType::Plain => self.ask_plain(user, password, out),
+            AuthType::Md5 if !matches!(password, Some(StoredPassword::Scram(_))) => {
+                self.ask_md5(&user, password.as_ref(), out)
+            }
+            AuthType::Md5 | AuthType::Scram => {
+                self.ask_scram(&user, password, verifier, settings, out)
+            }
+        }
+    }
+
+    fn ask_plain(
+        &mut self,
+        user: String,
+        stored: Option<StoredPassword>,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        backend::authentication(out, Authentication::Password);
+        self.state = State::Asked(Question::Plain { user, stored });
+        ClientStep::More
+    }
+
+    fn ask_md5(
+        &mut self,
+        user: &str,
+        stored: Option<&StoredPassword>,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        backend::authentication(out, Authentication::Md5(self.seeds.md5_salt));
+        let stored = stored.filter(|stored| !stored.is_empty());
+        let stored = stored.and_then(|stored| stored.as_md5(user));
+        self.state = State::Asked(Question::Md5 { stored });
+        ClientStep::More
+    }
+
+    fn ask_scram(
+        &mut self,
+        user: &str,
+        stored: Option<StoredPassword>,
+        verifier: Option<Arc<Secret>>,
+        settings: &LoginSettings,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        let iterations = settings.scram_iterations;
+        let secret = match (stored, verifier) {
+            (Some(StoredPassword::Scram(secret)), _) => secret,
+            (Some(StoredPassword::Plain(password)), None) if !password.is_empty() => {
+                self.state = State::Hashing(Waiting::Derive);
+                return ClientStep::Hash(Hashing(Work::Derive {
+                    password,
+                    salt: self.seeds.scram_salt,
+                    iterations,
+                }));
+            }
+            (Some(StoredPassword::Plain(password)), Some(secret)) if !password.is_empty() => secret,
+            // An MD5 hash can't check a proof. The client sees no difference to a wrong password.
+            _ => Arc::new(Secret::mock(
+                user.as_bytes(),
+                &settings.mock_seed,
+                iterations,
+            )),
+        };
+        self.begin_scram(secret, out)
+    }
+
+    fn begin_scram(&mut self, secret: Arc<Secret>, out: &mut Vec<u8>) -> ClientStep {
+        backend::sasl(out);
+        self.state = State::Asked(Question::ScramFirst { secret });
+        ClientStep::More
+    }
+
+    /// The slow step is done.
+    pub fn hashed(&mut self, hashed: Hashed, out: &mut Vec<u8>) -> ClientStep {
+        let state = std::mem::replace(&mut self.state, State::Done);
+        match (state, hashed.0) {
+            (State::Hashing(Waiting::Derive), Outcome::Derived(secret)) => {
+                self.begin_scram(secret, out)
+            }
+            (State::Hashing(Waiting::Check { password }), Outcome::Checked(Match::Right)) => {
+                ClientStep::Proved(Proof {
+                    keys: None,
+                    password: Some(password),
+                })
+            }
+            _ => self.deny(out, WRONG_PASSWORD),
+        }
+    }
+
+    fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, ClientStep), Closing> {
+        let message = Message::first(input, LIMIT).map_err(Closing::Malformed)?;
+        let Some((message, length)) = message else {
+            return Ok((0, ClientStep::More));
+        };
+        let state = std::mem::replace(&mut self.state, State::Done);
+        let State::Asked(question) = state else {
+            return Ok((0, ClientStep::More));
+        };
+        if message.tag != b'p' {
+            return Ok((length, self.deny(out, "expected a password response")));
+        }
+        let step = match question {
+            Question::Plain { user, stored } => self.check_plain(message.body, &user, stored, out),
+            Question::Md5 { stored } => self.check_md5(message.body, stored.as_deref(), out),
+            Question::ScramFirst { secret } => self.continue_scram(message.body, &secret, out),
+            Question::ScramLast { server } => self.finish_scram(message.body, server, out),
+        };
+        Ok((length, step))
+    }
+
+    fn check_plain(
+        &mut self,
+        body: &[u8],
+        user: &str,
+        stored: Option<StoredPassword>,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        let Ok(given) = read_password(body) else {
+            return self.deny(out, "invalid password packet");
+        };
+        if given.is_empty() {
+            return self.deny(out, "empty password returned by client");
+        }
+        let is_right = match stored {
+            Some(StoredPassword::Plain(password)) => password.ct_eq(given).into(),
+            Some(StoredPassword::Md5(hash)) => {
+                let given = md5::stored(user.as_bytes(), given);
+                hash.as_bytes().ct_eq(given.as_bytes()).into()
+            }
+            Some(StoredPassword::Scram(secret)) => {
+                let password = Arc::from(given);
+                self.state = State::Hashing(Waiting::Check { password });
+                let given = Box::from(given);
+                return ClientStep::Hash(Hashing(Work::Check { given, secret }));
+            }
+            None => false,
+        };
+        self.conclude(Match::of(is_right), Some(Arc::from(given)), out)
+    }
+
+    fn check_md5(&mut self, body: &[u8], stored: Option<&str>, out: &mut Vec<u8>) -> ClientStep {
+        let Ok(given) = read_password(body) else {
+            return self.deny(out, "invalid password packet");
+        };
+        if given.is_empty() {
+            return self.deny(out, "empty password returned by client");
+        }
+        let salt = self.seeds.md5_salt;
+        let is_right = stored.is_some_and(|stored| md5::is_right(stored, salt, given));
+        self.conclude(Match::of(is_right), None, out)
+    }
+
+    fn conclude(
+        &mut self,
+        found: Match,
+        password: Option<Arc<[u8]>>,
+        out: &mut Vec<u8>,
+    ) -> ClientStep {
+        match found {
+            Match::Right => ClientStep::Proved(Proof {
+                keys: None,
+                password,
+            }),
+            Match::Wrong => self.deny(out, WRONG_PASSWORD),
+        }
+    }
+
+    fn continue_scram(&mut self, body: &[u8], secret: &Secret, out: &mut Vec<u8>) -> ClientStep {
+        let Ok(SaslInitial { mechanism, data }) = SaslInitial::read(body) else {
+            return self.deny(out, SASL_FAILED);
+        };
+        if mechanism != MECHANISM.as_bytes() {
+            let text = "client selected an invalid SASL authentication mechanism";
+            return self.deny(out, text);
+        }
+        let nonce = nonce_text(&self.seeds.nonce);
+        match Server::begin(secret, data.unwrap_or_default(), &nonce) {
+            Ok((server, first)) => {
+                let first = Authentication::SaslContinue(first.as_bytes());
+                backend::authentication(out, first);
+                self.state = State::Asked(Question::ScramLast { server });
+                ClientStep::More
+            }
+            Err(_) => self.deny(out, SASL_FAILED),
+        }
+    }
+
+    fn finish_scram(&mut self, body: &[u8], server: Server, out: &mut Vec<u8>) -> ClientStep {
+        match server.finish(body) {
+            Ok(success) => {
+                let last = Authentication::SaslFinal(success.message.as_bytes());
+                backend::authentication(out, last);
+                ClientStep::Proved(Proof {
+                    keys: Some(success.keys),
+                    password: None,
+                })
+            }
+            Err(_) => self.deny(out, SASL_FAILED),
+        }
+    }
+
+    /// Appends an error of the front-end, and ends the login.
+    pub fn deny(&mut self, out: &mut Vec<u8>, text: &str) -> ClientStep {
+        self.state = State::Done;
+        let report = NewReport::new(Severity::Fatal, "08P01", text);
+        backend::error(out, &report);
+        ClientStep::Refused(Denied(text.to_owned()))
+    }
+}
+
+const WRONG_PASSWORD: &str = "password authentication failed";
+const SASL_FAILED: &str = "SASL authentication failed";
+
+/// Protocol 3.0, as NegotiateProtocolVersion writes it: PostgreSQL and its clients write the whole
+/// version there.
+const MAJOR: i32 = 3 << 16;
+
+/// The version that both sides speak. 3.1 was never released.
+fn spoken(minor: u16) -> u16 {
+    match minor.min(MINOR) {
+        1 => 0,
+        minor => minor,
+    }
+}
+
+/// A nonce of printable characters.
+pub(super) fn nonce_text(random: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |bits: u8| char::from(DIGITS[usize::from(bits & 63)]);
+    let ends = random.iter().map(|byte| digit(byte >> 6));
+    random.iter().map(|byte| digit(*byte)).chain(ends).collect()
+}
+
+/// Appends the end of a login: it has succeeded, the parameters of the session, its key, and that
+/// it is ready.
+pub fn welcome<'p>(
+    out: &mut Vec<u8>,
+    parameters: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
+    process: i32,
+    secret: &[u8],
+) {
+    backend::authentication(out, Authentication::Ok);
+    for (name, value) in parameters {
+        backend::parameter(out, name, value);
+    }
+    backend::key_data(out, process, secret);
+    backend::ready_for_query(out, TransactionStatus::Idle);
+}

@@ -1,0 +1,125 @@
+//! The keys by which clients cancel: a key names a client, and nothing else may.
+
+use std::collections::HashMap;
+
+use subtle::ConstantTimeEq;
+
+/// A key that a client was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ClientKey {
+    /// In place of the number of a process: positive, and of one client only.
+    pub process: i32,
+    secret: [u8; MOST],
+    length: u8,
+}
+
+const MOST: usize = 32;
+
+/// The secret is not printed.
+impl std::fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = f.debug_struct("ClientKey");
+        fields
+            .field("process", &self.process)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientKey {
+    /// What only this client knows.
+    #[must_use]
+    pub fn secret(&self) -> &[u8] {
+        &self.secret[..usize::from(self.length)]
+    }
+}
+
+/// The clients by their keys.
+#[derive(Debug)]
+pub struct CancelKeys<C> {
+    clients: HashMap<i32, (ClientKey, C)>,
+}
+
+impl<C> Default for CancelKeys<C> {
+    fn default() -> Self {
+        Self {
+            clients: HashMap::new(),
+        }
+    }
+}
+
+impl<C: Copy> CancelKeys<C> {
+    /// Gives a client its key, of `random` bytes: 4 bytes of secret for protocol 3.0, 32 since
+    /// 3.2.
+    pub fn add(&mut self, client: C, minor: u16, random: [u8; 36]) -> ClientKey {
+        let [a, b, c, d, secret @ ..] = random;
+        let mut process = i32::from_be_bytes([a & 0x7f, b, c, d]).max(1);
+        while self.clients.contains_key(&process) {
+            process = process.checked_add(1).unwrap_or(1);
+        }
+        let length = if minor >= 2 { 32 } else { 4 };
+        let key = ClientKey {
+            process,
+            secret,
+            length,
+        };
+        self.clients.insert(process, (key, client));
+        key
+    }
+
+    /// The client of this key. The time does not depend on where the secret differs.
+    #[must_use]
+    pub fn find(&self, process: i32, secret: &[u8]) -> Option<C> {
+        let (key, client) = self.clients.get(&process)?;
+        bool::from(key.secret().ct_eq(secret)).then_some(*client)
+    }
+
+    /// The client has ended: its key names nothing.
+    pub fn remove(&mut self, key: &ClientKey) {
+        self.clients.remove(&key.process);
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A guess of the number alone, or of a part of the secret, must not cancel a stranger's query.
+    #[test]
+    fn only_the_whole_key_names_a_client() {
+        let mut keys = CancelKeys::default();
+        let old = keys.add('a', 0, [7; 36]);
+        let new = keys.add('b', 2, [7; 36]);
+        assert_ne!(old.process, new.process);
+        assert_eq!((old.secret().len(), new.secret().len()), (4, 32));
+        assert_eq!(keys.find(old.process, &[7; 4]), Some('a'));
+        assert_eq!(keys.find(new.process, &[7; 32]), Some('b'));
+        assert_eq!(keys.find(new.process, &[7; 4]), None);
+        assert_eq!(keys.find(old.process, &[7; 32]), None);
+        assert_eq!(keys.find(old.process, &[7, 7, 7, 8]), None);
+        keys.remove(&old);
+        assert_eq!((keys.find(old.process, &[7; 4]), keys.len()), (None, 1));
+    }
+
+    #[test]
+    fn numbers_are_positive_and_never_shared() {
+        let mut keys = CancelKeys::default();
+        for client in 0..3 {
+            let key = keys.add(client, 0, [0xff; 36]);
+            assert!(key.process > 0, "{key:?}");
+        }
+        assert_eq!(keys.add(3, 0, [0; 36]).process, 3);
+        assert_eq!(keys.len(), 4);
+    }
+}

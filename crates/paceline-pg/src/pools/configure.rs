@@ -1,0 +1,216 @@
+//! Databases, users and pools come, change and end.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    admin::Scope,
+    book::{Book, Orders},
+    entries::{Client, Database, Pool, Shared, User},
+    orders::{Order, Refusal},
+    settings::{has_room, DatabaseSettings, PoolLimits, Settings, UserSettings},
+    slab::NONE,
+    ClientId, DatabaseId, PoolId, UserId,
+};
+
+/// Whether client limits hold for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// They do.
+    Ordinary,
+    /// An administrator at the console: no limit holds.
+    Exempt,
+}
+
+impl<T> Book<T> {
+    /// Changes what holds for all pools.
+    pub fn configure(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.set_limits();
+    }
+
+    /// What holds for all pools.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A database that is in the configuration. An id stays valid until the database is removed.
+    pub fn add_database(&mut self, name: &str, settings: DatabaseSettings) -> DatabaseId {
+        let slot = self.databases.insert(Database {
+            name: Arc::from(name),
+            settings,
+            shared: Shared::default(),
+            is_paused: false,
+            is_disabled: false,
+            is_removed: false,
+            pools: Vec::new(),
+        });
+        self.databases.id(slot)
+    }
+
+    /// Changes the limits of a database.
+    pub fn configure_database(&mut self, database: DatabaseId, settings: DatabaseSettings) {
+        if let Some(slot) = self.databases.find(database) {
+            self.databases[slot].settings = settings;
+            self.set_limits();
+        }
+    }
+
+    /// The database is in the configuration no longer: its clients and servers end. The book
+    /// forgets it when they have.
+    pub fn remove_database(&mut self, database: DatabaseId, orders: &mut Orders<T>) {
+        let Some(slot) = self.databases.find(database) else {
+            return;
+        };
+        self.databases[slot].is_removed = true;
+        let scope = Scope::Database(database);
+        self.dismiss_all(scope, &Refusal::DatabaseRemoved, orders);
+        for pool in self.pools_of(scope) {
+            self.mark(pool, orders);
+        }
+    }
+
+    /// A user whose limits count.
+    pub fn add_user(&mut self, name: &str, settings: UserSettings) -> UserId {
+        let slot = self.users.insert(User {
+            name: Arc::from(name),
+            settings,
+            shared: Shared::default(),
+        });
+        self.users.id(slot)
+    }
+
+    /// Changes the limits of a user.
+    pub fn configure_user(&mut self, user: UserId, settings: UserSettings) {
+        if let Some(slot) = self.users.find(user) {
+            self.users[slot].settings = settings;
+            self.set_limits();
+        }
+    }
+
+    fn set_limits(&mut self) {
+        for slot in 0..self.pools.slots() {
+            if self.pools.is_full(slot) {
+                self.pools[slot].limits = self.limits(&self.pools[slot]);
+            }
+        }
+    }
+
+    fn limits(&self, pool: &Pool) -> PoolLimits {
+        let database = &self.databases[pool.database].settings;
+        PoolLimits::of(&self.settings, database, &self.users[pool.user].settings)
+    }
+
+    /// The pool of this database and user; it is made if there is none.
+    pub fn pool(&mut self, database: DatabaseId, user: UserId, now: Duration) -> Option<PoolId> {
+        let database = self.databases.find(database)?;
+        let user = self.users.find(user)?;
+        let pools = &self.databases[database].pools;
+        let place = pools.binary_search_by_key(&user, |(user, _)| *user);
+        let slot = match place {
+            Ok(place) => pools[place].1,
+            Err(place) => {
+                let mut pool = Pool::new(database, user, NO_LIMITS, now);
+                pool.limits = self.limits(&pool);
+                let slot = self.pools.insert(pool);
+                self.databases[database].pools.insert(place, (user, slot));
+                slot
+            }
+        };
+        Some(self.pools.id(slot))
+    }
+
+    /// Removes what is used no longer: pools and databases that were removed.
+    pub(super) fn remove_unused(&mut self, orders: &mut Orders<T>) {
+        for slot in 0..self.pools.slots() {
+            if self.pools.is_full(slot) && self.pools[slot].is_empty() {
+                let database = self.pools[slot].database;
+                if self.databases[database].is_removed {
+                    self.remove_pool(slot, orders);
+                }
+            }
+        }
+        for slot in 0..self.databases.slots() {
+            if self.databases.is_full(slot) {
+                let it = &self.databases[slot];
+                if it.is_removed && it.pools.is_empty() && it.shared.clients == 0 {
+                    self.databases.remove(slot);
+                }
+            }
+        }
+    }
+
+    pub(super) fn remove_pool(&mut self, slot: u32, orders: &mut Orders<T>) {
+        let pool = self.pools.id(slot);
+        let gone = self.pools.remove(slot);
+        let database = &mut self.databases[gone.database];
+        database.pools.retain(|(_, pool)| *pool != slot);
+        orders.push(Order::PoolRemoved { pool });
+    }
+
+    /// A client logs in, and counts from now on. A database or user that is not in the
+    /// configuration has no limit of its own.
+    ///
+    /// # Errors
+    /// The limit that the client exceeds. It is in the book nevertheless only on `Ok`.
+    pub fn enter(
+        &mut self,
+        database: Option<DatabaseId>,
+        user: Option<UserId>,
+        privilege: Privilege,
+        now: Duration,
+    ) -> Result<ClientId, Refusal> {
+        let database = database.and_then(|id| self.databases.find(id));
+        let user = user.and_then(|id| self.users.find(id));
+        if privilege == Privilege::Ordinary {
+            self.check_client_limits(database, user)?;
+        }
+        let database = database.unwrap_or(NONE);
+        let user = user.unwrap_or(NONE);
+        if database != NONE {
+            self.databases[database].shared.clients += 1;
+        }
+        if user != NONE {
+            self.users[user].shared.clients += 1;
+        }
+        let slot = self.clients.insert(Client::new(database, user, now));
+        Ok(self.clients.id(slot))
+    }
+
+    fn check_client_limits(&self, database: Option<u32>, user: Option<u32>) -> Result<(), Refusal> {
+        if !has_room(self.clients.len(), self.settings.max_clients) {
+            return Err(Refusal::MaxClients);
+        }
+        if let Some(it) = database.map(|slot| &self.databases[slot]) {
+            let most = it.settings.max_clients;
+            let most = most.unwrap_or(self.settings.max_database_clients);
+            if !has_room(it.shared.clients, most) {
+                return Err(Refusal::MaxDatabaseClients);
+            }
+        }
+        if let Some(it) = user.map(|slot| &self.users[slot]) {
+            let most = it.settings.max_clients;
+            let most = most.unwrap_or(self.settings.max_user_clients);
+            if !has_room(it.shared.clients, most) {
+                return Err(Refusal::MaxUserClients);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn uncount_client(&mut self, client: &Client) {
+        if client.database != NONE {
+            self.databases[client.database].shared.clients -= 1;
+        }
+        if client.user != NONE {
+            self.users[client.user].shared.clients -= 1;
+        }
+    }
+}
+
+const NO_LIMITS: PoolLimits = PoolLimits {
+    size: 0,
+    min: 0,
+    reserve: 0,
+    lifetime: Duration::ZERO,
+};
