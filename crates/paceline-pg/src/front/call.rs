@@ -103,8 +103,7 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
 
     /// Whether it is a member here.
     pub(crate) fn has(&self, member: &Handle) -> bool {
-        self.subject() == Some(member.id())
-            || self.members.handles().any(|other| other == *member)
+        self.subject() == Some(member.id()) || self.members.handles().any(|other| other == *member)
     }
 
     pub(crate) fn group(&self) -> Group<Stream> {

@@ -96,7 +96,8 @@ pub(crate) enum Overdue {
     IdleInTransaction,
     Transaction,
     Query,
-    CancelWait,
+    /// A query waits for a server for longer than it may run.
+    QueryWaits,
 }
 
 /// What became of a server that was put before a session.
@@ -202,6 +203,13 @@ impl Client {
 
     pub(crate) fn group(&self) -> Option<&Group<Stream>> {
         self.group.get()
+    }
+
+    /// Whether it is about to be closed.
+    pub(crate) fn is_dismissed(&self) -> bool {
+        let mail = self.mail();
+        let is_it = |letter: &Letter| matches!(letter, Letter::Dismiss(_));
+        mail.is_closed || mail.letters.iter().any(is_it)
     }
 
     /// Puts a letter before its session.
@@ -337,6 +345,7 @@ impl Watch {
         match phase {
             Phase::Idle | Phase::Held if over(since, limits.idle) => Some(Overdue::Idle),
             Phase::Busy if over(since, limits.query) => Some(Overdue::Query),
+            Phase::Waiting if over(since, limits.query) => Some(Overdue::QueryWaits),
             Phase::HeldInTransaction if over(since, limits.idle_in_transaction) => {
                 Some(Overdue::IdleInTransaction)
             }
@@ -409,7 +418,10 @@ mod tests {
         assert_eq!(overdue(Phase::Busy, 12), None);
         assert_eq!(overdue(Phase::Busy, 13), Some(Overdue::Query));
         assert_eq!(overdue(Phase::HeldInTransaction, 99), None);
-        assert_eq!(watch_at(Phase::Idle).overdue(&Limits::default(), Duration::MAX), None);
+        assert_eq!(
+            watch_at(Phase::Idle).overdue(&Limits::default(), Duration::MAX),
+            None
+        );
     }
 
     /// The phase and its time share a word.

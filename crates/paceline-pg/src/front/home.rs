@@ -244,7 +244,8 @@ impl Home {
                 format_args!("closing because: {reason} (age={age}s)"),
             );
         }
-        self.front.open_failed(self.id, &self.pool, &self.target, reason, failure);
+        self.front
+            .open_failed(self.id, &self.pool, &self.target, reason, failure);
     }
 
     /// The login is done.
@@ -324,13 +325,7 @@ impl Home {
     }
 
     /// Runs a query of the front-end.
-    fn run(
-        &self,
-        server: &Arc<Server>,
-        purpose: Purpose,
-        sql: &[u8],
-        call: &mut Call<'_, '_, '_>,
-    ) {
+    fn run(&self, server: &Arc<Server>, purpose: Purpose, sql: &[u8], call: &mut Call<'_, '_, '_>) {
         let mut core = server.core();
         if core.half.may_release() != Release::Allowed {
             drop(core);
@@ -342,7 +337,8 @@ impl Home {
         let sent = call.with(server.handle(), |cx| wire.send(cx, &[IoSlice::new(&out)]));
         drop(core);
         if sent.is_err() {
-            self.front.close_server(server, "server conn crashed?", call);
+            self.front
+                .close_server(server, "server conn crashed?", call);
         }
     }
 
@@ -392,7 +388,9 @@ impl Home {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Ok(wire::Arrival::End) | Err(_) => {
                 drop(core);
-                return self.front.close_server(&server, "server conn crashed?", call);
+                return self
+                    .front
+                    .close_server(&server, "server conn crashed?", call);
             }
         }
         let tracked = &self.front.live().tracked;

@@ -6,14 +6,14 @@ use std::{
 };
 
 use super::{
-    state::{locked, Front},
     sockets::UnixPath,
+    state::{locked, Front},
 };
 use crate::{
     console::Counters,
     log::Level,
-    stats::Averages,
     pools::{Commanded, OperationId, Phase, Scope, Shutdown},
+    stats::Averages,
 };
 use paceline::{Handle, Signal};
 
@@ -159,9 +159,11 @@ impl Front {
             let text = format_args!("got SIGUSR1, but already paused/suspended");
             return self.note(Level::Log, text);
         }
-        self.note(Level::Log, format_args!("got SIGUSR1, pausing all activity"));
-        let (_commanded, orders) =
-            self.with_book(|book, _, orders| book.pause(Scope::All, orders));
+        self.note(
+            Level::Log,
+            format_args!("got SIGUSR1, pausing all activity"),
+        );
+        let (_commanded, orders) = self.with_book(|book, _, orders| book.pause(Scope::All, orders));
         self.carry_out(orders);
     }
 

@@ -73,7 +73,10 @@ impl Front {
         let handle = pool.register(listener, Interest::READ, acceptor);
         let handle = handle.map_err(|rejected| rejected.error)?;
         let shown = folder.join(sockets::socket_name(port));
-        self.note(Level::Log, format_args!("listening on unix:{}", shown.display()));
+        self.note(
+            Level::Log,
+            format_args!("listening on unix:{}", shown.display()),
+        );
         self.lifecycle.keep_unix(handle, path);
         Ok(())
     }

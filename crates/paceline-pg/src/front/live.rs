@@ -96,6 +96,14 @@ impl Live {
         self.secrets.get(user).cloned()
     }
 
+    /// The users of `auth_file` and of the section `[users]`.
+    pub(crate) fn users(&self) -> Vec<String> {
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let listed = self.secrets.keys().map(|name| text(name));
+        let configured = self.config.users.keys().map(|name| name.to_string());
+        listed.chain(configured).collect()
+    }
+
     /// What the book has to know for all pools.
     pub(crate) fn book_settings(&self) -> pools::Settings {
         book_settings(self.settings())
@@ -114,7 +122,9 @@ fn secrets(settings: &Settings, remarks: &mut Vec<String>) -> HashMap<Box<[u8]>,
         Ok(list) => {
             remarks.extend(list.broken.iter().map(Problem::to_string));
             let users = list.users.into_iter();
-            users.map(|user| (user.name, Arc::from(user.secret))).collect()
+            users
+                .map(|user| (user.name, Arc::from(user.secret)))
+                .collect()
         }
         Err(error) => {
             remarks.push(error.to_string());

@@ -95,16 +95,17 @@ impl Front {
 }
 
 fn overdue(client: &Client, login: Duration, now: Duration) -> Option<Overdue> {
-    let (phase, since) = client.watch.phase();
+    let (phase, _) = client.watch.phase();
+    let (limits, connected_at, is_logged_in) = {
+        let facts = client.facts();
+        (facts.limits, facts.connected_at, facts.is_logged_in)
+    };
+    let is_login = matches!(phase, Phase::Login | Phase::Waiting) && !is_logged_in;
+    if is_login && !login.is_zero() && now.saturating_sub(connected_at) > login {
+        return Some(Overdue::Login);
+    }
     match phase {
-        Phase::Login => {
-            let is_over = !login.is_zero() && now.saturating_sub(since) > login;
-            is_over.then_some(Overdue::Login)
-        }
-        Phase::Cancel | Phase::Console | Phase::Waiting => None,
-        _ => {
-            let limits = client.facts().limits;
-            client.watch.overdue(&limits, now)
-        }
+        Phase::Login | Phase::Cancel | Phase::Console => None,
+        _ => client.watch.overdue(&limits, now),
     }
 }

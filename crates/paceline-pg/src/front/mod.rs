@@ -138,9 +138,10 @@ fn serve(front: &Arc<Front>) -> io::Result<()> {
         Signal::USR1,
         Signal::USR2,
     ];
-    pool.sources().signals(signals, move |signal: Signal, _cx: &mut TaskContext<'_>| {
-        of_signals.on_signal(signal);
-    })?;
+    pool.sources()
+        .signals(signals, move |signal: Signal, _cx: &mut TaskContext<'_>| {
+            of_signals.on_signal(signal);
+        })?;
     register_databases(front);
     front.listen(&pool)?;
     let of_ticks = Arc::clone(front);
@@ -185,6 +186,7 @@ fn build_pool(front: &Arc<Front>) -> io::Result<Pool> {
 /// The databases of the configuration are in the book from the start: some have a least size.
 fn register_databases(front: &Front) {
     let live = front.live();
+    front.register_users(&live);
     for config in live.config.databases.values() {
         let database = front.add_database(Arc::clone(config));
         if let Some(user) = &config.user {

@@ -146,7 +146,13 @@ impl Front {
         drop(posted);
     }
 
-    fn lookup_failed(self: &Arc<Self>, id: ServerId, pool: &Arc<PoolEntry>, host: &Host, at: usize) {
+    fn lookup_failed(
+        self: &Arc<Self>,
+        id: ServerId,
+        pool: &Arc<PoolEntry>,
+        host: &Host,
+        at: usize,
+    ) {
         pool.database.host_failed(at);
         let address = Address::Ip(SocketAddr::from(([0; 4], host.port)));
         self.note_of_server(
@@ -161,7 +167,13 @@ impl Front {
 
     fn connect(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, target: Target) {
         let login = ServerLogin::new(self.server_start(&pool, &target));
-        let home = Home::new(Arc::clone(self), id, Arc::clone(&pool), target.clone(), login);
+        let home = Home::new(
+            Arc::clone(self),
+            id,
+            Arc::clone(&pool),
+            target.clone(),
+            login,
+        );
         let Some(threads) = self.pool() else { return };
         let Ok(group) = threads.group(home) else {
             return self.refuse_opening(id, &pool, "no slot for a connection");
@@ -226,8 +238,8 @@ impl Front {
 
     fn refuse_opening(self: &Arc<Self>, id: ServerId, _pool: &PoolEntry, reason: &str) {
         let failure = login_failure(reason, None);
-        let ((), orders) = self
-            .with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
+        let ((), orders) =
+            self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
         self.carry_out(orders);
     }
 
@@ -245,8 +257,8 @@ impl Front {
             pool.database.host_failed(target.index);
         }
         let failure = login_failure(reason, failure);
-        let ((), orders) = self
-            .with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
+        let ((), orders) =
+            self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
         self.carry_out(orders);
     }
 
@@ -339,4 +351,3 @@ impl Front {
         })
     }
 }
-

@@ -93,9 +93,7 @@ impl Database {
             config::LoadBalance::RoundRobin => {
                 self.next_host.fetch_add(1, Ordering::Relaxed) % hosts.max(1)
             }
-            config::LoadBalance::Disable => {
-                self.next_host.load(Ordering::Relaxed) % hosts.max(1)
-            }
+            config::LoadBalance::Disable => self.next_host.load(Ordering::Relaxed) % hosts.max(1),
         }
     }
 
@@ -104,12 +102,9 @@ impl Database {
         if self.config().load_balance_hosts == config::LoadBalance::Disable {
             let next = host.wrapping_add(1);
             // Another connection may have found that out before.
-            let _ = self.next_host.compare_exchange(
-                host,
-                next,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let _ =
+                self.next_host
+                    .compare_exchange(host, next, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -256,7 +251,9 @@ impl Front {
             averages: Mutex::default(),
             next_host: AtomicUsize::new(0),
         });
-        tables.databases.insert(config.name.clone(), Arc::clone(&database));
+        tables
+            .databases
+            .insert(config.name.clone(), Arc::clone(&database));
         database
     }
 
@@ -271,6 +268,13 @@ impl Front {
         let id = self.book().add_user(name, settings);
         tables.users.insert(name.into(), id);
         id
+    }
+
+    /// The users that the files name are shown even if they have no client.
+    pub(crate) fn register_users(&self, live: &Live) {
+        for name in live.users() {
+            let _ = self.user(&name);
+        }
     }
 
     /// The pool of this database and user; `None` if the database was removed meanwhile.

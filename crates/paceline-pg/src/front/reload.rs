@@ -61,9 +61,18 @@ impl Front {
 
     fn apply(&self, difference: &crate::config::Difference, changes_tls: bool) {
         let live = self.live();
-        for name in difference.databases.added.iter().chain(&difference.databases.changed) {
+        for name in difference
+            .databases
+            .added
+            .iter()
+            .chain(&difference.databases.changed)
+        {
             if let Some(config) = live.config.databases.get(name) {
-                self.add_database(std::sync::Arc::clone(config));
+                let database = self.add_database(std::sync::Arc::clone(config));
+                if let Some(user) = &config.user {
+                    // Its pool may have a least size.
+                    let _ = self.pool_of(&database, user);
+                }
             }
         }
         for name in &difference.databases.removed {
@@ -71,6 +80,7 @@ impl Front {
                 self.remove_database(name);
             }
         }
+        self.register_users(&live);
         drop(live);
         self.renew_terms();
         self.renew_limits();
@@ -87,8 +97,7 @@ impl Front {
     fn remove_database(&self, name: &str) {
         if let Some(database) = self.forget_database(name) {
             let id = database.id;
-            let ((), orders) =
-                self.with_book(|book, _, orders| book.remove_database(id, orders));
+            let ((), orders) = self.with_book(|book, _, orders| book.remove_database(id, orders));
             self.carry_out(orders);
         }
     }

@@ -40,7 +40,9 @@ impl Snapshots<'_> {
             force_user: config.user.as_deref().map(str::to_owned),
             pool_size: config.pool_size.unwrap_or(settings.default_pool_size),
             min_pool_size: config.min_pool_size.unwrap_or(settings.min_pool_size),
-            reserve_pool_size: config.reserve_pool_size.unwrap_or(settings.reserve_pool_size),
+            reserve_pool_size: config
+                .reserve_pool_size
+                .unwrap_or(settings.reserve_pool_size),
             server_lifetime: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
             pool_mode: config.pool_mode.map(|mode| mode.word().to_owned()),
             load_balance_hosts: (hosts.len() > 1)
@@ -82,8 +84,8 @@ impl Snapshots<'_> {
         let entry = self.0.registers.pool(row.id)?;
         let terms = entry.terms();
         let config = entry.database.config();
-        let balance = (config.host.iter().len() > 1)
-            .then(|| config.load_balance_hosts.word().to_owned());
+        let balance =
+            (config.host.iter().len() > 1).then(|| config.load_balance_hosts.word().to_owned());
         Some(PoolRow {
             database: row.database.to_string(),
             user: row.user.to_string(),
@@ -143,7 +145,9 @@ impl Snapshots<'_> {
             _ => "active",
         };
         let waits = in_book.and_then(|row| row.waits_since);
-        let waited = waits.map(|since| now.saturating_sub(since)).unwrap_or_default();
+        let waited = waits
+            .map(|since| now.saturating_sub(since))
+            .unwrap_or_default();
         let link = in_book.and_then(|row| row.server);
         let link = link.and_then(|id| book.server_numbers.get(&id));
         let named = |name: &Arc<str>, none: &str| {
@@ -161,7 +165,9 @@ impl Snapshots<'_> {
             state,
             addr: client.address.host(),
             port: client.address.port().into(),
-            local_addr: facts.local.map_or_else(|| "unix".to_owned(), |local| local.host()),
+            local_addr: facts
+                .local
+                .map_or_else(|| "unix".to_owned(), |local| local.host()),
             local_port: local_port(facts.local, &client.address),
             connect_time: self.time(facts.connected_at),
             request_time: self.time(since),
@@ -204,7 +210,9 @@ impl Snapshots<'_> {
             state,
             addr: server.address.host(),
             port: server.address.port().into(),
-            local_addr: server.local.map_or_else(|| "unix".to_owned(), |local| local.host()),
+            local_addr: server
+                .local
+                .map_or_else(|| "unix".to_owned(), |local| local.host()),
             local_port: local_port(server.local, &server.address),
             connect_time: self.time(server.connected_at),
             request_time: self.time(core.requested_at),
@@ -212,7 +220,9 @@ impl Snapshots<'_> {
             wait_us: 0,
             close_needed: row.is_some_and(|row| row.is_marked),
             ptr: pointer(server.number),
-            link: client.map(|client| pointer(client.number)).unwrap_or_default(),
+            link: client
+                .map(|client| pointer(client.number))
+                .unwrap_or_default(),
             remote_pid: server.process.unsigned_abs(),
             tls: server.tls.to_string(),
             application_name: client
@@ -269,7 +279,9 @@ fn number(number: u64) -> u32 {
 }
 
 fn local_port(local: Option<Address>, peer: &Address) -> u32 {
-    local.map_or_else(|| peer.port(), |local| local.port()).into()
+    local
+        .map_or_else(|| peer.port(), |local| local.port())
+        .into()
 }
 
 impl Source for Snapshots<'_> {
@@ -279,7 +291,10 @@ impl Source for Snapshots<'_> {
             self.0.add_database(Arc::clone(config));
         }
         let rows = self.0.book().database_rows();
-        let mut rows: Vec<_> = rows.iter().filter_map(|row| self.database_row(row)).collect();
+        let mut rows: Vec<_> = rows
+            .iter()
+            .filter_map(|row| self.database_row(row))
+            .collect();
         rows.push(self.console_row());
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         rows
@@ -298,7 +313,8 @@ impl Source for Snapshots<'_> {
         let view = self.view();
         let clients = self.all_clients();
         let shown = clients.iter().filter(|client| {
-            client.facts().is_logged_in || client.watch.phase().0 != Phase::Login
+            let is_in = client.facts().is_logged_in || client.watch.phase().0 != Phase::Login;
+            is_in && !client.is_dismissed()
         });
         shown.map(|client| self.client_row(client, &view)).collect()
     }
@@ -306,7 +322,10 @@ impl Source for Snapshots<'_> {
     fn servers(&self) -> Vec<SocketRow> {
         let view = self.view();
         let servers = self.all_servers();
-        servers.iter().map(|server| self.server_row(server, &view)).collect()
+        servers
+            .iter()
+            .map(|server| self.server_row(server, &view))
+            .collect()
     }
 
     fn sockets(&self) -> Vec<(SocketRow, SocketDetail)> {
@@ -376,6 +395,7 @@ impl Source for Snapshots<'_> {
         });
         let console = StatsRow {
             database: CONSOLE.to_owned(),
+            total: self.0.console.read(),
             ..StatsRow::default()
         };
         let mut rows: Vec<_> = rows.chain([console]).collect();

@@ -27,6 +27,7 @@ use crate::{
     log::Log,
     login::{CancelKeys, ClientKey, Verifiers},
     pools::{Book, CancelId, OperationId, Orders, ServerId},
+    stats::Counters,
 };
 
 /// The front-end server.
@@ -57,6 +58,8 @@ pub(crate) struct Front {
     verifiers: Mutex<Verifiers>,
     names: Mutex<Names>,
     targets: Mutex<Vec<Target>>,
+    /// The counters of the console.
+    pub(crate) console: Counters,
     /// Clients of the console that wait for a command, or what else follows it.
     pub(crate) operations: Mutex<HashMap<OperationId, Arc<Client>>>,
 }
@@ -84,6 +87,7 @@ impl Front {
             verifiers: Mutex::default(),
             names: Mutex::default(),
             targets: Mutex::default(),
+            console: Counters::default(),
             operations: Mutex::default(),
         })
     }

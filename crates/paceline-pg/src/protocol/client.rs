@@ -21,6 +21,8 @@ pub struct ClientHalf {
     pub(super) is_skipping: bool,
     /// The server was lost within a block: the next request gets an error.
     pub(super) lost: Option<Loss>,
+    /// What the front-end has refused since the caller last asked, for the log.
+    pub(super) refusal: Option<Box<str>>,
     /// The parameters that the client wants.
     parameters: Values,
     /// Whether a server has accepted all of these values.
@@ -53,6 +55,7 @@ impl ClientHalf {
             is_waiting: false,
             is_skipping: false,
             lost: None,
+            refusal: None,
             parameters,
             is_proven,
             names: None,
@@ -69,6 +72,11 @@ impl ClientHalf {
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
         self.walk.is_between_messages()
+    }
+
+    /// What the front-end itself has refused since the last call, for the log.
+    pub fn take_refusal(&mut self) -> Option<Box<str>> {
+        self.refusal.take()
     }
 
     /// How many prepared statements the client has.

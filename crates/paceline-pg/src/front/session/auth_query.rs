@@ -195,7 +195,9 @@ impl Session {
         let Stage::Secret(query) = &mut login.stage else {
             return;
         };
-        let Some((server, _)) = &query.server else { return };
+        let Some((server, _)) = &query.server else {
+            return;
+        };
         let request = request(&sql, user.as_bytes());
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         let mut core = server.core();
@@ -299,7 +301,8 @@ impl Session {
                 );
                 self.refuse("08P01", "bouncer config error", call);
             }
-            Answer::NotFound => self.secret_found(None, call),
+            // As PgBouncer: there is no pretence of a password here.
+            Answer::NotFound => self.refuse("08P01", "no such user", call),
             Answer::Found(name, _) if name != user.as_bytes() => {
                 self.refuse("08P01", "bouncer config error", call);
             }
@@ -314,7 +317,8 @@ impl Session {
     /// The connection of the query has ended.
     pub(super) fn auth_server_lost(&mut self, call: &mut Call<'_, '_, '_>) {
         if let Some(server) = self.auth_server().cloned() {
-            self.front.close_server(&server, "server conn crashed?", call);
+            self.front
+                .close_server(&server, "server conn crashed?", call);
         }
         self.refuse("08P01", "server conn crashed?", call);
     }

@@ -5,8 +5,8 @@ use crate::{
     console::{self, Access, Command, Refusal},
     front::{admin::Reply, call::Call},
     login::ClientKey,
-    pg_wire::{backend, backend::Authentication, frontend::Request, Header, Message},
     pg_wire::TransactionStatus,
+    pg_wire::{backend, backend::Authentication, frontend::Request, Header, Message},
     pools::{ClientId, OperationId},
 };
 
@@ -91,10 +91,15 @@ impl Session {
             return;
         };
         let access = console.access;
+        self.front.console.queries.add(1);
+        self.front.console.transactions.add(1);
         let mut out = Vec::new();
         match Command::parse(sql, access) {
             Err(refusal) => console::refuse(&mut out, &refusal),
-            Ok(command) => match self.front.carry_out_command(&command, &self.client, &mut out) {
+            Ok(command) => match self
+                .front
+                .carry_out_command(&command, &self.client, &mut out)
+            {
                 Reply::Complete => {}
                 Reply::Pending(tag, operation) => self.wait_for(tag, operation),
                 Reply::Close => return self.leave("shutdown", call),

@@ -9,7 +9,7 @@ use crate::{
     front::{call::Call, client::Phase, server::Server},
     pg_wire::{backend, NewReport, Severity},
     pools::Left,
-    protocol::{Broken, Loss, Mode, Release, Violation},
+    protocol::{AfterLoss, Broken, Loss, Mode, Relay, Release, Violation},
 };
 
 impl Session {
@@ -19,6 +19,11 @@ impl Session {
             return;
         }
         self.log_closing(reason);
+        self.leave_quietly(call);
+    }
+
+    /// The same, when the log has the reason already.
+    fn leave_quietly(&mut self, call: &mut Call<'_, '_, '_>) {
         if let Some(handle) = self.handle.clone() {
             let wire = &mut self.wire;
             let _ = call.with(&handle, |cx| {
@@ -41,8 +46,18 @@ impl Session {
     pub(super) fn fail(&mut self, report: &NewReport, reason: &str, call: &mut Call<'_, '_, '_>) {
         let mut bytes = Vec::new();
         backend::error(&mut bytes, report);
-        self.say(&bytes, call);
-        self.leave(reason, call);
+        self.leave_with(&bytes, reason, call);
+    }
+
+    /// The client gets these last words, and leaves for this reason. The log has the line before
+    /// the client has the words.
+    pub(super) fn leave_with(&mut self, words: &[u8], reason: &str, call: &mut Call<'_, '_, '_>) {
+        if let State::Leaving(_) = self.state {
+            return;
+        }
+        self.log_closing(reason);
+        self.say(words, call);
+        self.leave_quietly(call);
     }
 
     /// Last words: a failure to send them changes nothing.
@@ -100,7 +115,11 @@ impl Session {
             return self.front.abandon(&server);
         }
         if release != Release::Allowed || !is_clean {
-            return self.front.close_server(&server, "client disconnected while query was not done", call);
+            return self.front.close_server(
+                &server,
+                "client disconnected while query was not done",
+                call,
+            );
         }
         let resets = member.pool.terms().reset.is_some();
         if resets && (mode == Mode::Session || self.resets_always()) {
@@ -158,55 +177,48 @@ impl Session {
         }
     }
 
-    /// The connection of the client's server has ended.
+    /// The connection of the client's server has ended. What was sent is never sent again.
     pub(super) fn server_lost(&mut self, reason: &str, call: &mut Call<'_, '_, '_>) {
-        let State::Bound(member, bound) = self.take_state() else {
+        let State::Bound(mut member, bound) = self.take_state() else {
             return;
         };
         let server = bound.server;
-        let (loss, farewell, in_session) = {
-            let core = server.core();
-            let farewell = core.half.farewell().map(<[u8]>::to_vec);
+        let mut words = Vec::new();
+        let (after, farewell, mode) = {
+            let mut core = server.core();
             let terms = member.pool.terms();
-            (core.half.loss(), farewell, terms.relay.mode == Mode::Session)
+            let is_standby = core.half.hot_standby() == Some(true);
+            let mut relay = Relay {
+                client: &mut member.half,
+                server: &mut core.half,
+                settings: &terms.relay,
+            };
+            let after = relay.server_lost(is_standby, &mut words);
+            let farewell = core.half.farewell().map(<[u8]>::to_vec);
+            (after, farewell, terms.relay.mode)
         };
         self.front.close_server(&server, reason, call);
         self.state = State::Idle(member);
-        if loss == Loss::Nothing && !in_session && farewell.is_none() {
-            return self.replace_server(&server, call);
+        match (after, mode) {
+            (AfterLoss::Kept(_), Mode::Transaction | Mode::Statement) => {
+                self.say(&words, call);
+                self.go_on_without_server(call);
+            }
+            // What the session has set on the server is lost.
+            _ => {
+                let words = farewell.unwrap_or_else(|| crash_report(after));
+                self.leave_with(&words, reason, call);
+            }
         }
-        self.report_loss(loss, farewell.as_deref(), reason, call);
     }
 
-    /// Nothing was sent to the lost server: another one takes its place.
-    pub(super) fn replace_server(&mut self, _lost: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
+    /// The client has no server any more, and asks for another when it sends something.
+    pub(super) fn go_on_without_server(&mut self, call: &mut Call<'_, '_, '_>) {
         self.client.watch.end_transaction();
         self.client.watch.enter(Phase::Idle, self.front.now());
         self.reading = super::Reading::On;
         self.listen_to_client();
         self.take_input(call);
-    }
-
-    /// What was sent can't be repeated: the client learns what is known of its outcome.
-    fn report_loss(
-        &mut self,
-        loss: Loss,
-        farewell: Option<&[u8]>,
-        reason: &str,
-        call: &mut Call<'_, '_, '_>,
-    ) {
-        if let Some(farewell) = farewell {
-            self.say(farewell, call);
-            return self.leave(reason, call);
-        }
-        let (code, text) = match loss {
-            Loss::Unknown => (
-                "08007",
-                "server conn crashed? the outcome of the transaction is unknown",
-            ),
-            Loss::Nothing | Loss::RolledBack => ("08006", "server conn crashed?"),
-        };
-        self.refuse(code, text, call);
     }
 
     /// The server has said that it ends.
@@ -240,7 +252,7 @@ impl Session {
         match self.take_state() {
             State::Bound(member, bound) if bound.server.number == number => {
                 self.state = State::Idle(member);
-                self.replace_server(&bound.server, call);
+                self.go_on_without_server(call);
             }
             State::Waiting(member) if is_given => self.ask_again(member, call),
             State::Leaving(Some(server)) if server.number == number => {
@@ -265,11 +277,28 @@ impl Session {
     }
 }
 
+/// What a client gets whose session ends with its server.
+fn crash_report(after: AfterLoss) -> Vec<u8> {
+    let (code, text) = match after {
+        AfterLoss::Kept(Loss::Nothing | Loss::RolledBack) => ("08006", "server conn crashed?"),
+        AfterLoss::Kept(Loss::Unknown) | AfterLoss::Closed => (
+            "08007",
+            "server conn crashed? It is unknown whether the transaction was committed",
+        ),
+    };
+    let mut bytes = Vec::new();
+    backend::error(&mut bytes, &NewReport::new(Severity::Fatal, code, text));
+    bytes
+}
+
 impl crate::front::state::Front {
     /// The server with this descriptor.
     pub(crate) fn server_at(&self, handle: HandleId) -> Option<Arc<Server>> {
         let servers = self.servers();
-        servers.values().find(|server| server.is_at(handle)).cloned()
+        servers
+            .values()
+            .find(|server| server.is_at(handle))
+            .cloned()
     }
 
     /// Closes a server that is a member of the group that calls.
@@ -324,4 +353,3 @@ impl crate::front::state::Front {
         let _ = server.home().notify();
     }
 }
-

@@ -66,7 +66,6 @@ impl Session {
         let now = self.front.now();
         let is_over = match overdue {
             Overdue::Login => matches!(&self.state, State::Login(_)),
-            Overdue::CancelWait => matches!(&self.state, State::Login(_)),
             other => self.client.watch.overdue(&limits, now) == Some(other),
         };
         if !is_over {
@@ -75,7 +74,7 @@ impl Session {
         match overdue {
             Overdue::Login => self.refuse("08P01", "client_login_timeout", call),
             Overdue::Idle => self.refuse("08P01", "client_idle_timeout", call),
-            Overdue::CancelWait => self.leave("cancel_wait_timeout", call),
+            Overdue::QueryWaits => self.refuse("08P01", "query_timeout", call),
             Overdue::IdleInTransaction => self.end_with_server("idle transaction timeout", call),
             Overdue::Transaction => self.end_with_server("transaction timeout", call),
             Overdue::Query => self.end_with_server("query timeout", call),
@@ -109,7 +108,8 @@ impl Session {
         let State::Bound(member, bound) = self.take_state() else {
             return;
         };
-        self.front.close_server(&bound.server, &reason.to_string(), call);
+        self.front
+            .close_server(&bound.server, &reason.to_string(), call);
         self.state = State::Idle(member);
         self.reading = Reading::On;
         self.listen_to_client();

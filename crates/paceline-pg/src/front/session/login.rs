@@ -184,6 +184,10 @@ impl Session {
     fn login_step(&mut self, step: ClientStep, mut out: Vec<u8>, call: &mut Call<'_, '_, '_>) {
         let mut step = step;
         loop {
+            if let ClientStep::Refused(denied) = &step {
+                self.log_refusal(&denied.0);
+                return self.leave_with(&out, &denied.0, call);
+            }
             if !out.is_empty() {
                 self.say(&out, call);
                 out.clear();
@@ -204,10 +208,7 @@ impl Session {
                     self.hashed(hashing.run(), &mut out)
                 }
                 ClientStep::Proved(proof) => return self.proved(proof, call),
-                ClientStep::Refused(denied) => {
-                    self.log_refusal(&denied.0);
-                    return self.leave(&denied.0, call);
-                }
+                ClientStep::Refused(_) => return,
                 ClientStep::Close(closing) => {
                     return self.leave(&closing.to_string(), call);
                 }
@@ -224,7 +225,9 @@ impl Session {
             Ok(connection) => connection,
             Err(error) => return self.leave(&error.to_string(), call),
         };
-        let Some(handle) = self.handle.clone() else { return };
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
         let wire = &mut self.wire;
         let begun = call.with(&handle, |cx| wire.begin_tls(connection, cx));
         if let Err(error) = begun {
@@ -280,7 +283,10 @@ impl Session {
         };
         let database_id = database.as_ref().map(|database| database.id);
         let now = self.front.now();
-        let entered = self.front.book().enter(database_id, Some(user_id), privilege, now);
+        let entered = self
+            .front
+            .book()
+            .enter(database_id, Some(user_id), privilege, now);
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {
@@ -364,7 +370,9 @@ impl Session {
     ) {
         let Some(login) = self.login() else { return };
         login.stage = Stage::Talking;
-        let Some(asked) = &mut login.asked else { return };
+        let Some(asked) = &mut login.asked else {
+            return;
+        };
         asked.stored.clone_from(&stored);
         let user = asked.request.user.clone();
         let mut out = Vec::new();
@@ -445,7 +453,9 @@ impl Session {
     /// With an hba file each client has a method of its own. Whether there is one.
     fn choose_method(&mut self, asked: &Asked, call: &mut Call<'_, '_, '_>) -> bool {
         let live = self.front.live();
-        let Some(rules) = &live.rules else { return true };
+        let Some(rules) = &live.rules else {
+            return true;
+        };
         let attempt = Attempt {
             database: &asked.request.database,
             user: &asked.request.user,
@@ -496,6 +506,7 @@ impl Session {
         if config.user.is_none() {
             keep_credentials(&pool, stored, proof);
         }
+        self.note_limits(&user, &pool);
         self.await_welcome(pool, call);
     }
 
@@ -513,6 +524,7 @@ impl Session {
         match answer {
             Welcome::Ready => self.finish_login(pool, call),
             Welcome::Waiting => {
+                self.client.watch.enter(Phase::Waiting, self.front.now());
                 if let Some(login) = self.login() {
                     login.stage = Stage::Welcome(pool);
                 }
@@ -561,7 +573,10 @@ impl Session {
                 is_proven = false;
                 values.set(place, &value);
             }
-            match shown.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())) {
+            match shown
+                .iter_mut()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+            {
                 Some((_, known)) => *known = value.into(),
                 None => shown.push((name.as_bytes().into(), value.into())),
             }
@@ -580,9 +595,9 @@ impl Session {
             let at = out.len() - READY;
             out.splice(at..at, notice);
         }
-        self.say(&out, call);
         pool.database.counters.client_logins.add(1);
-        self.note_login(&asked, &pool);
+        self.client.facts().is_logged_in = true;
+        self.say(&out, call);
         let half = ClientHalf::new(values, is_proven);
         let now = self.front.now();
         self.client.watch.enter(Phase::Idle, now);
@@ -594,26 +609,22 @@ impl Session {
         }));
     }
 
-    fn note_login(&self, asked: &Asked, pool: &PoolEntry) {
+    /// The time-outs of the client.
+    fn note_limits(&self, user: &str, pool: &PoolEntry) {
         let live = self.front.live();
         let config = pool.database.config();
-        let effective = live.config.effective(&config, &asked.request.user);
-        let mut facts = self.client.facts();
-        facts.limits = Limits::of(&effective);
-        facts.is_logged_in = true;
+        let effective = live.config.effective(&config, user);
+        self.client.facts().limits = Limits::of(&effective);
     }
 
-    fn begin_console(
-        &mut self,
-        access: crate::console::Access,
-        call: &mut Call<'_, '_, '_>,
-    ) {
+    fn begin_console(&mut self, access: crate::console::Access, call: &mut Call<'_, '_, '_>) {
         let State::Login(login) = self.take_state() else {
             return;
         };
         let Some(asked) = login.asked else { return };
         let key = self.front.new_key(self.client.number, asked.request.minor);
         let console = ConsoleSession::new(asked.id, access, key);
+        self.front.console.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.client.watch.enter(Phase::Console, self.front.now());
         self.state = State::Console(Box::new(console));
@@ -645,7 +656,9 @@ impl Session {
         match asked {
             CancelAsked::Dropped => self.leave("cancel request for idle client", call),
             CancelAsked::Queued(cancel) => {
-                self.front.cancels().insert(cancel, Arc::clone(&self.client));
+                self.front
+                    .cancels()
+                    .insert(cancel, Arc::clone(&self.client));
                 self.client.watch.enter(Phase::Cancel, self.front.now());
                 if let Some(login) = self.login() {
                     login.stage = Stage::Cancelling(cancel);
@@ -683,7 +696,12 @@ const READY: usize = 6;
 /// The server takes what the client has proved itself with.
 fn keep_credentials(pool: &PoolEntry, stored: Option<StoredPassword>, proof: Proof) {
     let credentials = match (stored, proof) {
-        (_, Proof { keys: Some(keys), .. }) => ServerCredentials::Keys(keys),
+        (
+            _,
+            Proof {
+                keys: Some(keys), ..
+            },
+        ) => ServerCredentials::Keys(keys),
         (Some(stored @ (StoredPassword::Plain(_) | StoredPassword::Md5(_))), _) => {
             ServerCredentials::Password(stored)
         }
@@ -719,7 +737,10 @@ fn canonical(
 }
 
 fn application(request: &SessionRequest) -> Box<str> {
-    let given = request.parameters.iter().find(|(name, _)| name == "application_name");
+    let given = request
+        .parameters
+        .iter()
+        .find(|(name, _)| name == "application_name");
     let value = given.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
     value.unwrap_or_default().into()
 }

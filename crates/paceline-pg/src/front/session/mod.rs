@@ -191,7 +191,10 @@ impl Session {
         let awaits = self.reading == Reading::Off;
         if let State::Bound(_, bound) = &mut self.state {
             bound.reading = reading;
-            let _ = bound.server.handle().set_interest(interest(reading, awaits));
+            let _ = bound
+                .server
+                .handle()
+                .set_interest(interest(reading, awaits));
         }
         self.listen_to_client();
     }

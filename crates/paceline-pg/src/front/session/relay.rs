@@ -28,8 +28,14 @@ impl Session {
         if self.reading == Reading::Off {
             return;
         }
-        if let State::Waiting(_) | State::Bound(_, Bound { arrival: Arrival::Coming, .. }) =
-            &self.state
+        if let State::Waiting(_)
+        | State::Bound(
+            _,
+            Bound {
+                arrival: Arrival::Coming,
+                ..
+            },
+        ) = &self.state
         {
             // Its request waits already: the socket's buffer holds the rest.
             return self.read_client(Reading::Off);
@@ -39,7 +45,8 @@ impl Session {
 
     /// The client has taken everything: the server is read again.
     fn resume_server(&mut self, call: &mut Call<'_, '_, '_>) {
-        let is_paused = matches!(&self.state, State::Bound(_, bound) if bound.reading == Reading::Off);
+        let is_paused =
+            matches!(&self.state, State::Bound(_, bound) if bound.reading == Reading::Off);
         if is_paused && self.unsent_to_client(call) == 0 {
             self.read_server(Reading::On);
         }
@@ -52,7 +59,9 @@ impl Session {
     }
 
     fn receive_from_client(&mut self, call: &mut Call<'_, '_, '_>) {
-        let Some(handle) = self.handle.clone() else { return };
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
         let mut buffer = scratch();
         let was_handshaking = self.wire.is_handshaking();
         let (wire, input) = (&mut self.wire, &mut self.input);
@@ -163,7 +172,9 @@ impl Session {
         });
         let is_busy = core.half.is_busy();
         drop(core);
-        count_from_client(member, &passed);
+        if terms.relay.renames() {
+            count_from_client(member, &passed);
+        }
         self.note_forwarded(is_busy);
         if !pair.to_client.is_empty() {
             self.send_to_client(&[IoSlice::new(&pair.to_client)], call);
@@ -315,10 +326,18 @@ impl Session {
         }
         drop(core);
         drop(terms);
+        if let Some(refusal) = member.half.take_refusal() {
+            self.log_refusal(&refusal);
+        }
+        let State::Bound(member, _) = &self.state else {
+            return bytes.len();
+        };
         let direct = passed.as_ref().map_or(0, |passed| passed.direct);
         let count = direct + pair.to_client.len();
         member.pool.database.counters.sent.add(count as u64);
-        let done = passed.as_ref().is_ok_and(|passed| passed.release == Release::Allowed);
+        let done = passed
+            .as_ref()
+            .is_ok_and(|passed| passed.release == Release::Allowed);
         let slices = [
             IoSlice::new(&bytes[..direct]),
             IoSlice::new(&pair.to_client),
@@ -396,7 +415,9 @@ impl Session {
         if slices.iter().all(|slice| slice.is_empty()) {
             return;
         }
-        let Some(handle) = self.handle.clone() else { return };
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
         let wire = &mut self.wire;
         let sent = call.with(&handle, |cx| {
             wire.send(cx, slices)?;
@@ -410,7 +431,8 @@ impl Session {
     }
 
     fn count_received(&self, count: usize) {
-        if let State::Idle(member) | State::Waiting(member) | State::Bound(member, _) = &self.state {
+        if let State::Idle(member) | State::Waiting(member) | State::Bound(member, _) = &self.state
+        {
             member.pool.database.counters.received.add(count as u64);
         }
     }
@@ -418,8 +440,12 @@ impl Session {
 
 fn count_from_client(member: &Member, passed: &FromClient) {
     let counters = &member.pool.database.counters;
-    counters.client_parses.add(passed.counts.client_parses.into());
-    counters.server_parses.add(passed.counts.server_parses.into());
+    counters
+        .client_parses
+        .add(passed.counts.client_parses.into());
+    counters
+        .server_parses
+        .add(passed.counts.server_parses.into());
     counters.binds.add(passed.counts.binds.into());
 }
 

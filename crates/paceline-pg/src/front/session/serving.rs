@@ -58,7 +58,7 @@ impl Session {
             Taken::Gone => {
                 self.state = State::Idle(member);
                 // Its end is reported to the book by the group that it was in.
-                return self.replace_server(&server, call);
+                return self.go_on_without_server(call);
             }
         };
         self.bound(member, server, arrival, call);
@@ -226,8 +226,8 @@ impl crate::front::state::Front {
         loop {
             let connection = Arc::clone(server);
             let id = server.id;
-            let (given, orders) = self
-                .with_book(|book, now, orders| book.give_back(id, connection, now, orders));
+            let (given, orders) =
+                self.with_book(|book, now, orders| book.give_back(id, connection, now, orders));
             let is_done = self.pass_on(server, given, call);
             self.carry_out(orders);
             if is_done {

@@ -112,11 +112,15 @@ fn asking(settings: &Settings) -> io::Result<ClientConfig> {
         SslMode::VerifyFull => config.with_root_certificates(ca_file()?),
         SslMode::VerifyCa => {
             let verifier = NamelessServer::new(ca_file()?, provider)?;
-            config.dangerous().with_custom_certificate_verifier(verifier)
+            config
+                .dangerous()
+                .with_custom_certificate_verifier(verifier)
         }
         _ => {
             let verifier = AnyServer::new(provider);
-            config.dangerous().with_custom_certificate_verifier(verifier)
+            config
+                .dangerous()
+                .with_custom_certificate_verifier(verifier)
         }
     };
     let mut config = if settings.server_tls_cert_file.is_empty() {
@@ -154,7 +158,11 @@ fn suites(list: &str) -> io::Result<Arc<CryptoProvider>> {
         let name = suite.suite().as_str().unwrap_or_default();
         suite.tls13().is_none() || asked.iter().any(|asked| asked == name)
     });
-    if chosen.cipher_suites.iter().any(|suite| suite.tls13().is_some()) {
+    if chosen
+        .cipher_suites
+        .iter()
+        .any(|suite| suite.tls13().is_some())
+    {
         Ok(Arc::new(chosen))
     } else {
         let text = format!("failed to set the TLSv1.3 cipher suites \"{list}\"");
@@ -169,7 +177,9 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 /// A failure of TLS in the words of OpenSSL where users search for those.
 pub(crate) fn explained(error: &io::Error) -> String {
     use paceline_server::tls::{rustls::Error, TlsFailure};
-    let failure = error.get_ref().and_then(|error| error.downcast_ref::<TlsFailure>());
+    let failure = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<TlsFailure>());
     match failure {
         Some(TlsFailure::Protocol(Error::InvalidCertificate(why))) => {
             format!("TLS handshake failed: certificate verify failed: {why}")

@@ -46,7 +46,7 @@ enum After {
 const SHORT_QUERY: usize = 1024;
 
 /// The names at the start of a message are awaited up to this length.
-pub(super) const LONGEST_NAMES: usize = 4096;
+pub(super) const LONGEST_NAMES: usize = 40_000;
 
 impl Relay<'_> {
     /// Takes bytes of the client. What it does not take is the incomplete start of a message, or

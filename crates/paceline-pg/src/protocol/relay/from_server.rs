@@ -147,6 +147,7 @@ impl Relay<'_> {
                 self.server.own.fail()
             }
             (Some(Entry::Refused(refusal)), ErrorClass::NoStatement) => {
+                self.client.refusal = Some(Self::logged(refusal));
                 Self::append_refusal(refusal, to_client);
             }
             (Some(Entry::Bind(number) | Entry::Describe(number)), ErrorClass::PlanChanged) => {

@@ -269,6 +269,17 @@ impl Relay<'_> {
         self.server.bound = self.server.bound.max(Some(class));
     }
 
+    /// The refusal in PgBouncer's words.
+    pub(super) fn logged(refusal: &Refusal) -> Box<str> {
+        match refusal {
+            Refusal::Unknown => "prepared statement did not exist".into(),
+            Refusal::Taken(name) => {
+                let name = String::from_utf8_lossy(name);
+                format!("prepared statement '{name}' was already prepared").into()
+            }
+        }
+    }
+
     /// What the client gets instead of the server's error.
     pub(super) fn append_refusal(refusal: &Refusal, to_client: &mut Vec<u8>) {
         let report = match refusal {
