@@ -79,6 +79,7 @@ impl Stage {
             )),
             is_root,
         };
+        remove_stale(&temporary, is_root);
         stage.install_packages()?;
         stage.copy(suite, program)?;
         Ok(stage)
@@ -144,7 +145,7 @@ impl Stage {
             log.display()
         );
         let finished = run::run_logged(&mut pytest, &log, options.limit);
-        self.stop_servers();
+        stop_servers(&self.folder, self.is_root);
         match finished.ending {
             // pytest's exit code 1: some tests failed, as the report says.
             Ending::Passed | Ending::Failed(_) => {}
@@ -162,7 +163,7 @@ impl Stage {
     }
 
     fn pytest(&self, tests: &[&str], options: &Options, report: &Path) -> Command {
-        let mut pytest = self.unprivileged(&self.python.join("bin/pytest"));
+        let mut pytest = unprivileged(&self.python.join("bin/pytest"), self.is_root);
         let own = postgres().unwrap_or_default();
         let path = format!(
             "{}:{}:/usr/bin:/bin",
@@ -183,7 +184,7 @@ impl Stage {
         let folder = self.suite().join("test");
         let paths = tests.iter().map(|test| format!("{}/{test}", text(&folder)));
         pytest
-            .args(["-q", "-n", &options.workers.to_string()])
+            .args(["-v", "-n", &options.workers.to_string()])
             .args(["-p", "no:cacheprovider"])
             .args(["-o", "asyncio_default_fixture_loop_scope=function"])
             .arg(format!("--basetemp={}", text(&self.folder.join("t"))))
@@ -194,32 +195,47 @@ impl Stage {
         pytest.args(paths);
         pytest
     }
+}
 
-    /// A command as the user that owns the stage. It stays in its process group.
-    fn unprivileged(&self, program: &Path) -> Command {
-        if !self.is_root {
-            return Command::new(program);
-        }
-        let mut command = Command::new("setpriv");
-        command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
-        command.arg("--init-groups").arg("--").arg(program);
-        command
+/// A command as the user that owns the stage. It stays in its process group.
+fn unprivileged(program: &Path, is_root: bool) -> Command {
+    if !is_root {
+        return Command::new(program);
     }
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
+    command.arg("--init-groups").arg("--").arg(program);
+    command
+}
 
-    /// Servers of PostgreSQL leave the process group: those of a suite that was killed still run.
-    fn stop_servers(&self) {
-        let workers = fs::read_dir(self.folder.join("t"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        for folder in workers.map(|entry| entry.path().join("pgdata")) {
-            if folder.join("postmaster.pid").exists() {
-                let mut stop = self.unprivileged(&postgres().unwrap_or_default().join("pg_ctl"));
-                stop.args(["-m", "immediate", "-D"])
-                    .arg(&folder)
-                    .arg("stop");
-                let _stopped = run::output(&mut stop);
-            }
+/// Stops the servers of PostgreSQL on a stage. They leave the process group, so those of a suite that
+/// was killed still run.
+fn stop_servers(stage: &Path, is_root: bool) {
+    let workers = fs::read_dir(stage.join("t"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for folder in workers.map(|entry| entry.path().join("pgdata")) {
+        if folder.join("postmaster.pid").exists() {
+            let mut stop = unprivileged(&postgres().unwrap_or_default().join("pg_ctl"), is_root);
+            stop.args(["-m", "immediate", "-D"])
+                .arg(&folder)
+                .arg("stop");
+            let _stopped = run::output(&mut stop);
+        }
+    }
+}
+
+/// Removes the stages of runs that were killed: their names end with the number of the process.
+fn remove_stale(temporary: &Path, is_root: bool) {
+    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let id = name
+            .strip_prefix("pgs-")
+            .filter(|id| id.parse::<u32>().is_ok());
+        if id.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            stop_servers(&entry.path(), is_root);
+            let _removed = fs::remove_dir_all(entry.path());
         }
     }
 }
