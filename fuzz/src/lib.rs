@@ -6,6 +6,7 @@
 
 mod codecs;
 mod pg;
+mod pg_front;
 mod script;
 
 /// A promise that must hold for any input.
@@ -18,7 +19,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -34,6 +35,14 @@ pub const TARGETS: [Target; 4] = [
     Target {
         name: "pg-login",
         run: pg::no_login_breaks_the_reader,
+    },
+    Target {
+        name: "pg-client-login",
+        run: pg_front::no_client_logs_in_by_chance,
+    },
+    Target {
+        name: "pg-server-login",
+        run: pg_front::no_server_breaks_a_login,
     },
 ];
 
