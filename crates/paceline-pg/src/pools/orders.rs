@@ -146,6 +146,8 @@ pub enum CloseReason {
     ShuttingDown,
     /// The pool has had no client for too long.
     IdlePool,
+    /// A cancel that was sent to it does not end.
+    CancelHangs,
 }
 
 impl fmt::Display for CloseReason {
@@ -161,6 +163,7 @@ impl fmt::Display for CloseReason {
             Self::Killed => "admin forced disconnect",
             Self::ShuttingDown => "server shutting down",
             Self::IdlePool => "cleaning up idle pool",
+            Self::CancelHangs => "cancel_wait_timeout",
         })
     }
 }

@@ -497,3 +497,48 @@ fn a_pool_without_clients_is_forgotten() {
         "{orders:?}"
     );
 }
+
+/// The end of a server reaches its client before the book: the client asks again at once, and the
+/// late report of the end must not touch what it has by then.
+#[test]
+fn a_client_may_ask_before_the_end_of_its_server_is_known() {
+    let mut world = World::new(sized(2));
+    let (client, lost) = world.served();
+    assert_eq!(world.ask(client), Ask::Waiting);
+    let opened = world.opened();
+    assert_eq!(to_client(&world.log_in(opened[0])), Some(client));
+    assert_eq!(world.book.closed(lost, ms(0), &mut world.orders), None);
+    let row = world.book.client_rows()[0];
+    assert_eq!(
+        (row.state, row.server),
+        (ClientState::Active, Some(opened[0]))
+    );
+    assert_eq!(world.give_back(opened[0]), GiveBack::Idle);
+}
+
+/// Users that prove who they are later, as with `auth_query`, have their limit too.
+#[test]
+fn a_user_that_is_known_later_counts() {
+    let mut world = World::new(Settings {
+        max_user_clients: 1,
+        ..sized(1)
+    });
+    let database = Some(world.database);
+    let enter = |world: &mut World| {
+        let entered = world.book.enter(database, None, Privilege::Ordinary, ms(0));
+        entered.expect("nothing is known of the user")
+    };
+    let (first, second) = (enter(&mut world), enter(&mut world));
+    let user = world.user;
+    let mut identify = |client| world.book.identify(client, user, Privilege::Ordinary);
+    assert_eq!(identify(first), Ok(()));
+    assert_eq!(identify(first), Ok(()), "the same client counts once");
+    assert_eq!(identify(second), Err(Refusal::MaxUserClients));
+    for client in [first, second] {
+        assert_eq!(
+            world.book.leave(client, ms(0), &mut world.orders),
+            Left::Nothing
+        );
+    }
+    assert_eq!(world.book.user_rows()[0].clients, 0);
+}
