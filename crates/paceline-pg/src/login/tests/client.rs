@@ -128,12 +128,18 @@ fn versions_are_negotiated() {
     }
 }
 
+/// One byte longer than a name may be.
+const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 #[test]
 fn a_session_that_can_not_be_is_refused_by_name() {
     for (further, text) in [
         (("work_mem", "1"), "unsupported startup parameter: work_mem"),
         (("replication", "database"), "replication connections are not supported"),
         (("user", ""), "no username supplied"),
+        (("user", LONG), "username too long"),
+        (("database", LONG), "database name too long"),
         (("options", "-x"), "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"),
     ] {
         let (fed, out) = opening(&hello(0, &[further]), &settings(Trust));
