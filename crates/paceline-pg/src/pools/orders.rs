@@ -75,7 +75,8 @@ pub enum Order<T> {
         /// The error.
         why: Refusal,
     },
-    /// Close this connection if its session is in no transaction, else leave it.
+    /// Close this connection if its session is in no transaction, else leave it. It is ordered
+    /// again at each maintenance.
     Recall {
         /// The connection.
         server: ServerId,
