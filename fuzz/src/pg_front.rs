@@ -30,11 +30,11 @@ pub(crate) fn no_client_logs_in_by_chance(data: &[u8]) {
         rules: StartupRules {
             tracked: vec!["DateStyle".to_owned()],
             ignored: vec!["extra_float_digits".to_owned()],
-            passes_others: script.byte() % 2 == 0,
+            passes_others: script.choose(&[true, false]),
         },
         mock_seed: [3; 32],
     };
-    let admission = if script.byte() % 2 == 0 {
+    let admission = if script.choose(&[true, false]) {
         Admission::Unknown
     } else {
         Admission::Known {
@@ -108,7 +108,11 @@ pub(crate) fn no_server_breaks_a_login(data: &[u8]) {
     // An answer to the question for TLS comes alone.
     if tls == ServerTls::Disabled || input.first() != Some(&b'S') {
         let at_once = server_course(&[input], tls);
-        assert_eq!(at_once, server_course(&pieces(input, &cuts), tls), "{input:?}");
+        assert_eq!(
+            at_once,
+            server_course(&pieces(input, &cuts), tls),
+            "{input:?}"
+        );
     }
 }
 
