@@ -6,6 +6,7 @@
 
 mod codecs;
 mod pg;
+mod pg_config;
 mod pg_front;
 mod script;
 
@@ -19,7 +20,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -43,6 +44,14 @@ pub const TARGETS: [Target; 6] = [
     Target {
         name: "pg-server-login",
         run: pg_front::no_server_breaks_a_login,
+    },
+    Target {
+        name: "pg-config",
+        run: pg_config::any_bytes_are_files_or_an_error_with_its_line,
+    },
+    Target {
+        name: "pg-console",
+        run: pg_config::any_text_is_a_command_or_refused,
     },
 ];
 

@@ -13,6 +13,7 @@ mod fuzz;
 mod inject;
 mod instructions;
 mod loom;
+mod pg_suite;
 mod setup;
 mod shuttle;
 mod stress;
@@ -32,7 +33,7 @@ mod verb;
 mod workspace;
 
 /// Every verb, in the order in which the help shows them.
-const VERBS: [Verb; 11] = [
+const VERBS: [Verb; 12] = [
     ci::VERB,
     loom::VERB,
     shuttle::VERB,
@@ -42,6 +43,7 @@ const VERBS: [Verb; 11] = [
     fuzz::VERB,
     inject::VERB,
     instructions::VERB,
+    pg_suite::VERB,
     tidy::VERB,
     setup::VERB,
 ];

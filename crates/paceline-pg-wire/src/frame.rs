@@ -76,6 +76,8 @@ const TOO_LONG: Malformed = Malformed::new("the message is longer than the limit
 pub enum Need {
     /// All of it at once.
     Whole,
+    /// So many bytes of its body at once, or all of it if it is shorter; then whatever has come.
+    First(usize),
     /// Whatever has come: the reader passes the bytes on.
     Pieces,
 }
@@ -158,7 +160,10 @@ impl Walk {
                 Ok((Step::Message(Message { tag, body }), header.message()))
             }
             (Need::Whole, None) => Ok((Step::Incomplete, 0)),
-            (Need::Pieces, None) => {
+            (Need::First(least), None) if input.len() - Header::LENGTH < least => {
+                Ok((Step::Incomplete, 0))
+            }
+            (Need::First(_) | Need::Pieces, None) => {
                 self.rest = header.message() - input.len();
                 let bytes = input;
                 Ok((Step::Begin { header, bytes }, bytes.len()))
@@ -210,6 +215,23 @@ mod tests {
         let (step, length) = walk.step(input, |_| Need::Pieces).expect("it may be long");
         assert!(matches!(step, Step::Begin { .. }) && length == input.len());
         assert!(!walk.is_between_messages());
+    }
+
+    /// A reader that needs the names at the start of a message gets them in one piece.
+    #[test]
+    fn the_first_bytes_of_a_long_message_come_at_once() {
+        let input = b"B\0\0\x10\0portal\0name\0values";
+        let mut walk = Walk::new(100);
+        let step = walk.step(&input[..16], |_| Need::First(12));
+        assert_eq!(step, Ok((Step::Incomplete, 0)));
+        let (step, length) = walk
+            .step(&input[..17], |_| Need::First(12))
+            .expect("it is good");
+        assert!(matches!(step, Step::Begin { .. }) && length == 17);
+        let mut walk = Walk::new(100);
+        let short = b"S\0\0\0\x04";
+        let (step, _) = walk.step(short, |_| Need::First(12)).expect("it is good");
+        assert!(matches!(step, Step::Message(_)));
     }
 
     /// Every way to cut a stream gives the same messages.

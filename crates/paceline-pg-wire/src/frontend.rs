@@ -118,6 +118,17 @@ impl<'b> Request<'b> {
 }
 
 impl<'b> Parse<'b> {
+    /// Reads a Parse.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is none.
+    pub fn of(message: Message<'b>) -> Result<Self, Malformed> {
+        match Request::read(message)? {
+            Request::Parse(parse) => Ok(parse),
+            _ => Err(Malformed::new("another message than a Parse")),
+        }
+    }
+
     fn read(fields: &mut Fields<'b>) -> Result<Self, Malformed> {
         let statement = fields.text()?;
         let tail = fields.clone().rest();
@@ -157,6 +168,18 @@ impl<'b> Bind<'b> {
         })
     }
 
+    /// Appends the start of a message, up to its names, whose body has `length` bytes.
+    ///
+    /// # Panics
+    /// If that is more than a message can have: 2 GiB.
+    pub fn head(output: &mut Vec<u8>, length: usize, portal: &[u8], statement: &[u8]) {
+        let length = i32::try_from(length + 4).expect("a message has less than 2 GiB");
+        output.push(b'B');
+        output.extend_from_slice(&length.to_be_bytes());
+        write::text(output, portal);
+        write::text(output, statement);
+    }
+
     /// Appends the message with another name for the statement.
     pub fn renamed(&self, output: &mut Vec<u8>, statement: &[u8]) {
         write::message(output, b'B', |body| {
@@ -168,6 +191,17 @@ impl<'b> Bind<'b> {
 }
 
 impl<'b> Target<'b> {
+    /// Reads what a Describe or a Close is about.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the message is neither.
+    pub fn of(message: Message<'b>) -> Result<Self, Malformed> {
+        match Request::read(message)? {
+            Request::Describe(target) | Request::Close(target) => Ok(target),
+            _ => Err(Malformed::new("neither a Describe nor a Close")),
+        }
+    }
+
     fn read(fields: &mut Fields<'b>) -> Result<Self, Malformed> {
         match fields.u8()? {
             b'S' => fields.text().map(Self::Statement),

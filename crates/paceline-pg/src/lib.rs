@@ -18,5 +18,7 @@ pub mod login;
 pub mod pools;
 pub mod protocol;
 
+use paceline_pg_wire as pg_wire;
+
 pub mod front;
 pub mod stats;

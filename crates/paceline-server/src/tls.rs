@@ -4,12 +4,14 @@
 //!   Tls        certificates of a server, by name; read anew while connections use them
 //!   TlsClient  whom outgoing connections trust
 //!   TlsInfo    what a handshake has agreed on: Peer::tls
+//!   TlsConnection   the protocol of one connection, for programs that move the bytes themselves
 //! ```
 //!
 //! A handshake is events like any other: it holds no thread while the peer is slow, and it has a
 //! deadline ([`Limits::silent`](crate::Limits::silent)) and a limit
 //! ([`Limits::handshakes`](crate::Limits::handshakes)).
 
+mod by_hand;
 mod certificates;
 mod layer;
 mod records;
@@ -28,6 +30,7 @@ use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
 };
 
+pub use self::by_hand::{TlsConnection, TlsReceived};
 use self::certificates::{ByName, Files};
 pub(crate) use self::layer::{ensure_no_plaintext, EndOfInput, Received, TlsLayer};
 
@@ -279,6 +282,8 @@ pub struct TlsInfo {
     pub alpn: Option<Vec<u8>>,
     /// The version of the protocol: `"TLSv1.3"`.
     pub version: &'static str,
+    /// The cipher suite, by the name that OpenSSL shows: `"TLS_AES_256_GCM_SHA384"`.
+    pub cipher_suite: String,
 }
 
 /// Why TLS ended a connection: the source of an [`io::Error`] of kind `InvalidData`.
@@ -331,8 +336,9 @@ impl From<TlsFailure> for io::Error {
     }
 }
 
-/// The cryptography of this build.
-fn provider() -> Arc<CryptoProvider> {
+/// The cryptography of this build: for settings of the caller.
+#[must_use]
+pub fn provider() -> Arc<CryptoProvider> {
     #[cfg(feature = "tls")]
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     #[cfg(not(feature = "tls"))]

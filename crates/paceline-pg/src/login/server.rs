@@ -430,9 +430,10 @@ impl ServerLogin {
         Ok(ServerStep::More)
     }
 
+    /// The server asks for a proof that the front-end can't give; in PgBouncer's words.
     fn lacks(&self, what: &str) -> ServerFailure {
         let user = &self.start.user;
-        ServerFailure::own(format!("cannot log in as \"{user}\": {what} is missing"))
+        ServerFailure::own(format!("wrong password type: \"{user}\" has not {what}"))
     }
 }
 

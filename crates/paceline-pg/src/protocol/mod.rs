@@ -1,1 +1,34 @@
 //! One client and one server connection, without I/O and without a clock.
+//!
+//! ```text
+//!   client --> from_client --> what the server is sent, and an entry of the queue for each reply
+//!                                     |
+//!   client <-- from_server <-- replies consume the entries; at a boundary the server is free
+//! ```
+//!
+//! - [`Relay`] joins a [`ClientHalf`] and a [`ServerHalf`] for one call.
+//! - `server`: the model of what the server does, and queries of the front-end's own.
+//! - `prepared`: the names of statements, which differ on each side.
+//! - [`Tracked`], [`Values`]: parameters that a client takes along.
+//!
+//! A server connection is released only at a proven boundary. Where the protocol does not let the
+//! model know what the server does, the server stays with its client and is closed afterwards.
+
+mod client;
+mod faults;
+mod keyword;
+mod output;
+mod parameters;
+mod prepared;
+mod relay;
+mod server;
+mod settings;
+
+pub use client::ClientHalf;
+pub use faults::{Broken, Violation};
+pub use output::Output;
+pub use parameters::{canonical_encoding, Tracked, Values};
+pub use prepared::Statements;
+pub use relay::{AfterLoss, Counts, FromClient, FromServer, Next, Relay};
+pub use server::{Alone, Loss, OwnOutcome, Purpose, Release, ServerHalf};
+pub use settings::{Mode, RelaySettings};

@@ -211,6 +211,12 @@ impl TlsLayer {
         self.end
     }
 
+    fn cipher_suite(&self) -> String {
+        let suite = self.connection.negotiated_cipher_suite();
+        let name = suite.and_then(|suite| suite.suite().as_str());
+        shown(name.unwrap_or("unknown"))
+    }
+
     /// What the handshake has agreed on.
     pub(crate) fn info(&self) -> TlsInfo {
         let server_name = match &self.connection {
@@ -225,8 +231,14 @@ impl TlsLayer {
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
                 _ => "unknown",
             },
+            cipher_suite: self.cipher_suite(),
         }
     }
+}
+
+/// The names of TLS 1.3 differ from OpenSSL's by their first part.
+fn shown(suite: &str) -> String {
+    suite.replacen("TLS13_", "TLS_", 1)
 }
 
 /// Refuses what came in plain text behind the command that begins TLS.

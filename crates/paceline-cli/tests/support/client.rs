@@ -1,0 +1,228 @@
+//! A client that speaks the protocol message by message.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+};
+
+use paceline_pg_wire::{
+    backend::Reply,
+    frontend,
+    startup::{self, CancelKey, Version},
+    Message,
+};
+
+use super::LIMIT;
+
+/// A session of a client.
+pub(crate) struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// The key for cancels.
+    pub(crate) key: (i32, Vec<u8>),
+    /// The parameters at the login.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+/// What a client asks for.
+pub(crate) struct Connect {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    pub(crate) password: Option<String>,
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+/// An error of the server: its SQLSTATE and its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+/// What a query gave: rows of texts.
+pub(crate) type Rows = Vec<Vec<String>>;
+
+impl Connect {
+    pub(crate) fn new(database: &str, user: &str) -> Self {
+        Self {
+            database: database.to_owned(),
+            user: user.to_owned(),
+            password: None,
+            parameters: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.parameters.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The first packet.
+    pub(crate) fn packet(&self) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let own = [
+            (&b"user"[..], self.user.as_bytes()),
+            (b"database", self.database.as_bytes()),
+        ];
+        let more = self.parameters.iter();
+        let more = more.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let version = Version { major: 3, minor: 0 };
+        startup::session(&mut packet, version, own.into_iter().chain(more));
+        packet
+    }
+}
+
+impl Client {
+    /// Logs in.
+    pub(crate) fn to(address: SocketAddr, connect: &Connect) -> Result<Self, Failure> {
+        let mut client = Self::connected(address);
+        client.send(&connect.packet());
+        client.log_in(connect)
+    }
+
+    /// A connection without a login.
+    pub(crate) fn connected(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the pooler accepts");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        stream.set_nodelay(true).expect("an option");
+        Self {
+            stream,
+            buffer: Vec::new(),
+            key: (0, Vec::new()),
+            parameters: Vec::new(),
+        }
+    }
+
+    /// Waits for the end of a login that was begun.
+    pub(crate) fn log_in(mut self, connect: &Connect) -> Result<Self, Failure> {
+        loop {
+            let (tag, body) = self.message().expect("an answer to the login");
+            match Reply::read(Message { tag, body: &body }) {
+                Ok(Reply::Authentication(paceline_pg_wire::backend::Authentication::Password)) => {
+                    let mut bytes = Vec::new();
+                    let password = connect.password.as_deref().unwrap_or_default();
+                    frontend::password(&mut bytes, password.as_bytes());
+                    self.send(&bytes);
+                }
+                Ok(Reply::Parameter { name, value }) => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    self.parameters.push((text(name), text(value)));
+                }
+                Ok(Reply::KeyData { process, secret }) => self.key = (process, secret.to_vec()),
+                Ok(Reply::Ready(_)) => return Ok(self),
+                Ok(Reply::Error(report)) => return Err(failure(&report)),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream
+            .write_all(bytes)
+            .expect("the pooler takes bytes");
+    }
+
+    /// Sends, although the pooler may have closed.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next message; an error at the end of the stream.
+    pub(crate) fn message(&mut self) -> io::Result<(u8, Vec<u8>)> {
+        loop {
+            let first = Message::first(&self.buffer, 1 << 30).expect("a good message");
+            if let Some((message, length)) = first {
+                let received = (message.tag, message.body.to_vec());
+                self.buffer.drain(..length);
+                return Ok(received);
+            }
+            let mut piece = [0; 16384];
+            match self.stream.read(&mut piece)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.buffer.extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+
+    /// The bytes up to the end of the stream.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.buffer);
+        // A reset is an end too.
+        let _ = self.stream.read_to_end(&mut all);
+        all
+    }
+
+    /// Runs a simple query.
+    pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, Failure> {
+        self.begin(sql);
+        self.finish()
+    }
+
+    /// Sends a simple query.
+    pub(crate) fn begin(&mut self, sql: &str) {
+        let mut bytes = Vec::new();
+        frontend::query(&mut bytes, sql.as_bytes());
+        self.send(&bytes);
+    }
+
+    /// Reads up to the next `Z`, or to the end of the connection.
+    pub(crate) fn finish(&mut self) -> Result<Rows, Failure> {
+        let (mut rows, mut failed) = (Vec::new(), None);
+        loop {
+            let (tag, body) = match self.message() {
+                Ok(message) => message,
+                Err(error) => return Err(failed.unwrap_or_else(|| closed(&error))),
+            };
+            match Reply::read(Message { tag, body: &body }) {
+                Ok(Reply::Row(values)) => {
+                    let text = |value: Option<&[u8]>| {
+                        String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
+                    };
+                    rows.push(values.iter().map(text).collect());
+                }
+                Ok(Reply::Error(report)) => failed = Some(failure(&report)),
+                Ok(Reply::Ready(_)) => return failed.map_or(Ok(rows), Err),
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks on another connection for the cancel of what this session runs, and waits for its end.
+    pub(crate) fn cancel(&self) {
+        let address = self.stream.peer_addr().expect("it is connected");
+        cancel(address, &self.key);
+    }
+}
+
+/// Asks for a cancel, and waits until the connection ends.
+pub(crate) fn cancel(address: SocketAddr, (process, secret): &(i32, Vec<u8>)) {
+    let mut client = Client::connected(address);
+    let mut packet = Vec::new();
+    let key = CancelKey {
+        process: *process,
+        secret,
+    };
+    startup::cancel(&mut packet, key);
+    client.send(&packet);
+    assert_eq!(client.rest(), b"", "a cancel has no reply");
+}
+
+fn failure(report: &paceline_pg_wire::Report<'_>) -> Failure {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Failure {
+        code: text(report.code()),
+        message: text(report.message()),
+    }
+}
+
+fn closed(error: &io::Error) -> Failure {
+    Failure {
+        code: "closed".to_owned(),
+        message: error.to_string(),
+    }
+}

@@ -1,0 +1,435 @@
+//! A client, as everything that has to do with it sees it.
+//!
+//! Its session is the handler of its group, and only a thread that has that group uses it. Others
+//! put a letter into its [`Mail`] and notify the group.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+    },
+    time::Duration,
+};
+
+use paceline::Group;
+
+use super::{
+    server::Server,
+    sockets::{Address, Stream},
+};
+use crate::{
+    config::Effective,
+    pools::{ClientId, CloseReason, Refusal},
+};
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Its number for the console and the log: clients and servers count together.
+    pub(crate) number: u64,
+    pub(crate) address: Address,
+    group: OnceLock<Group<Stream>>,
+    mail: Mutex<Mail>,
+    pub(crate) watch: Watch,
+    facts: Mutex<ClientFacts>,
+}
+
+/// What others have put before a session.
+#[derive(Debug, Default)]
+pub(crate) struct Mail {
+    /// The session is over: it takes no server any more.
+    is_closed: bool,
+    given: Option<Given>,
+    letters: Vec<Letter>,
+}
+
+/// A server that the book has given to the client.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) server: Arc<Server>,
+    /// The number of the assignment.
+    pub(crate) binding: u64,
+    /// Its way to the client's group.
+    pub(crate) way: Way,
+}
+
+/// How a server gets to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The handler that had it moves it.
+    Sent,
+    /// The client takes it from its home.
+    Fetch,
+}
+
+/// What a session has to know.
+#[derive(Clone, Debug)]
+pub(crate) enum Letter {
+    /// The pool has had a server: the login ends.
+    Welcome,
+    /// What it waits for is refused.
+    Refuse(Refusal),
+    /// It has waited long enough for a notice.
+    WaitsLong,
+    /// It is to be closed with this error.
+    Dismiss(Refusal),
+    /// A time is over: the name of the key, and the text for the log.
+    Overdue(Overdue),
+    /// Close its server if no transaction is open.
+    Recall(CloseReason),
+    /// The connection of this server has ended.
+    Lost(u64),
+    /// A cancel of the console ends its wait.
+    CancelWait,
+    /// The carrier of its cancel is done.
+    CancelDone,
+    /// The command of the console that it waits for is complete.
+    Completed,
+}
+
+/// Which of a client's times is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overdue {
+    Login,
+    Idle,
+    IdleInTransaction,
+    Transaction,
+    Query,
+    /// A query waits for a server for longer than it may run.
+    QueryWaits,
+}
+
+/// What became of a server that was put before a session.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Done,
+    /// The session is over.
+    Closed,
+}
+
+/// Times that the maintenance compares, without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// The phase, and since when in microseconds.
+    phase: AtomicU64,
+    /// The start of the transaction; zero: there is none.
+    transaction: AtomicU64,
+}
+
+/// What a client does, for its time-outs and the console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    Login = 0,
+    /// It has no server and waits for none.
+    Idle = 1,
+    Waiting = 2,
+    /// The server works for it.
+    Busy = 3,
+    /// The server waits for it, in a transaction or a session.
+    Held = 4,
+    HeldInTransaction = 5,
+    Cancel = 6,
+    /// It is at the console.
+    Console = 7,
+}
+
+const PHASE_BITS: u32 = 3;
+
+/// What the console shows of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientFacts {
+    /// Its key in the book, when it has logged in that far.
+    pub(crate) id: Option<ClientId>,
+    pub(crate) database: Arc<str>,
+    pub(crate) user: Arc<str>,
+    pub(crate) application: Box<str>,
+    pub(crate) tls: Box<str>,
+    pub(crate) local: Option<Address>,
+    pub(crate) connected_at: Duration,
+    pub(crate) requested_at: Duration,
+    pub(crate) limits: Limits,
+    pub(crate) statements: usize,
+    pub(crate) is_console: bool,
+    pub(crate) is_logged_in: bool,
+}
+
+/// The client's time-outs; zero is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) idle: Duration,
+    pub(crate) idle_in_transaction: Duration,
+    pub(crate) transaction: Duration,
+    pub(crate) query: Duration,
+}
+
+impl Limits {
+    /// What the configuration says for the client's database and user.
+    pub(crate) fn of(effective: &Effective) -> Self {
+        Self {
+            idle: effective.client_idle_timeout,
+            idle_in_transaction: effective.idle_transaction_timeout,
+            transaction: effective.transaction_timeout,
+            query: effective.query_timeout,
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn new(number: u64, address: Address, now: Duration) -> Self {
+        let client = Self {
+            number,
+            address,
+            group: OnceLock::new(),
+            mail: Mutex::default(),
+            watch: Watch::default(),
+            facts: Mutex::new(ClientFacts {
+                connected_at: now,
+                requested_at: now,
+                ..ClientFacts::default()
+            }),
+        };
+        client.watch.enter(Phase::Login, now);
+        client
+    }
+
+    /// Its group, once: when its connection is there.
+    pub(crate) fn settle(&self, group: Group<Stream>) {
+        // It is set once.
+        let _ = self.group.set(group);
+    }
+
+    pub(crate) fn group(&self) -> Option<&Group<Stream>> {
+        self.group.get()
+    }
+
+    /// Whether it is about to be closed.
+    pub(crate) fn is_dismissed(&self) -> bool {
+        let mail = self.mail();
+        let is_it = |letter: &Letter| matches!(letter, Letter::Dismiss(_));
+        mail.is_closed || mail.letters.iter().any(is_it)
+    }
+
+    /// Puts a letter before its session.
+    pub(crate) fn send(&self, letter: Letter) {
+        let mut mail = self.mail();
+        mail.letters.push(letter);
+        drop(mail);
+        self.notify();
+    }
+
+    /// Puts a server before its session. One that is sent arrives as a member of its group.
+    pub(crate) fn give(&self, given: Given) -> Delivery {
+        let way = given.way;
+        let mut mail = self.mail();
+        if mail.is_closed {
+            return Delivery::Closed;
+        }
+        mail.given = Some(given);
+        drop(mail);
+        if way == Way::Fetch {
+            self.notify();
+        }
+        Delivery::Done
+    }
+
+    /// The session takes the server that was put before it.
+    pub(crate) fn take_given(&self) -> Option<Given> {
+        self.mail().given.take()
+    }
+
+    /// The session takes a server that does not come by itself.
+    pub(crate) fn take_to_fetch(&self) -> Option<Given> {
+        let mut mail = self.mail();
+        let is_to_fetch = matches!(&mail.given, Some(given) if given.way == Way::Fetch);
+        if is_to_fetch {
+            mail.given.take()
+        } else {
+            None
+        }
+    }
+
+    /// The server that is on its way, if it is this one.
+    pub(crate) fn take_given_server(&self, number: u64) -> Option<Given> {
+        let mut mail = self.mail();
+        let is_it = matches!(&mail.given, Some(given) if given.server.number == number);
+        if is_it {
+            mail.given.take()
+        } else {
+            None
+        }
+    }
+
+    /// The session takes its letters.
+    pub(crate) fn take_letters(&self) -> Vec<Letter> {
+        std::mem::take(&mut self.mail().letters)
+    }
+
+    /// The session is over. What was given to it and has not arrived.
+    pub(crate) fn close_mail(&self) -> Option<Given> {
+        let mut mail = self.mail();
+        mail.is_closed = true;
+        mail.given.take()
+    }
+
+    pub(crate) fn notify(&self) {
+        if let Some(group) = self.group() {
+            // A group that has ended needs no notification.
+            let _ = group.notify();
+        }
+    }
+
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn facts(&self) -> MutexGuard<'_, ClientFacts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    /// The client does something else from now on.
+    pub(crate) fn enter(&self, phase: Phase, now: Duration) {
+        let micros = now.as_micros() as u64;
+        let word = micros << PHASE_BITS | phase as u64;
+        self.phase.store(word, Ordering::Relaxed);
+    }
+
+    pub(crate) fn phase(&self) -> (Phase, Duration) {
+        let word = self.phase.load(Ordering::Relaxed);
+        let phase = match word & ((1 << PHASE_BITS) - 1) {
+            0 => Phase::Login,
+            1 => Phase::Idle,
+            2 => Phase::Waiting,
+            3 => Phase::Busy,
+            4 => Phase::Held,
+            5 => Phase::HeldInTransaction,
+            6 => Phase::Cancel,
+            _ => Phase::Console,
+        };
+        (phase, Duration::from_micros(word >> PHASE_BITS))
+    }
+
+    pub(crate) fn begin_transaction(&self, now: Duration) {
+        let micros = (now.as_micros() as u64).max(1);
+        self.transaction.store(micros, Ordering::Relaxed);
+    }
+
+    /// The start of the transaction that ends.
+    pub(crate) fn end_transaction(&self) -> Option<Duration> {
+        let since = self.transaction_since();
+        self.transaction.store(0, Ordering::Relaxed);
+        since
+    }
+
+    pub(crate) fn transaction_since(&self) -> Option<Duration> {
+        match self.transaction.load(Ordering::Relaxed) {
+            0 => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
+    }
+
+    /// Which of the times is over.
+    pub(crate) fn overdue(&self, limits: &Limits, now: Duration) -> Option<Overdue> {
+        let over = |since: Duration, limit: Duration| {
+            !limit.is_zero() && now.saturating_sub(since) > limit
+        };
+        let (phase, since) = self.phase();
+        let transaction = self.transaction_since();
+        if transaction.is_some_and(|since| over(since, limits.transaction)) {
+            return Some(Overdue::Transaction);
+        }
+        match phase {
+            Phase::Idle | Phase::Held if over(since, limits.idle) => Some(Overdue::Idle),
+            Phase::Busy if over(since, limits.query) => Some(Overdue::Query),
+            Phase::Waiting if over(since, limits.query) => Some(Overdue::QueryWaits),
+            Phase::HeldInTransaction if over(since, limits.idle_in_transaction) => {
+                Some(Overdue::IdleInTransaction)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Every client, by its number and by its key in the book.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    by_number: HashMap<u64, Arc<Client>>,
+    by_id: HashMap<ClientId, Arc<Client>>,
+}
+
+impl Clients {
+    pub(crate) fn add(&mut self, client: Arc<Client>) {
+        self.by_number.insert(client.number, client);
+    }
+
+    pub(crate) fn name(&mut self, id: ClientId, client: Arc<Client>) {
+        self.by_id.insert(id, client);
+    }
+
+    pub(crate) fn remove(&mut self, number: u64, id: Option<ClientId>) {
+        self.by_number.remove(&number);
+        if let Some(id) = id {
+            self.by_id.remove(&id);
+        }
+    }
+
+    pub(crate) fn find(&self, id: ClientId) -> Option<&Arc<Client>> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn with_number(&self, number: u64) -> Option<&Arc<Client>> {
+        self.by_number.get(&number)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Client>> {
+        self.by_number.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch_at(phase: Phase) -> Watch {
+        let watch = Watch::default();
+        watch.enter(phase, Duration::from_secs(10));
+        watch
+    }
+
+    /// A limit of zero is off, and each phase has its own limit.
+    #[test]
+    fn each_phase_has_its_own_limit() {
+        let second = Duration::from_secs(1);
+        let limits = Limits {
+            idle: second,
+            query: 2 * second,
+            ..Limits::default()
+        };
+        let overdue = |phase, at| watch_at(phase).overdue(&limits, Duration::from_secs(at));
+        assert_eq!(overdue(Phase::Idle, 12), Some(Overdue::Idle));
+        assert_eq!(overdue(Phase::Busy, 12), None);
+        assert_eq!(overdue(Phase::Busy, 13), Some(Overdue::Query));
+        assert_eq!(overdue(Phase::HeldInTransaction, 99), None);
+        assert_eq!(
+            watch_at(Phase::Idle).overdue(&Limits::default(), Duration::MAX),
+            None
+        );
+    }
+
+    /// The phase and its time share a word.
+    #[test]
+    fn a_phase_keeps_its_time() {
+        for phase in [Phase::Login, Phase::Held, Phase::Cancel] {
+            let (seen, since) = watch_at(phase).phase();
+            assert_eq!((seen, since), (phase, Duration::from_secs(10)));
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! How a server connection is opened: its host is chosen, its name resolved, and the connection
+//! begun. The rest is up to its [home](super::home).
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use paceline::{Group, Interest};
+
+use super::{
+    home::{login_failure, Home},
+    random,
+    registers::PoolEntry,
+    server::Server,
+    sockets::{self, Address, Stream},
+    state::Front,
+};
+use crate::{
+    config::{Host, HostAddress, SslMode},
+    log::Level,
+    login::{
+        ServerCredentials, ServerFailure, ServerLogin, ServerStart, ServerTls, StoredPassword,
+    },
+    pools::{CloseReason, OpenReason, ServerId},
+};
+
+/// A host, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// As the configuration names it.
+    name: Box<str>,
+    port: u16,
+    place: Place,
+    /// Its place in the database's list.
+    index: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Ip(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Target {
+    pub(crate) fn address(&self) -> Address {
+        match &self.place {
+            Place::Ip(address) => Address::Ip(*address),
+            Place::Unix(_) => Address::Unix {
+                port: self.port,
+                process: None,
+            },
+        }
+    }
+
+    pub(crate) fn local_address(&self, stream: &Stream) -> Option<Address> {
+        match &self.place {
+            Place::Ip(_) => stream.local_addr().ok().map(Address::Ip),
+            Place::Unix(_) => None,
+        }
+    }
+
+    /// The name that a certificate must have.
+    pub(crate) fn tls_name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_unix(&self) -> bool {
+        matches!(&self.place, Place::Unix(_))
+    }
+
+    /// Begins to connect, as a member of `group`.
+    pub(crate) fn connect(&self, group: &Group<Stream>, within: Duration) -> io::Result<()> {
+        // Without a limit the system's own holds.
+        let within = if within.is_zero() { FOREVER } else { within };
+        match &self.place {
+            Place::Ip(address) => group.connect(*address, within).map(drop),
+            Place::Unix(path) => {
+                let stream = sockets::connect_unix(path)?;
+                group.register(stream, Interest::READ).map(drop)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
+}
+
+const FOREVER: Duration = Duration::from_secs(3600);
+
+impl Front {
+    /// The book wants a server connection.
+    pub(crate) fn open(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, why: OpenReason) {
+        if let OpenReason::Reserve(client) = why {
+            let client = self.clients().find(client).cloned();
+            if let Some(client) = client {
+                let text = format_args!("taking connection from reserve_pool");
+                self.note_client(Level::Log, &client, text);
+            }
+        }
+        let socket_dir = self.live().settings().unix_socket_dir.clone();
+        let hosts = pool.database.config().hosts(&socket_dir);
+        let index = pool.database.first_host(hosts.len());
+        let Some(host) = hosts.get(index).cloned() else {
+            return self.refuse_opening(id, &pool, "no host");
+        };
+        match place_of(&host) {
+            Some(place) => self.connect(id, pool, target(&host, place, index)),
+            None => self.resolve(id, pool, host, index),
+        }
+    }
+
+    /// Finds the address of a host by its name. That may block, so it is work of its own.
+    fn resolve(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, host: Host, index: usize) {
+        if let Some(known) = self.known_address(&host) {
+            return match known {
+                Some(ip) => {
+                    let place = Place::Ip(SocketAddr::new(ip, host.port));
+                    self.connect(id, pool, target(&host, place, index));
+                }
+                None => self.lookup_failed(id, &pool, &host, index),
+            };
+        }
+        let front = Arc::clone(self);
+        let Some(threads) = self.pool() else { return };
+        let posted = threads.post(move |cx| {
+            let name = host.address.as_str().to_owned();
+            let found = cx.blocking(|| (name.as_str(), host.port).to_socket_addrs());
+            let first = found.ok().and_then(|mut all| all.next());
+            front.keep_address(&host, first.map(|address| address.ip()));
+            match first {
+                Some(address) => {
+                    front.connect(id, pool, target(&host, Place::Ip(address), index));
+                }
+                None => front.lookup_failed(id, &pool, &host, index),
+            }
+        });
+        // Too many posts wait: the book tries again later.
+        drop(posted);
+    }
+
+    fn lookup_failed(
+        self: &Arc<Self>,
+        id: ServerId,
+        pool: &Arc<PoolEntry>,
+        host: &Host,
+        at: usize,
+    ) {
+        pool.database.host_failed(at);
+        let address = Address::Ip(SocketAddr::from(([0; 4], host.port)));
+        self.note_of_server(
+            Level::Log,
+            self.next_number(),
+            pool,
+            &address,
+            format_args!("closing because: server DNS lookup failed (age=0s)"),
+        );
+        self.refuse_opening(id, pool, "server DNS lookup failed");
+    }
+
+    fn connect(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, target: Target) {
+        let login = ServerLogin::new(self.server_start(&pool, &target));
+        let home = Home::new(
+            Arc::clone(self),
+            id,
+            Arc::clone(&pool),
+            target.clone(),
+            login,
+        );
+        let Some(threads) = self.pool() else { return };
+        let Ok(group) = threads.group(home) else {
+            return self.refuse_opening(id, &pool, "no slot for a connection");
+        };
+        self.openings().insert(id, group.clone());
+        let within = self.live().settings().server_connect_timeout;
+        if let Err(error) = target.connect(&group, within) {
+            self.note_of_server(
+                Level::Log,
+                self.next_number(),
+                &pool,
+                &target.address(),
+                format_args!("closing because: connect failed (age=0s): {error}"),
+            );
+            let _ = group.close();
+            self.open_failed(id, &pool, &target, "connect failed", None);
+        }
+    }
+
+    /// What the front says at a server's login.
+    fn server_start(&self, pool: &PoolEntry, target: &Target) -> ServerStart {
+        let live = self.live();
+        let config = pool.database.config();
+        let text = |text: &str| text.as_bytes().to_vec();
+        let mut parameters = vec![("database".to_owned(), text(config.server_name()))];
+        for (name, value) in config.startup_parameters() {
+            parameters.push((name.to_owned(), text(value)));
+        }
+        let tls = match (&live.server_tls.tls, live.server_tls.mode) {
+            _ if target.is_unix() => ServerTls::Disabled,
+            (None, _) | (_, SslMode::Disable | SslMode::Allow) => ServerTls::Disabled,
+            (Some(_), SslMode::Prefer) => ServerTls::Preferred,
+            (Some(_), _) => ServerTls::Required,
+        };
+        ServerStart {
+            tls,
+            user: pool.user.to_string(),
+            parameters,
+            credentials: self.credentials(pool),
+            nonce: random::bytes(),
+        }
+    }
+
+    fn credentials(&self, pool: &PoolEntry) -> ServerCredentials {
+        let config = pool.database.config();
+        if let Some(password) = &config.password {
+            let stored = StoredPassword::read(password.as_bytes());
+            return ServerCredentials::Password(stored);
+        }
+        let stored = self.live().secret(pool.user.as_bytes());
+        let stored = stored.map(|secret| StoredPassword::read(&secret));
+        let proved = pool.credentials.load_full();
+        match (stored, proved) {
+            // A SCRAM secret alone proves nothing: the client's keys do.
+            (Some(StoredPassword::Scram(_)) | None, Some(proved)) => {
+                ServerCredentials::clone(&proved)
+            }
+            (Some(stored), _) => ServerCredentials::Password(stored),
+            (None, None) => ServerCredentials::None,
+        }
+    }
+
+    fn refuse_opening(self: &Arc<Self>, id: ServerId, _pool: &PoolEntry, reason: &str) {
+        let failure = login_failure(reason, None);
+        let ((), orders) =
+            self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
+        self.carry_out(orders);
+    }
+
+    /// A connection could not be opened.
+    pub(crate) fn open_failed(
+        &self,
+        id: ServerId,
+        pool: &PoolEntry,
+        target: &Target,
+        reason: &str,
+        failure: Option<&ServerFailure>,
+    ) {
+        self.openings().remove(&id);
+        if failure.is_none() {
+            pool.database.host_failed(target.index);
+        }
+        let failure = login_failure(reason, failure);
+        let ((), orders) =
+            self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
+        self.carry_out(orders);
+    }
+
+    /// A connection that is being opened is given up.
+    pub(crate) fn abort(&self, id: ServerId, _reason: CloseReason) {
+        let group = self.openings().remove(&id);
+        if let Some(group) = group {
+            // It has ended already, if that fails.
+            let _ = group.close();
+        }
+    }
+
+    pub(crate) fn add_server(&self, server: &Arc<Server>) {
+        self.openings().remove(&server.id);
+        self.servers().insert(server.id, Arc::clone(server));
+    }
+
+    pub(crate) fn has_server(&self, id: ServerId) -> bool {
+        self.servers().contains_key(&id)
+    }
+}
+
+/// Where a host is, if no name must be resolved.
+fn place_of(host: &Host) -> Option<Place> {
+    if let Some(path) = host.socket_path() {
+        return Some(Place::Unix(PathBuf::from(path)));
+    }
+    let ip: Option<IpAddr> = host.address.as_str().parse().ok();
+    ip.map(|ip| Place::Ip(SocketAddr::new(ip, host.port)))
+}
+
+fn target(host: &Host, place: Place, index: usize) -> Target {
+    let name = match &host.address {
+        HostAddress::Tcp(name) => name.clone(),
+        HostAddress::Unix(folder) => folder.clone(),
+    };
+    Target {
+        name,
+        port: host.port,
+        place,
+        index,
+    }
+}
+
+/// The addresses of names, and how long they hold.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: std::collections::HashMap<Box<str>, (Duration, Option<IpAddr>)>,
+}
+
+impl Front {
+    fn known_address(&self, host: &Host) -> Option<Option<IpAddr>> {
+        let now = self.now();
+        let names = self.names();
+        let (until, found) = names.known.get(host.address.as_str())?;
+        (now < *until).then_some(*found)
+    }
+
+    fn keep_address(&self, host: &Host, found: Option<IpAddr>) {
+        let live = self.live();
+        let settings = live.settings();
+        let ttl = match found {
+            Some(_) => settings.dns_max_ttl,
+            None => settings.dns_nxdomain_ttl,
+        };
+        let until = self.now() + ttl;
+        let name = Box::from(host.address.as_str());
+        self.names().known.insert(name, (until, found));
+    }
+
+    /// The names that are known: name, seconds that they hold, address.
+    pub(crate) fn known_names(&self) -> Vec<(String, u64, String)> {
+        let now = self.now();
+        let names = self.names();
+        let rows = names.known.iter().map(|(name, (until, found))| {
+            let left = until.saturating_sub(now).as_secs();
+            let address = found.map(|ip| ip.to_string()).unwrap_or_default();
+            (name.to_string(), left, address)
+        });
+        rows.collect()
+    }
+
+    /// The number by which the book knows a host.
+    pub(crate) fn host_number(&self, target: &Target) -> usize {
+        let mut targets = self.targets();
+        let known = targets.iter().position(|known| known.place == target.place);
+        known.unwrap_or_else(|| {
+            targets.push(target.clone());
+            targets.len() - 1
+        })
+    }
+}

@@ -1,0 +1,338 @@
+//! The databases, users and pools of the book by name, with what the front keeps of each.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+    },
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use super::{
+    live::{database_settings, user_settings, Live},
+    state::Front,
+};
+use crate::{
+    config::{self, Effective, PoolMode},
+    login::ServerCredentials,
+    pools::{DatabaseId, PoolId, UserId},
+    protocol::{Mode, RelaySettings, Statements, Values},
+    stats::{Averages, Counters},
+};
+
+/// The longest Parse of a named statement.
+const LONGEST_STATEMENT: usize = 64 << 20;
+
+/// Everything that has a name.
+#[derive(Debug, Default)]
+pub(crate) struct Registers(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    databases: HashMap<Box<str>, Arc<Database>>,
+    users: HashMap<Box<str>, UserId>,
+    pools: HashMap<PoolId, Arc<PoolEntry>>,
+    by_name: HashMap<(DatabaseId, Box<str>), Arc<PoolEntry>>,
+}
+
+/// A database that clients have named, or that the configuration has.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) id: DatabaseId,
+    pub(crate) name: Arc<str>,
+    config: ArcSwap<config::Database>,
+    pub(crate) counters: Counters,
+    pub(crate) averages: Mutex<Averages>,
+    /// Which host a new connection tries next.
+    next_host: AtomicUsize,
+}
+
+/// The servers of one database and user.
+#[derive(Debug)]
+pub(crate) struct PoolEntry {
+    pub(crate) id: PoolId,
+    pub(crate) database: Arc<Database>,
+    pub(crate) user: Arc<str>,
+    statements: Arc<Statements>,
+    terms: ArcSwap<Terms>,
+    /// What the pool's servers have reported at their login.
+    welcome: ArcSwapOption<Reported>,
+    /// What a client has proved itself with: the server takes it, if the configuration has no
+    /// password for it.
+    pub(crate) credentials: ArcSwapOption<ServerCredentials>,
+}
+
+/// What holds for a pool by the configuration in force.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) effective: Effective,
+    pub(crate) relay: RelaySettings,
+    pub(crate) reset: Option<Box<[u8]>>,
+    pub(crate) check: Box<[u8]>,
+}
+
+/// What a server has reported at its login.
+#[derive(Clone, Debug)]
+pub(crate) struct Reported {
+    /// Every parameter, in the server's order.
+    pub(crate) parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// The tracked ones.
+    pub(crate) values: Values,
+}
+
+impl Database {
+    pub(crate) fn config(&self) -> Arc<config::Database> {
+        self.config.load_full()
+    }
+
+    /// The number of the host that a new connection tries first.
+    pub(crate) fn first_host(&self, hosts: usize) -> usize {
+        match self.config().load_balance_hosts {
+            config::LoadBalance::RoundRobin => {
+                self.next_host.fetch_add(1, Ordering::Relaxed) % hosts.max(1)
+            }
+            config::LoadBalance::Disable => self.next_host.load(Ordering::Relaxed) % hosts.max(1),
+        }
+    }
+
+    /// This host could not be reached: the next one is tried.
+    pub(crate) fn host_failed(&self, host: usize) {
+        if self.config().load_balance_hosts == config::LoadBalance::Disable {
+            let next = host.wrapping_add(1);
+            // Another connection may have found that out before.
+            let _ =
+                self.next_host
+                    .compare_exchange(host, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// A host was reached: with hosts in a fixed order the next connection begins at the first.
+    pub(crate) fn host_reached(&self) {
+        if self.config().load_balance_hosts == config::LoadBalance::Disable {
+            self.next_host.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl PoolEntry {
+    pub(crate) fn terms(&self) -> arc_swap::Guard<Arc<Terms>> {
+        self.terms.load()
+    }
+
+    pub(crate) fn reported(&self) -> Option<Arc<Reported>> {
+        self.welcome.load_full()
+    }
+
+    pub(crate) fn set_reported(&self, reported: Reported) {
+        self.welcome.store(Some(Arc::new(reported)));
+    }
+
+    /// `database/user`, for the log.
+    pub(crate) fn label(&self) -> String {
+        format!("{}/{}", self.database.name, self.user)
+    }
+}
+
+impl Terms {
+    fn new(live: &Live, database: &config::Database, user: &str, pool: &Pool<'_>) -> Self {
+        let effective = live.config.effective(database, user);
+        let settings = live.settings();
+        let mode = mode(effective.pool_mode);
+        let resets = mode == Mode::Session || settings.server_reset_query_always;
+        let reset = (resets && !settings.server_reset_query.is_empty())
+            .then(|| settings.server_reset_query.as_bytes().into());
+        let check = match settings.server_check_query.as_str() {
+            "<empty>" => "",
+            query => query,
+        };
+        Self {
+            relay: RelaySettings {
+                mode,
+                max_prepared_statements: settings.max_prepared_statements as usize,
+                longest_statement: LONGEST_STATEMENT,
+                statements: Arc::clone(pool.statements),
+                tracked: Arc::clone(&live.tracked),
+            },
+            effective,
+            reset,
+            check: check.as_bytes().into(),
+        }
+    }
+}
+
+/// What stays of a pool when its terms change.
+struct Pool<'p> {
+    statements: &'p Arc<Statements>,
+}
+
+fn mode(mode: PoolMode) -> Mode {
+    match mode {
+        PoolMode::Session => Mode::Session,
+        PoolMode::Transaction => Mode::Transaction,
+        PoolMode::Statement => Mode::Statement,
+    }
+}
+
+impl Registers {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> Option<Arc<PoolEntry>> {
+        self.tables().pools.get(&id).cloned()
+    }
+
+    pub(crate) fn remove_pool(&self, id: PoolId) {
+        let mut tables = self.tables();
+        if let Some(pool) = tables.pools.remove(&id) {
+            let key = (pool.database.id, Box::from(&*pool.user));
+            tables.by_name.remove(&key);
+        }
+    }
+
+    /// A database that is known by now.
+    pub(crate) fn known_database(&self, name: &str) -> Option<Arc<Database>> {
+        self.tables().databases.get(name).cloned()
+    }
+
+    pub(crate) fn databases(&self) -> Vec<Arc<Database>> {
+        let mut all: Vec<_> = self.tables().databases.values().cloned().collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    pub(crate) fn pools(&self) -> Vec<Arc<PoolEntry>> {
+        self.tables().pools.values().cloned().collect()
+    }
+
+    pub(crate) fn users(&self) -> Vec<(Box<str>, UserId)> {
+        let tables = self.tables();
+        let users = tables.users.iter().map(|(name, id)| (name.clone(), *id));
+        users.collect()
+    }
+}
+
+/// What became of a name that was looked up.
+pub(crate) enum Lookup<T> {
+    Known(T),
+    /// It was made from the entry `*` just now.
+    Registered(T),
+    Unknown,
+}
+
+impl Front {
+    /// The database with this name, made from `*` if need be.
+    pub(crate) fn database(&self, name: &str) -> Lookup<Arc<Database>> {
+        if let Some(known) = self.registers.known_database(name) {
+            return Lookup::Known(known);
+        }
+        let live = self.live();
+        match live.config.database(name) {
+            None => Lookup::Unknown,
+            Some(config) if config.is_auto => Lookup::Registered(self.add_database(config)),
+            Some(config) => Lookup::Known(self.add_database(config)),
+        }
+    }
+
+    pub(crate) fn add_database(&self, config: Arc<config::Database>) -> Arc<Database> {
+        let mut tables = self.registers.tables();
+        if let Some(known) = tables.databases.get(&config.name) {
+            return Arc::clone(known);
+        }
+        let settings = database_settings(&config);
+        let id = self.book().add_database(&config.name, settings);
+        let database = Arc::new(Database {
+            id,
+            name: Arc::from(&*config.name),
+            config: ArcSwap::from(Arc::clone(&config)),
+            counters: Counters::default(),
+            averages: Mutex::default(),
+            next_host: AtomicUsize::new(0),
+        });
+        tables
+            .databases
+            .insert(config.name.clone(), Arc::clone(&database));
+        database
+    }
+
+    /// A user whose limits count.
+    pub(crate) fn user(&self, name: &str) -> UserId {
+        let live = self.live();
+        let mut tables = self.registers.tables();
+        if let Some(known) = tables.users.get(name) {
+            return *known;
+        }
+        let settings = user_settings(live.config.users.get(name).map(Arc::as_ref));
+        let id = self.book().add_user(name, settings);
+        tables.users.insert(name.into(), id);
+        id
+    }
+
+    /// The users that the files name are shown even if they have no client.
+    pub(crate) fn register_users(&self, live: &Live) {
+        for name in live.users() {
+            let _ = self.user(&name);
+        }
+    }
+
+    /// The pool of this database and user; `None` if the database was removed meanwhile.
+    pub(crate) fn pool_of(&self, database: &Arc<Database>, user: &str) -> Option<Arc<PoolEntry>> {
+        let key = (database.id, Box::from(user));
+        if let Some(known) = self.registers.tables().by_name.get(&key) {
+            return Some(Arc::clone(known));
+        }
+        let user_id = self.user(user);
+        let now = self.now();
+        let id = self.book().pool(database.id, user_id, now)?;
+        let live = self.live();
+        let statements = Arc::new(Statements::new());
+        let kept = Pool {
+            statements: &statements,
+        };
+        let terms = Terms::new(&live, &database.config(), user, &kept);
+        let pool = Arc::new(PoolEntry {
+            id,
+            database: Arc::clone(database),
+            user: Arc::from(user),
+            terms: ArcSwap::from_pointee(terms),
+            statements,
+            welcome: ArcSwapOption::empty(),
+            credentials: ArcSwapOption::empty(),
+        });
+        let mut tables = self.registers.tables();
+        let entry = tables.pools.entry(id).or_insert(pool);
+        let entry = Arc::clone(entry);
+        tables.by_name.insert(key, Arc::clone(&entry));
+        Some(entry)
+    }
+
+    /// The configuration has changed: so do the terms of all pools, and the limits in the book.
+    pub(crate) fn renew_terms(&self) {
+        let live = self.live();
+        for database in self.registers.databases() {
+            if let Some(config) = live.config.database(&database.name) {
+                let settings = database_settings(&config);
+                self.book().configure_database(database.id, settings);
+                database.config.store(config);
+            }
+        }
+        for (name, id) in self.registers.users() {
+            let user = live.config.users.get(&name).map(Arc::as_ref);
+            self.book().configure_user(id, user_settings(user));
+        }
+        for pool in self.registers.pools() {
+            let kept = Pool {
+                statements: &pool.statements,
+            };
+            let terms = Terms::new(&live, &pool.database.config(), &pool.user, &kept);
+            pool.terms.store(Arc::new(terms));
+        }
+    }
+
+    /// The database is in the configuration no longer.
+    pub(crate) fn forget_database(&self, name: &str) -> Option<Arc<Database>> {
+        self.registers.tables().databases.remove(name)
+    }
+}

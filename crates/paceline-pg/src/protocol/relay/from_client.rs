@@ -1,0 +1,305 @@
+//! From the client to the server.
+
+use paceline_pg_wire::{frontend, Header, Need, Step};
+
+use super::{
+    super::{
+        client::Rest,
+        keyword::{self, Class},
+        output::{Output, Stream},
+        server::{
+            model::{Entry, Whose},
+            Unnamed,
+        },
+        Violation,
+    },
+    Counts, FromClient, Next, Relay,
+};
+
+/// A message of the client, or the start of one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'b> {
+    pub(super) header: Header,
+    /// As much of the body as has come.
+    pub(super) body: &'b [u8],
+}
+
+impl Request<'_> {
+    pub(super) fn is_whole(&self) -> bool {
+        self.body.len() == self.header.body
+    }
+
+    /// How many bytes of the input are the message, or its start.
+    pub(super) fn length(&self) -> usize {
+        Header::LENGTH + self.body.len()
+    }
+}
+
+/// What to do after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    GoOn,
+    Terminate,
+}
+
+/// A query up to this length is awaited as a whole, so that its first keyword is seen.
+const SHORT_QUERY: usize = 1024;
+
+/// The names at the start of a message are awaited up to this length.
+pub(super) const LONGEST_NAMES: usize = 40_000;
+
+impl Relay<'_> {
+    /// Takes bytes of the client. What it does not take is the incomplete start of a message, or
+    /// has to wait.
+    ///
+    /// # Errors
+    /// [`Violation`] if the client breaks the protocol.
+    pub fn from_client(
+        &mut self,
+        input: &[u8],
+        out: &mut Output<'_>,
+    ) -> Result<FromClient, Violation> {
+        let mut stream = Stream::new(input, out.to_server);
+        let mut counts = Counts::default();
+        let next = loop {
+            if self.has_to_wait(stream.rest()) {
+                self.flush_once(&mut stream);
+                break Next::Wait;
+            }
+            match self.step(&mut stream, out.to_client, &mut counts)? {
+                None => break Next::More,
+                Some(After::Terminate) => break Next::Terminate,
+                Some(After::GoOn) => {}
+            }
+        };
+        self.client.is_waiting = next == Next::Wait;
+        Ok(FromClient {
+            consumed: stream.taken(),
+            direct: stream.direct(),
+            next,
+            release: self.release(),
+            counts,
+        })
+    }
+
+    /// Whether the next message has to wait for replies.
+    fn has_to_wait(&self, rest: &[u8]) -> bool {
+        let Some(tag) = rest
+            .first()
+            .filter(|_| self.client.walk.is_between_messages())
+        else {
+            return false;
+        };
+        self.must_wait() || self.must_wait_with(*tag)
+    }
+
+    /// Takes the next part of the input; `None` if there is none.
+    fn step(
+        &mut self,
+        stream: &mut Stream<'_, '_>,
+        to_client: &mut Vec<u8>,
+        counts: &mut Counts,
+    ) -> Result<Option<After>, Violation> {
+        let (renames, longest) = (self.settings.renames(), self.settings.longest_statement);
+        let mut is_too_long = false;
+        let need = |header: Header| {
+            let need = need(header, renames);
+            is_too_long = need == Need::Whole && header.message() > longest;
+            need
+        };
+        let (step, length) = self.client.walk.step(stream.rest(), need)?;
+        if is_too_long {
+            return Err(Violation::LongStatement);
+        }
+        let request = match step {
+            Step::Incomplete => return Ok(None),
+            Step::More { .. } => {
+                self.rest(stream, length);
+                return Ok(Some(After::GoOn));
+            }
+            Step::Message(message) => Request {
+                header: Header {
+                    tag: message.tag,
+                    body: message.body.len(),
+                },
+                body: message.body,
+            },
+            Step::Begin { header, bytes } => Request {
+                header,
+                body: &bytes[Header::LENGTH..],
+            },
+        };
+        self.client.rest = Rest::Passes;
+        self.request(request, stream, to_client, counts).map(Some)
+    }
+
+    /// More of a message that comes in pieces.
+    fn rest(&mut self, stream: &mut Stream<'_, '_>, length: usize) {
+        match self.client.rest {
+            Rest::Passes => stream.pass(length),
+            Rest::Dropped => stream.skip(length),
+        }
+    }
+
+    fn request(
+        &mut self,
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+        to_client: &mut Vec<u8>,
+        counts: &mut Counts,
+    ) -> Result<After, Violation> {
+        let tag = request.header.tag;
+        if tag == b'X' {
+            stream.skip(request.length());
+            return Ok(After::Terminate);
+        }
+        if let Some(loss) = self.client.lost {
+            self.answer_lost(loss, request, stream, to_client);
+        } else if self.client.is_skipping && tag != b'S' {
+            self.drop_request(request, stream);
+        } else if !is_known(tag) {
+            return Err(Violation::Type(tag));
+        } else if self.passes_unmodelled(tag) {
+            stream.pass(request.length());
+        } else {
+            self.modelled(request, stream, counts)?;
+            self.send_answers(to_client);
+        }
+        Ok(After::GoOn)
+    }
+
+    /// Takes a message that nothing is sent for.
+    pub(super) fn drop_request(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
+        stream.skip(request.length());
+        self.drop_rest();
+    }
+
+    /// Nothing is sent for what follows of the message.
+    pub(super) fn drop_rest(&mut self) {
+        self.client.rest = Rest::Dropped;
+    }
+
+    /// Whether a message passes without an entry: the server skips it, takes it for data, or is
+    /// beyond the model.
+    fn passes_unmodelled(&self, tag: u8) -> bool {
+        let model = &self.server.model;
+        let is_beyond = model.is_pinned() && !self.settings.renames();
+        is_beyond || matches!(tag, b'd' | b'H') || (model.is_skipping() && tag != b'S')
+    }
+
+    fn modelled(
+        &mut self,
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+        counts: &mut Counts,
+    ) -> Result<(), Violation> {
+        match request.header.tag {
+            b'Q' => self.query(request, stream),
+            b'B' => return self.bind(request, stream, counts),
+            b'D' => return self.describe(request, stream, counts),
+            b'P' if self.settings.renames() => return self.parse(request, stream, counts),
+            b'C' if self.settings.renames() => return self.close(request, stream),
+            b'P' => self.parse_as_it_is(request, stream),
+            b'C' => self.extended(Entry::Close, request, stream),
+            b'E' => self.execute(request, stream),
+            b'F' => {
+                self.server.model.sent_query(Entry::Function);
+                stream.pass(request.length());
+            }
+            b'S' => {
+                self.client.is_skipping = false;
+                self.server.model.sent_sync(Whose::Client);
+                stream.pass(request.length());
+            }
+            _ => {
+                self.server.model.sent_copy_end();
+                stream.pass(request.length());
+            }
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
+        let sql = request.body.strip_suffix(&[0]).unwrap_or(request.body);
+        if self.is_own_deallocate(sql) {
+            return self.deallocate(sql, request, stream);
+        }
+        let class = keyword::class(sql, request.is_whole());
+        self.server
+            .model
+            .sent_query(Entry::Query(Whose::Client, class));
+        if class.may_forget() {
+            self.server.model.may_forget();
+        }
+        stream.pass(request.length());
+    }
+
+    /// A message of the extended protocol that passes unchanged.
+    pub(super) fn extended(
+        &mut self,
+        entry: Entry,
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+    ) {
+        self.server.model.sent_extended(entry);
+        stream.pass(request.length());
+    }
+
+    pub(super) fn parse_as_it_is(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
+        if let Some(text) = request.body.strip_prefix(&[0]) {
+            self.server.unnamed = Unnamed {
+                client: self.client.id,
+                class: class_of_definition(text),
+            };
+        }
+        let entry = Entry::Parse {
+            whose: Whose::Client,
+            statement: None,
+            is_named: false,
+        };
+        self.extended(entry, request, stream);
+    }
+
+    fn execute(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
+        // A portal of an earlier batch may be of any statement.
+        let class = self.server.bound.unwrap_or(Class::MayCommit);
+        self.extended(Entry::Execute(class), request, stream);
+        if class.may_forget() {
+            self.server.model.may_forget();
+        }
+    }
+
+    /// Makes the server answer, so that a client that waits for the queue to shrink goes on.
+    fn flush_once(&mut self, stream: &mut Stream<'_, '_>) {
+        if !self.server.is_flushed && self.server.model.is_open() {
+            self.server.is_flushed = true;
+            frontend::flush(stream.insert());
+        }
+    }
+}
+
+/// What a statement can do, by its text at the start of `definition`.
+pub(super) fn class_of_definition(definition: &[u8]) -> Class {
+    let end = definition.iter().position(|byte| *byte == 0);
+    let text = &definition[..end.unwrap_or(definition.len())];
+    keyword::class(text, end.is_some())
+}
+
+fn is_known(tag: u8) -> bool {
+    matches!(
+        tag,
+        b'Q' | b'P' | b'B' | b'D' | b'C' | b'E' | b'F' | b'S' | b'H' | b'd' | b'c' | b'f'
+    )
+}
+
+/// How much of a message the relay needs at once.
+fn need(header: Header, renames: bool) -> Need {
+    match header.tag {
+        b'Q' if header.body <= SHORT_QUERY => Need::Whole,
+        b'Q' => Need::First(SHORT_QUERY),
+        b'P' | b'C' if renames => Need::Whole,
+        b'P' | b'B' => Need::First(LONGEST_NAMES),
+        b'D' | b'c' | b'S' | b'X' => Need::Whole,
+        _ => Need::Pieces,
+    }
+}

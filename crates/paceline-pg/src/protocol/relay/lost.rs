@@ -1,0 +1,140 @@
+//! What a client gets whose server connection is lost: an answer to each of its requests, and then
+//! it goes on with another server. A statement that was sent is never sent again.
+
+use paceline_pg_wire::{
+    backend::{self, Reply},
+    Message, NewReport, Severity, TransactionStatus,
+};
+
+use super::{
+    super::server::{
+        model::{Entry, Whose},
+        Loss,
+    },
+    from_client::Request,
+    Relay, Stream,
+};
+
+/// What becomes of a client whose server connection is lost.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// It goes on, with another server.
+    Kept(Loss),
+    /// It can't go on: it has got a part of a message, or what it expects is unknown.
+    Closed,
+}
+
+impl Relay<'_> {
+    /// The server connection is lost. Appends what the client gets for the requests that are not
+    /// answered: an error that says whether the transaction is rolled back (08006), or whether that
+    /// is unknown (08007). `is_standby` says that nothing can have been written.
+    pub fn server_lost(&mut self, is_standby: bool, to_client: &mut Vec<u8>) -> AfterLoss {
+        let model = &self.server.model;
+        let is_broken = model.is_pinned() || !self.server.walk.is_between_messages();
+        if is_broken || !self.client.walk.is_between_messages() {
+            return AfterLoss::Closed;
+        }
+        let loss = match self.server.loss() {
+            Loss::Unknown if is_standby => Loss::RolledBack,
+            loss => loss,
+        };
+        if let Some(names) = &mut self.client.names {
+            names.undo_all();
+        }
+        if loss != Loss::Nothing {
+            self.answer_outstanding(loss, to_client);
+        }
+        AfterLoss::Kept(loss)
+    }
+
+    /// One error and one `Z` for each request that has a `Z`.
+    fn answer_outstanding(&mut self, loss: Loss, to_client: &mut Vec<u8>) {
+        let report = self.report_of(loss);
+        let model = &self.server.model;
+        if model.is_settled() {
+            // The client waits for nothing: its next request gets the error.
+            self.client.lost = Some(loss);
+            return;
+        }
+        let mut has_error = model.is_skipping();
+        for entry in model.entries() {
+            match entry {
+                Entry::Query(Whose::Client, _) | Entry::Function | Entry::Sync(Whose::Client) => {
+                    if !has_error {
+                        backend::error(to_client, &report);
+                    }
+                    backend::ready_for_query(to_client, TransactionStatus::Idle);
+                    has_error = false;
+                }
+                entry if entry.is_own_query() => {}
+                _ if has_error => {}
+                _ => {
+                    backend::error(to_client, &report);
+                    has_error = true;
+                }
+            }
+        }
+        if model.is_open() && !has_error {
+            backend::error(to_client, &report);
+        }
+        self.client.is_skipping = model.is_open() || model.is_skipping();
+    }
+
+    /// The first request after a block that was lost.
+    pub(super) fn answer_lost(
+        &mut self,
+        loss: Loss,
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+        to_client: &mut Vec<u8>,
+    ) {
+        let tag = request.header.tag;
+        self.drop_request(request, stream);
+        if matches!(tag, b'd' | b'c' | b'f' | b'H') {
+            return;
+        }
+        self.client.lost = None;
+        backend::error(to_client, &report(loss, None));
+        if matches!(tag, b'Q' | b'F' | b'S') {
+            backend::ready_for_query(to_client, TransactionStatus::Idle);
+        } else {
+            self.client.is_skipping = true;
+        }
+    }
+
+    fn report_of(&self, loss: Loss) -> NewReport {
+        let body = self
+            .server
+            .farewell
+            .as_deref()
+            .and_then(|bytes| bytes.get(5..));
+        let said = body.and_then(|body| match Reply::read(Message { tag: b'E', body }) {
+            Ok(Reply::Error(report)) => Some(report.message()),
+            _ => None,
+        });
+        report(loss, said)
+    }
+}
+
+/// The error; `said` is the server's last message.
+fn report(loss: Loss, said: Option<&[u8]>) -> NewReport {
+    let (code, text) = match loss {
+        Loss::Unknown => (
+            "08007",
+            "server connection lost: it is unknown whether the transaction was committed",
+        ),
+        Loss::Nothing | Loss::RolledBack => (
+            "08006",
+            "server connection lost: the transaction is rolled back",
+        ),
+    };
+    let report = NewReport::new(Severity::Error, code, text);
+    match said {
+        Some(said) => {
+            let said = String::from_utf8_lossy(said);
+            report.detail(format!("The server said: {said}"))
+        }
+        None => report,
+    }
+}

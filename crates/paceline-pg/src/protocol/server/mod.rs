@@ -1,0 +1,213 @@
+//! One server connection: the model of what the server does, its statements and parameters.
+
+pub(crate) mod model;
+mod own;
+mod tally;
+
+use paceline_pg_wire::{TransactionStatus, Walk};
+
+pub use own::{Alone, OwnOutcome, Purpose};
+
+use self::model::{Fate, Model};
+use super::{keyword::Class, parameters::Values, prepared::OnServer, Tracked};
+
+/// The server's side of a relay.
+#[derive(Debug)]
+pub struct ServerHalf {
+    pub(super) model: Model,
+    /// Where the stream of the server's messages is.
+    pub(super) walk: Walk,
+    /// The message that comes in pieces.
+    pub(super) partial: Option<Partial>,
+    /// The parameters as the server has reported them.
+    pub(super) parameters: Values,
+    pub(super) statements: OnServer,
+    pub(super) unnamed: Unnamed,
+    /// What the statements bound since the last `Z` can do.
+    pub(super) bound: Option<Class>,
+    pub(super) own: own::Own,
+    /// The server's last message, if it said that it ends.
+    pub(super) farewell: Option<Box<[u8]>>,
+    /// Whether the server is a standby, if it says so.
+    hot_standby: Option<bool>,
+    /// Whether a Flush was sent because of too many outstanding messages.
+    pub(super) is_flushed: bool,
+}
+
+/// The statement without a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unnamed {
+    /// The client that has parsed it: no other may use it.
+    pub(super) client: u64,
+    /// What it can do.
+    pub(super) class: Class,
+}
+
+/// A message of the server that comes in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Partial {
+    pub(super) tag: u8,
+    pub(super) fate: Fate,
+    /// What an error says of the server.
+    pub(super) error: ErrorClass,
+}
+
+/// What an error says of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorClass {
+    /// A time-out or a conflict: it may have come between two messages.
+    Interrupt,
+    /// The results of a prepared statement have changed.
+    PlanChanged,
+    /// The server does not have the statement.
+    NoStatement,
+    /// Nothing more.
+    Other,
+}
+
+impl ErrorClass {
+    /// By the SQLSTATE.
+    pub(super) fn of(code: &[u8]) -> Self {
+        match code {
+            b"57014" | b"40001" | b"40P01" => Self::Interrupt,
+            b"0A000" => Self::PlanChanged,
+            b"26000" => Self::NoStatement,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Whether a server connection may serve another client.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// It is at a proven boundary.
+    Allowed,
+    /// It is not, or the mode keeps it with its client.
+    Held,
+    /// It stays with its client until that leaves, and is closed then.
+    Pinned,
+}
+
+impl Release {
+    /// Not free for another client, for the time being.
+    pub(super) fn held(self) -> Self {
+        match self {
+            Self::Allowed => Self::Held,
+            other => other,
+        }
+    }
+}
+
+/// What became of the work in flight when a server connection is lost. Ordered: the worst last.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loss {
+    /// Nothing was sent since the last `Z`, and no transaction was open: another server may serve
+    /// the client.
+    Nothing,
+    /// The transaction is rolled back (08006).
+    RolledBack,
+    /// The outcome is unknown (08007).
+    Unknown,
+}
+
+impl ServerHalf {
+    /// A server connection whose login is done, with the parameters that it has reported.
+    #[must_use]
+    pub fn new(parameters: Values) -> Self {
+        Self {
+            model: Model::new(),
+            walk: Walk::new(LONGEST_REPLY),
+            partial: None,
+            parameters,
+            statements: OnServer::default(),
+            unnamed: Unnamed {
+                client: 0,
+                class: Class::MayCommit,
+            },
+            bound: None,
+            own: own::Own::default(),
+            farewell: None,
+            hot_standby: None,
+            is_flushed: false,
+        }
+    }
+
+    /// Whether the server may serve another client, as far as the server is concerned: the mode
+    /// and the client's side are not considered.
+    pub fn may_release(&self) -> Release {
+        if self.model.is_pinned() || self.farewell.is_some() {
+            Release::Pinned
+        } else if self.model.is_at_boundary() && self.walk.is_between_messages() {
+            Release::Allowed
+        } else {
+            Release::Held
+        }
+    }
+
+    /// The transaction status in the server's last `Z`.
+    #[must_use]
+    pub fn status(&self) -> TransactionStatus {
+        self.model.status()
+    }
+
+    /// Whether something was sent whose replies are due.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.model.is_settled()
+    }
+
+    /// Whether a query of the front-end runs: cancels are ignored meanwhile.
+    #[must_use]
+    pub fn is_own_query_running(&self) -> bool {
+        self.own.is_running()
+    }
+
+    /// What is lost if the connection is lost now.
+    pub fn loss(&self) -> Loss {
+        if self.model.is_pinned() {
+            Loss::Unknown
+        } else {
+            self.model.loss()
+        }
+    }
+
+    /// The server's last message, as it sent it, if it said that it ends (`FATAL`). No client has
+    /// got it yet.
+    #[must_use]
+    pub fn farewell(&self) -> Option<&[u8]> {
+        self.farewell.as_deref()
+    }
+
+    /// The parameters as the server has reported them.
+    #[must_use]
+    pub fn parameters(&self) -> &Values {
+        &self.parameters
+    }
+
+    /// How many prepared statements the front-end has on the server.
+    #[must_use]
+    pub fn prepared_statements(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Whether the server has last said that it is a standby (`in_hot_standby`).
+    #[must_use]
+    pub fn hot_standby(&self) -> Option<bool> {
+        self.hot_standby
+    }
+
+    /// Takes over a parameter. Its place, if it is tracked.
+    pub(super) fn report(&mut self, tracked: &Tracked, name: &[u8], value: &[u8]) -> Option<usize> {
+        if name == b"in_hot_standby" {
+            self.hot_standby = Some(value == b"on");
+        }
+        let place = tracked.place(name)?;
+        self.parameters.set(place, value);
+        Some(place)
+    }
+}
+
+/// The longest message of a server that is kept whole: a tag, a parameter.
+const LONGEST_REPLY: usize = 1 << 20;

@@ -1,0 +1,73 @@
+//! What is lost with a server connection: the worst of what is in flight.
+
+use super::{super::keyword::Class, model::Entry, Loss};
+
+/// What is known of the transaction, while one goes through the messages in flight in their order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    /// Whether the last `Z` said that a block was open.
+    was_in_block: bool,
+    /// Whether the next statement runs inside of a block.
+    is_in_block: bool,
+    loss: Loss,
+}
+
+impl Tally {
+    /// After a `Z`.
+    pub(crate) fn new(is_in_block: bool) -> Self {
+        Self {
+            was_in_block: is_in_block,
+            is_in_block,
+            loss: Loss::Nothing,
+        }
+    }
+
+    /// What is lost. An open block is, whatever is in flight.
+    pub(crate) fn loss(self) -> Loss {
+        if self.was_in_block {
+            self.loss.max(Loss::RolledBack)
+        } else {
+            self.loss
+        }
+    }
+
+    /// A message of the client was sent.
+    pub(crate) fn sent(&mut self) {
+        self.loss = self.loss.max(Loss::RolledBack);
+    }
+
+    /// An entry was sent, or answered within the present batch.
+    pub(crate) fn add(&mut self, entry: &Entry) {
+        match entry {
+            entry if entry.is_own_query() => {}
+            Entry::Query(_, class) => {
+                self.statement(*class);
+                self.end_batch();
+            }
+            Entry::Function => self.loss = Loss::Unknown,
+            Entry::Execute(class) => self.statement(*class),
+            Entry::Sync(_) => {
+                self.sent();
+                self.end_batch();
+            }
+            _ => self.sent(),
+        }
+    }
+
+    fn statement(&mut self, class: Class) {
+        self.sent();
+        match class {
+            // If it fails, the rest of its batch is skipped.
+            Class::Opens => self.is_in_block = true,
+            Class::Inside | Class::Forgets if self.is_in_block => {}
+            Class::Inside | Class::Forgets | Class::MayCommit | Class::Several => {
+                self.loss = Loss::Unknown;
+            }
+        }
+    }
+
+    /// A statement in another batch runs also if the one that opens a block has failed.
+    fn end_batch(&mut self) {
+        self.is_in_block = self.was_in_block;
+    }
+}

@@ -1,0 +1,54 @@
+//! What the relays of one pool have in common.
+
+use std::sync::Arc;
+
+use super::{Statements, Tracked};
+
+/// How long a client keeps a server connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Until the client leaves.
+    Session,
+    /// Until the end of each transaction.
+    Transaction,
+    /// Until the end of each statement: transaction blocks are refused.
+    Statement,
+}
+
+/// What the relays of one pool have in common.
+#[derive(Clone, Debug)]
+pub struct RelaySettings {
+    /// How long a client keeps a server connection.
+    pub mode: Mode,
+    /// How many statements a server connection keeps; zero: names of statements pass unchanged,
+    /// as they do in session mode.
+    pub max_prepared_statements: usize,
+    /// The longest message that is kept whole: the Parse of a named statement. Others pass in
+    /// pieces.
+    pub longest_statement: usize,
+    /// The statements of the pool's clients.
+    pub statements: Arc<Statements>,
+    /// The parameters that a client takes along.
+    pub tracked: Arc<Tracked>,
+}
+
+impl RelaySettings {
+    /// Settings with the usual limits: 200 statements for each server connection, of at most
+    /// 16 MiB each.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            max_prepared_statements: 200,
+            longest_statement: 16 << 20,
+            statements: Arc::default(),
+            tracked: Arc::default(),
+        }
+    }
+
+    /// Whether each server connection has names of its own for statements.
+    #[must_use]
+    pub fn renames(&self) -> bool {
+        self.max_prepared_statements > 0 && self.mode != Mode::Session
+    }
+}

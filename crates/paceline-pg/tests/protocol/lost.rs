@@ -1,0 +1,132 @@
+//! A server connection is lost: each request gets one answer, and the client goes on.
+
+use paceline_pg::protocol::{AfterLoss, Loss, Mode, RelaySettings};
+
+use crate::support::{
+    postgres,
+    rig::Rig,
+    script::{bytes, replies, Send},
+    session::Session,
+};
+
+/// One client, and two servers of which the second one takes over.
+fn rig() -> Option<Rig> {
+    let postgres = postgres::server()?;
+    let sessions = vec![Session::new(postgres), Session::new(postgres)];
+    Some(Rig::new(RelaySettings::new(Mode::Transaction), 1, sessions))
+}
+
+/// The client has sent these when its server is lost. What it gets for them, and for the others.
+fn lost_after(sent: &[Send], readies: usize, then: &[Send]) -> Option<(Loss, Vec<String>)> {
+    let mut rig = rig()?;
+    rig.send(0, &bytes(sent)).expect("the client is good");
+    rig.await_messages(0, b'Z', readies)
+        .expect("the server is good");
+    let _ = rig.received(0);
+    let AfterLoss::Kept(loss) = rig.lose(0) else {
+        panic!("the client can't go on");
+    };
+    rig.send(0, &bytes(then)).expect("the client is good");
+    rig.finish(0).expect("the server is good");
+    Some((loss, replies(&rig.received(0))))
+}
+
+/// What is in flight inside of a block can't commit it: it is rolled back for sure.
+#[test]
+fn a_block_is_rolled_back() {
+    let sleep = Send::Query("SELECT pg_sleep(100)");
+    let then = [Send::Query("SELECT 'next'")];
+    let Some((loss, seen)) = lost_after(&[Send::Query("BEGIN"), sleep], 1, &then) else {
+        return;
+    };
+    assert_eq!(loss, Loss::RolledBack);
+    assert_eq!(seen[..2], ["error 08006", "Z I"]);
+    assert_eq!(
+        seen[4..],
+        ["C SELECT 1\\0", "Z I"].map(String::from)[..seen.len() - 4]
+    );
+}
+
+/// A commit in flight may have been done.
+#[test]
+fn the_outcome_of_a_commit_is_unknown() {
+    let insert = Send::Query("SELECT pg_sleep(100)");
+    for sent in [
+        vec![
+            Send::Query("BEGIN"),
+            Send::Query("SELECT pg_sleep(100); COMMIT"),
+        ],
+        vec![Send::Sync, insert],
+        vec![
+            Send::Sync,
+            Send::Query("DO $$ BEGIN PERFORM pg_sleep(100); END $$"),
+        ],
+    ] {
+        let Some((loss, seen)) = lost_after(&sent, 1, &[]) else {
+            return;
+        };
+        assert_eq!(loss, Loss::Unknown, "{sent:?}");
+        assert_eq!(seen, ["error 08007", "Z I"]);
+    }
+}
+
+/// A client that waits for nothing gets the error with its next request.
+#[test]
+fn an_idle_block_fails_at_the_next_request() {
+    let then = [Send::Query("COMMIT"), Send::Query("SELECT 1")];
+    let Some((loss, seen)) = lost_after(&[Send::Query("BEGIN")], 1, &then) else {
+        return;
+    };
+    assert_eq!(loss, Loss::RolledBack);
+    assert_eq!(seen[..2], ["error 08006", "Z I"]);
+    assert_eq!(seen.len(), 6, "{seen:?}");
+    let then = [
+        Send::Parse("a", "SELECT 1"),
+        Send::Bind("", "a", None),
+        Send::Execute("", 0),
+        Send::Sync,
+        Send::Query("SELECT 1"),
+    ];
+    let Some((_, seen)) = lost_after(&[Send::Query("BEGIN")], 1, &then) else {
+        return;
+    };
+    assert_eq!(seen[..2], ["error 08006", "Z I"]);
+    assert_eq!(seen.len(), 6, "{seen:?}");
+}
+
+/// The rest of a batch is skipped, up to its Sync.
+#[test]
+fn the_rest_of_a_batch_is_skipped() {
+    let sent = [
+        Send::Sync,
+        Send::Parse("a", "SELECT pg_sleep(100)"),
+        Send::Bind("", "a", None),
+        Send::Execute("", 0),
+        Send::Flush,
+    ];
+    let then = [Send::Execute("", 0), Send::Sync, Send::Query("SELECT 1")];
+    let Some((loss, seen)) = lost_after(&sent, 1, &then) else {
+        return;
+    };
+    assert_eq!(loss, Loss::Unknown);
+    assert_eq!(seen[..2], ["error 08007", "Z I"]);
+    assert_eq!(seen.len(), 6, "{seen:?}");
+}
+
+/// Each request of a pipeline has its own answer.
+#[test]
+fn each_request_gets_one_answer() {
+    let sleep = Send::Query("SELECT pg_sleep(100)");
+    let sent = [
+        Send::Sync,
+        sleep,
+        sleep,
+        Send::Parse("", "SELECT 1"),
+        Send::Sync,
+    ];
+    let Some((_, seen)) = lost_after(&sent, 1, &[]) else {
+        return;
+    };
+    let expected = ["error 08007", "Z I"].repeat(3);
+    assert_eq!(seen, expected);
+}
