@@ -8,6 +8,7 @@ mod codecs;
 mod http;
 mod pg;
 mod pg_config;
+mod pg_front;
 mod script;
 mod websocket;
 
@@ -49,6 +50,14 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "pg-login",
         run: pg::no_login_breaks_the_reader,
+    },
+    Target {
+        name: "pg-client-login",
+        run: pg_front::no_client_logs_in_by_chance,
+    },
+    Target {
+        name: "pg-server-login",
+        run: pg_front::no_server_breaks_a_login,
     },
     Target {
         name: "pg-config",

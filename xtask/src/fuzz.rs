@@ -54,6 +54,8 @@ const TARGETS: &[&str] = &[
     "websocket",
     "pg-messages",
     "pg-login",
+    "pg-client-login",
+    "pg-server-login",
     "pg-config",
     "pg-console",
 ];

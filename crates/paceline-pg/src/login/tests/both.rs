@@ -212,3 +212,12 @@ fn what_is_missing_is_named() {
         End::Out(_)
     ));
 }
+
+/// `userlist.txt` may hold a user without a password: no password is the right one.
+#[test]
+fn an_empty_password_matches_nothing() {
+    for auth in [AuthType::Plain, AuthType::Md5, AuthType::Scram] {
+        let end = run(auth, known(plain("")), password(""), 64);
+        assert!(matches!(end, End::Out(_)), "{auth:?}: {end:?}");
+    }
+}
