@@ -11,3 +11,5 @@ mod differential;
 mod hazards;
 #[path = "protocol/lost.rs"]
 mod lost;
+#[path = "protocol/truth.rs"]
+mod truth;
