@@ -60,7 +60,12 @@ impl Relay<'_> {
             Step::Incomplete => return Ok(false),
             Step::Message(message) => self.reply(message, length, stream, counts)?,
             Step::Begin { header, bytes } => {
-                let partial = self.begin_reply(header.tag, &bytes[Header::LENGTH..])?;
+                let body = &bytes[Header::LENGTH..];
+                let partial = self.begin_reply(header.tag, body)?;
+                if header.tag == b'E' && is_final(body) {
+                    // Too long to be kept: the client gets it.
+                    self.server.model.pin();
+                }
                 self.server.partial = Some(partial);
                 take(stream, length, partial.fate);
             }
