@@ -1,7 +1,7 @@
 //! Bytes come in any pieces, and long messages are passed on as they come.
 
 use paceline_pg::protocol::{
-    ClientHalf, Mode, Next, Output, Relay, RelaySettings, ServerHalf, Values,
+    ClientHalf, Mode, Next, Output, Relay, RelaySettings, Release, ServerHalf, Values,
 };
 use paceline_pg_wire::{backend, frontend as f, TransactionStatus};
 
@@ -163,4 +163,31 @@ fn a_simple_query_is_sent_from_the_callers_buffer() {
     );
     assert_eq!((given.counts.queries, given.counts.transactions), (1, 1));
     assert!(to_server.is_empty() && to_client.is_empty());
+}
+
+/// The other half of the message would be read as the start of another client's message.
+#[test]
+fn half_a_message_keeps_the_server() {
+    let (mut client, mut server, settings) = halves();
+    let mut relay = Relay {
+        client: &mut client,
+        server: &mut server,
+        settings: &settings,
+    };
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let mut out = Output {
+        to_server: &mut to_server,
+        to_client: &mut to_client,
+    };
+    // Data outside of a copy: the server ignores it, and owes nothing.
+    let mut input = Vec::new();
+    f::copy_data(&mut input, &[b'x'; 100]);
+    let (half, rest) = input.split_at(50);
+    let taken = relay.from_client(half, &mut out).expect("a good client");
+    assert_eq!((taken.direct, taken.release), (50, Release::Held));
+    let taken = relay.from_client(rest, &mut out).expect("a good client");
+    assert_eq!(
+        (taken.direct, taken.release),
+        (rest.len(), Release::Allowed)
+    );
 }
