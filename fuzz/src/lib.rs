@@ -6,6 +6,7 @@
 
 mod codecs;
 mod pg;
+mod relay;
 mod script;
 
 /// A promise that must hold for any input.
@@ -18,7 +19,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -34,6 +35,10 @@ pub const TARGETS: [Target; 4] = [
     Target {
         name: "pg-login",
         run: pg::no_login_breaks_the_reader,
+    },
+    Target {
+        name: "pg-relay",
+        run: relay::no_peer_breaks_the_relay,
     },
 ];
 

@@ -23,7 +23,8 @@ impl Relay<'_> {
     ///
     /// # Errors
     /// [`Broken`] if the server does what the model of it has not foreseen, and in the cases that
-    /// [`Broken`] lists. What was taken before is in `out`; the caller may send it.
+    /// [`Broken`] lists. What was taken before is in `out`; the caller may send it. The server is
+    /// never free again.
     pub fn from_server(
         &mut self,
         input: &[u8],
@@ -31,7 +32,11 @@ impl Relay<'_> {
     ) -> Result<FromServer, Broken> {
         let mut stream = Stream::new(input, out.to_client);
         let mut counts = Counts::default();
-        while self.reply_step(&mut stream, &mut counts)? {}
+        if let Err(broken) = self.reply_steps(&mut stream, &mut counts) {
+            stream.copy_direct();
+            self.server.model.pin();
+            return Err(broken);
+        }
         let may_resume = self.client.is_waiting && self.may_resume();
         let mut release = self.release();
         if may_resume {
@@ -47,6 +52,15 @@ impl Relay<'_> {
             has_ended: self.server.farewell.is_some(),
             counts,
         })
+    }
+
+    fn reply_steps(
+        &mut self,
+        stream: &mut Stream<'_, '_>,
+        counts: &mut Counts,
+    ) -> Result<(), Broken> {
+        while self.reply_step(stream, counts)? {}
+        Ok(())
     }
 
     /// Takes the next part of the input. Whether there was one.
