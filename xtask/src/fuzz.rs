@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(120);
 const SECONDS_PER_INPUT: u32 = 20;
 
 /// The targets of `fuzz/src/lib.rs`.
-const TARGETS: [&str; 4] = ["codecs", "frames", "pg-messages", "pg-login"];
+const TARGETS: [&str; 5] = ["codecs", "frames", "pg-messages", "pg-login", "pg-relay"];
 
 /// The program's package.
 const PACKAGE: &str = "paceline-fuzz";
