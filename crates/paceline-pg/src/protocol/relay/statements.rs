@@ -29,9 +29,6 @@ use super::{
 /// The name of a statement that no server has.
 const NOTHING: &[u8] = b"paceline_none";
 
-/// The most names of statements that one client may have.
-const MOST_NAMES: usize = 1 << 16;
-
 /// What a name of the client means on its server.
 enum On<'n> {
     /// The name passes unchanged. What its statement can do.
@@ -63,7 +60,7 @@ impl Relay<'_> {
             self.refuse(Refusal::Taken(parse.statement.into()), stream);
             return Ok(());
         }
-        if names.len() >= MOST_NAMES {
+        if !names.has_room(parse.definition().len()) {
             return Err(Violation::ManyStatements);
         }
         self.parse_new(parse, stream, counts);
