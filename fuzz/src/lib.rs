@@ -9,6 +9,7 @@ mod http;
 mod pg;
 mod pg_config;
 mod pg_front;
+mod relay;
 mod script;
 mod websocket;
 
@@ -66,6 +67,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "pg-console",
         run: pg_config::any_text_is_a_command_or_refused,
+        name: "pg-relay",
+        run: relay::no_peer_breaks_the_relay,
     },
 ];
 

@@ -17,9 +17,15 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
+<<<<<<< HEAD
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
 netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler python3-venv and
 postgresql-15, and with pip or apt-get the Python modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
+=======
+Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
+socat, netcat-openbsd, openssl, sslscan, python3), and PostgreSQL for the tests of paceline-pg. A test whose client or server is
+missing says so and passes. Says of each whether it was present, was installed or could
+>>>>>>> pgprotocol
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -44,7 +50,11 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
+<<<<<<< HEAD
 const NEEDS: &[Need] = &[
+=======
+const NEEDS: [Need; 13] = [
+>>>>>>> pgprotocol
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -118,6 +128,7 @@ const NEEDS: &[Need] = &[
         install: with_apt_get,
     },
     Need {
+<<<<<<< HEAD
         name: "curl",
         purpose: "tests of the HTTP server: a client with odd options",
         is_there: || run::answers("curl", &["--version"]),
@@ -175,6 +186,13 @@ const NEEDS: &[Need] = &[
         name: "postgresql-15",
         purpose: "pg-suite and the tests of the pooler: real servers",
         is_there: || Path::new("/usr/lib/postgresql/15/bin/initdb").exists(),
+=======
+        name: "postgresql",
+        purpose: "tests of paceline-pg: a server",
+        is_there: || {
+            run::answers("postgres", &["--version"]) || Path::new("/usr/lib/postgresql").exists()
+        },
+>>>>>>> pgprotocol
         install: with_apt_get,
     },
 ];

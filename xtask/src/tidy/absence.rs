@@ -26,7 +26,11 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
+<<<<<<< HEAD
 const RULES: [Rule; 15] = [
+=======
+const RULES: [Rule; 13] = [
+>>>>>>> pgprotocol
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -131,11 +135,16 @@ const RULES: [Rule; 15] = [
         ],
     },
     Rule {
+<<<<<<< HEAD
         module: "crates/paceline-pg/src/login",
+=======
+        module: "crates/paceline-pg/src/protocol",
+>>>>>>> pgprotocol
         absent: &[
             Item("std", "net"),
             Item("std", "os"),
             Item("std", "fs"),
+<<<<<<< HEAD
             Item("std", "thread"),
             Word("Instant"),
             Word("SystemTime"),
@@ -170,6 +179,16 @@ const RULES: [Rule; 15] = [
             Word("paceline"),
             Item("crate", "front"),
             Item("crate", "protocol"),
+=======
+            Item("std", "io"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("paceline"),
+            Item("crate", "front"),
+            Item("crate", "pools"),
+            Item("crate", "login"),
+            Item("crate", "hosts"),
+>>>>>>> pgprotocol
         ],
     },
     Rule {

@@ -8,16 +8,25 @@ use super::Offence;
 const MOST_LINES: usize = 600;
 
 /// Where every file must open with its header.
+<<<<<<< HEAD
 const WITH_HEADERS: [&str; 10] = [
+=======
+const WITH_HEADERS: [&str; 9] = [
+>>>>>>> pgprotocol
     "crates/paceline/src/",
     "crates/paceline/tests/",
     "crates/paceline-server/src/",
     "crates/paceline-server/tests/",
     "crates/paceline-server/examples/",
     "crates/paceline-pg-wire/src/",
+<<<<<<< HEAD
     "crates/paceline-check/",
     "crates/paceline-demo/",
     "crates/paceline-cli/",
+=======
+    "crates/paceline-pg/src/",
+    "crates/paceline-pg/tests/",
+>>>>>>> pgprotocol
     "fuzz/",
 ];
 

@@ -293,7 +293,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 /// How many cases a test draws: few, unless `PROPTEST_CASES` says more.
-fn cases(few: u32) -> ProptestConfig {
+pub(crate) fn cases(few: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = std::env::var_os("PROPTEST_CASES").map_or(few, |_| default.cases);
     ProptestConfig {

@@ -135,25 +135,33 @@ fn the_unnamed_statement_of_another_client_is_unknown() {
     assert_eq!(exchange(&mut rig, 0, &use_it).len(), 4);
     // A Parse that the server skips does not make it the client's own.
     let skipped = [
-        Send::Parse("", "SELEC"),
+        Send::Execute("missing", 0),
+        Send::Parse("", "SELECT 1"),
         Send::Sync,
-        Send::Parse("", "SELEC"),
+        Send::Bind("", "", None),
+        Send::Execute("", 0),
+        Send::Sync,
     ];
-    let skipped = [
-        &skipped[..],
-        &[Send::Parse("", "SELECT 1"), Send::Sync],
-        &use_it,
-    ]
-    .concat();
-    let expected = [
-        "error 42601",
-        "Z I",
-        "error 42601",
-        "Z I",
-        "error 26000",
-        "Z I",
-    ];
+    let expected = ["error 34000", "Z I", "error 26000", "Z I"];
     assert_eq!(exchange(&mut rig, 1, &skipped), expected);
+}
+
+/// What a name means may depend on a batch that is not answered.
+#[test]
+fn a_pipelined_parse_after_a_failed_one_is_good() {
+    let Some(mut rig) = rig(1, 10) else { return };
+    let pipeline = [
+        Send::Parse("a", "SELEC"),
+        Send::Sync,
+        Send::Parse("a", "SELECT 1"),
+        Send::Sync,
+        Send::Query("SELECT 1/0; DEALLOCATE ALL"),
+        Send::Bind("", "a", None),
+        Send::Sync,
+    ];
+    let seen = exchange(&mut rig, 0, &pipeline);
+    assert_eq!(seen[..4], ["error 42601", "Z I", "1 ", "Z I"]);
+    assert_eq!(seen[seen.len() - 4..], ["error 22012", "Z I", "2 ", "Z I"]);
 }
 
 /// A transaction could not be rolled back: the failed block refused the Parse of a known ROLLBACK.
