@@ -18,7 +18,8 @@ usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
-socat, netcat-openbsd, openssl, sslscan, python3). A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
+socat, netcat-openbsd, openssl, sslscan, python3) and of paceline-sqlite (postgresql-client-15, postgresql-15). A test
+whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -43,7 +44,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 14] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -114,6 +115,18 @@ const NEEDS: [Need; 12] = [
         name: "python3",
         purpose: "tests of the server's examples: the clients smtplib and ssl",
         is_there: || run::answers("python3", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "postgresql-client-15",
+        purpose: "tests of paceline-sqlite: psql",
+        is_there: || run::answers("psql", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "postgresql-15",
+        purpose: "tests of paceline-sqlite: pgbench",
+        is_there: || Path::new("/usr/lib/postgresql/15/bin/pgbench").exists(),
         install: with_apt_get,
     },
 ];
