@@ -67,6 +67,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "pg-console",
         run: pg_config::any_text_is_a_command_or_refused,
+    },
+    Target {
         name: "pg-relay",
         run: relay::no_peer_breaks_the_relay,
     },
@@ -75,5 +77,5 @@ pub const TARGETS: &[Target] = &[
 /// The target of this name.
 #[must_use]
 pub fn target(name: &str) -> Option<Target> {
-    TARGETS.into_iter().find(|target| target.name == name)
+    TARGETS.iter().find(|target| target.name == name).copied()
 }

@@ -58,6 +58,7 @@ const TARGETS: &[&str] = &[
     "pg-server-login",
     "pg-config",
     "pg-console",
+    "pg-relay",
 ];
 
 /// The program's package.

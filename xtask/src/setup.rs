@@ -17,20 +17,10 @@ pub(crate) const VERB: Verb = Verb {
 usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
-<<<<<<< HEAD
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
-netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler python3-venv and
-postgresql-15, and with pip or apt-get the Python modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
-=======
-Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
-<<<<<<< HEAD
-socat, netcat-openbsd, openssl, sslscan, python3), and PostgreSQL for the tests of paceline-pg. A test whose client or server is
-missing says so and passes. Says of each whether it was present, was installed or could
->>>>>>> pgprotocol
-=======
-socat, netcat-openbsd, openssl, sslscan, python3) and of paceline-sqlite (postgresql-client-15, python3-psycopg, postgresql-15). A test
-whose client is missing says so and passes. Says of each whether it was present, was installed or could
->>>>>>> backend
+netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler and the
+embedded back-end postgresql-15, its client, python3-venv and python3-psycopg, and with pip or apt-get the Python
+modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -55,15 +45,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-<<<<<<< HEAD
-<<<<<<< HEAD
 const NEEDS: &[Need] = &[
-=======
-const NEEDS: [Need; 13] = [
->>>>>>> pgprotocol
-=======
-const NEEDS: [Need; 15] = [
->>>>>>> backend
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -137,8 +119,6 @@ const NEEDS: [Need; 15] = [
         install: with_apt_get,
     },
     Need {
-<<<<<<< HEAD
-<<<<<<< HEAD
         name: "curl",
         purpose: "tests of the HTTP server: a client with odd options",
         is_there: || run::answers("curl", &["--version"]),
@@ -190,35 +170,24 @@ const NEEDS: [Need; 15] = [
         name: "python3-venv",
         purpose: "pg-suite: Python's packages",
         is_there: || run::answers("/usr/bin/python3", &["-c", "import ensurepip"]),
-=======
-        name: "postgresql-client-15",
-        purpose: "tests of paceline-sqlite: psql",
-        is_there: || run::answers("psql", &["--version"]),
         install: with_apt_get,
     },
     Need {
         name: "python3-psycopg",
         purpose: "tests of paceline-sqlite: a driver of another language",
         is_there: || run::answers("/usr/bin/python3", &["-c", "import psycopg"]),
->>>>>>> backend
+        install: with_apt_get,
+    },
+    Need {
+        name: "postgresql-client-15",
+        purpose: "tests of the pooler and of the embedded back-end: psql",
+        is_there: || run::answers("psql", &["--version"]),
         install: with_apt_get,
     },
     Need {
         name: "postgresql-15",
-<<<<<<< HEAD
-        purpose: "pg-suite and the tests of the pooler: real servers",
+        purpose: "tests of the pooler and of the embedded back-end: real servers, pgbench",
         is_there: || Path::new("/usr/lib/postgresql/15/bin/initdb").exists(),
-=======
-        name: "postgresql",
-        purpose: "tests of paceline-pg: a server",
-        is_there: || {
-            run::answers("postgres", &["--version"]) || Path::new("/usr/lib/postgresql").exists()
-        },
->>>>>>> pgprotocol
-=======
-        purpose: "tests of paceline-sqlite: pgbench",
-        is_there: || Path::new("/usr/lib/postgresql/15/bin/pgbench").exists(),
->>>>>>> backend
         install: with_apt_get,
     },
 ];

@@ -26,11 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-<<<<<<< HEAD
-const RULES: [Rule; 15] = [
-=======
-const RULES: [Rule; 13] = [
->>>>>>> pgprotocol
+const RULES: &[Rule] = &[
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -135,16 +131,11 @@ const RULES: [Rule; 13] = [
         ],
     },
     Rule {
-<<<<<<< HEAD
         module: "crates/paceline-pg/src/login",
-=======
-        module: "crates/paceline-pg/src/protocol",
->>>>>>> pgprotocol
         absent: &[
             Item("std", "net"),
             Item("std", "os"),
             Item("std", "fs"),
-<<<<<<< HEAD
             Item("std", "thread"),
             Word("Instant"),
             Word("SystemTime"),
@@ -179,7 +170,14 @@ const RULES: [Rule; 13] = [
             Word("paceline"),
             Item("crate", "front"),
             Item("crate", "protocol"),
-=======
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg/src/protocol",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
             Item("std", "io"),
             Item("std", "thread"),
             Item("std", "time"),
@@ -188,7 +186,6 @@ const RULES: [Rule; 13] = [
             Item("crate", "pools"),
             Item("crate", "login"),
             Item("crate", "hosts"),
->>>>>>> pgprotocol
         ],
     },
     Rule {

@@ -8,34 +8,20 @@ use super::Offence;
 const MOST_LINES: usize = 600;
 
 /// Where every file must open with its header.
-<<<<<<< HEAD
-<<<<<<< HEAD
-const WITH_HEADERS: [&str; 10] = [
-=======
-const WITH_HEADERS: [&str; 9] = [
->>>>>>> pgprotocol
-=======
-const WITH_HEADERS: [&str; 9] = [
->>>>>>> backend
+const WITH_HEADERS: &[&str] = &[
     "crates/paceline/src/",
     "crates/paceline/tests/",
     "crates/paceline-server/src/",
     "crates/paceline-server/tests/",
     "crates/paceline-server/examples/",
     "crates/paceline-pg-wire/src/",
-<<<<<<< HEAD
-<<<<<<< HEAD
+    "crates/paceline-pg/src/",
+    "crates/paceline-pg/tests/",
+    "crates/paceline-sqlite/src/",
+    "crates/paceline-sqlite/tests/",
     "crates/paceline-check/",
     "crates/paceline-demo/",
     "crates/paceline-cli/",
-=======
-    "crates/paceline-pg/src/",
-    "crates/paceline-pg/tests/",
->>>>>>> pgprotocol
-=======
-    "crates/paceline-sqlite/src/",
-    "crates/paceline-sqlite/tests/",
->>>>>>> backend
     "fuzz/",
 ];
 
