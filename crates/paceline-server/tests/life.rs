@@ -5,6 +5,8 @@ mod support;
 mod life {
     mod builder;
     mod calls;
+    mod chance;
+    mod chance_session;
     mod connections;
     mod drains;
     mod endings;
