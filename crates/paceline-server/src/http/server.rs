@@ -63,6 +63,7 @@ impl Server {
     /// let mut answer = String::new();
     /// client.read_to_string(&mut answer)?;
     /// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello\n"));
+    /// drop(client);
     /// assert!(server.drain(Duration::from_secs(5)).is_clean());
     /// # std::io::Result::Ok(())
     /// ```
