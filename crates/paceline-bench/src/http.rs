@@ -92,6 +92,9 @@ pub(crate) fn run(args: &HttpArgs) -> io::Result<()> {
     }
     let works = chosen(&args.works, works::ALL, |work| work.name)?;
     let servers = servers::chosen(&args.servers)?;
+    for name in &servers {
+        programs::prepare(name)?;
+    }
     let steps = works.len() * servers.len() * args.runs as usize;
     let bar = progress::plain_bar(steps as u64);
     let mut all: BTreeMap<&str, Rounds> = BTreeMap::new();

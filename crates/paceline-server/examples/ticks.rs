@@ -41,7 +41,7 @@ data says how many streams there are. It prints `listening on ADDR` when it is r
 ends it gracefully, and it prints a report.";
 
 const PAGE: &str = "<!doctype html><html lang=en><meta charset=utf-8>\
-    <meta name=viewport content=\"width=device-width\"><title>ticks</title>\
+    <meta name=viewport content=\"width=device-width\"><title>ticks</title><link rel=icon href=data:,>\
     <style>:root{color-scheme:light dark;font:2rem system-ui;text-align:center}</style>\
     <p>tick <output id=tick>-</output><script>\
     new EventSource('/ticks').onmessage = (event) => { tick.value = event.data; };</script></html>\n";

@@ -9,13 +9,16 @@
 //! connection waits for the session in the same turn, and never while the session is in
 //! [`Peer::blocking`](crate::Peer::blocking).
 
-use std::io::{self, IoSlice};
+use std::{
+    fs::File,
+    io::{self, IoSlice},
+};
 
 use paceline::{HandlerKind, Level, Next, Piece};
 
 use crate::{
     spare::{self, SHORT},
-    wire::Wire,
+    wire::{FileSent, Wire},
 };
 
 /// A wire that may hold short output back.
@@ -99,6 +102,14 @@ impl Wire for Cork<'_> {
             self.held.extend_from_slice(slice);
         }
         Ok(())
+    }
+
+    fn send_file(&mut self, file: &File, offset: &mut u64, count: usize) -> io::Result<FileSent> {
+        self.release()?;
+        if self.wire.unsent() > 0 {
+            return Ok(FileSent::Nothing);
+        }
+        self.wire.send_file(file, offset, count)
     }
 
     fn unsent(&self) -> usize {

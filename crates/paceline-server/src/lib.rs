@@ -92,7 +92,7 @@ pub use server::{DrainReport, Server, ServerBuilder, ServiceReport};
 pub use session::{Ended, Session};
 
 /// The programs of the project's README, of which some use the core alone, are tests of this crate.
-#[cfg(all(doctest, feature = "_tls"))]
+#[cfg(all(doctest, feature = "_tls", feature = "json"))]
 #[doc = include_str!("../../../README.md")]
 struct ProjectReadme;
 

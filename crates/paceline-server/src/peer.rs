@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    fs::File,
     io::{self, IoSlice, Write},
     net::SocketAddr,
     sync::Arc,
@@ -16,7 +17,7 @@ use crate::{
     link::{ConnectionId, Link},
     remote::Remote,
     spare,
-    wire::Wire,
+    wire::{FileSent, Wire},
 };
 
 /// The other end of a connection, for one call of its [`Session`](crate::Session).
@@ -130,6 +131,17 @@ impl<'p, C: Codec> Peer<'p, C> {
     /// As [`send`](Self::send).
     pub fn write_all_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
         self.wire.write_slices(slices)
+    }
+
+    /// Has the system send bytes of a file: see [`Wire::send_file`].
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(crate) fn send_file(
+        &mut self,
+        file: &File,
+        offset: &mut u64,
+        count: usize,
+    ) -> io::Result<FileSent> {
+        self.wire.send_file(file, offset, count)
     }
 
     /// Sends formatted text: what `write!(cx, ..)` calls.

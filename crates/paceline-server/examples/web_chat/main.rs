@@ -89,7 +89,10 @@ fn router(house: Arc<House>) -> Router<Arc<House>> {
         .ws("/ws", |house, _| WebMember(Member::new(house)))
         .limit(LONGEST_MESSAGE as u64)
         .after(|_, _, response| {
-            response.set_header("content-security-policy", "default-src 'self'");
+            response.set_header(
+                "content-security-policy",
+                "default-src 'self'; img-src data:",
+            );
         })
 }
 

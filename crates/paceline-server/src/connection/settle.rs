@@ -14,6 +14,7 @@ use crate::{
     limits::Limit,
     link::Link,
     session::{Ended, Session},
+    stream::Stream,
     times::longest_time,
     wire::Wire,
 };
@@ -23,7 +24,7 @@ const SPEAK_BEFORE_DRAIN: Duration = Duration::from_secs(5);
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
     /// What must hold when a call ends: the times, the drain, the end of TLS.
-    pub(super) fn settle<S>(
+    pub(super) fn settle<S: Stream>(
         &mut self,
         cx: &mut Context<'_, S>,
         unsent_before: usize,

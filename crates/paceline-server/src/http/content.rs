@@ -3,13 +3,14 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read, Seek},
     sync::Arc,
 };
 
 /// The body of an answer.
 ///
-/// Bytes are sent as they are. The other forms are asked for 64 KiB at a time, whenever the client
+/// Bytes are sent as they are, and the system sends files where it can: without TLS, on a thread of the
+/// pool. The other forms are asked for 64 KiB at a time, whenever the client
 /// has taken the last part: a client that reads slowly holds one part, and no thread. A body whose
 /// length is not known is sent in chunks.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(super) enum Source {
     Static(&'static [u8]),
     Owned(Vec<u8>),
     Shared(Arc<[u8]>),
+    /// A file, where the next byte is, and how many there are from the start.
+    File(File, u64, u64),
     /// A reader, and how much it gives.
     Reader(Box<dyn Read + Send>, Option<u64>),
     Pieces(Box<Pieces>),
@@ -51,16 +54,15 @@ impl Content {
     pub fn file(mut file: File) -> io::Result<Self> {
         let at = file.stream_position()?;
         let length = file.metadata()?.len().saturating_sub(at);
-        Ok(Self::read_exact(file, length))
+        Ok(Self(Source::File(file, at, length)))
     }
 
     /// `length` bytes of a file from `start` on.
     ///
     /// # Errors
     /// Those of the file.
-    pub fn part_of_file(mut file: File, start: u64, length: u64) -> io::Result<Self> {
-        file.seek(SeekFrom::Start(start))?;
-        Ok(Self::read_exact(file, length))
+    pub fn part_of_file(file: File, start: u64, length: u64) -> io::Result<Self> {
+        Ok(Self(Source::File(file, start, length)))
     }
 
     /// What `next` appends to the buffer, part by part, until it returns `false`; what it appends
@@ -86,6 +88,7 @@ impl Content {
     pub fn length(&self) -> Option<u64> {
         match &self.0 {
             Source::Reader(_, length) => *length,
+            Source::File(_, _, length) => Some(*length),
             Source::Pieces(_) => None,
             _ => Some(self.bytes().len() as u64),
         }
@@ -97,12 +100,15 @@ impl Content {
             Source::Static(bytes) => bytes,
             Source::Owned(bytes) => bytes,
             Source::Shared(bytes) => bytes,
-            Source::Empty | Source::Reader(..) | Source::Pieces(_) => &[],
+            Source::Empty | Source::File(..) | Source::Reader(..) | Source::Pieces(_) => &[],
         }
     }
 
     pub(super) fn is_bytes(&self) -> bool {
-        !matches!(self.0, Source::Reader(..) | Source::Pieces(_))
+        !matches!(
+            self.0,
+            Source::File(..) | Source::Reader(..) | Source::Pieces(_)
+        )
     }
 }
 

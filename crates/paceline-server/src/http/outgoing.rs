@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     io::{self, IoSlice, Read},
+    os::unix::fs::FileExt,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -15,7 +16,7 @@ use super::{
     session::Asked,
     Content, Response,
 };
-use crate::peer::Peer;
+use crate::{peer::Peer, wire::FileSent};
 
 /// A body of at most this length is copied behind its head.
 const SHORT: usize = 16 * 1024;
@@ -25,6 +26,8 @@ pub(super) const FULL: usize = 16 * 1024;
 const PART: usize = 64 * 1024;
 /// The line of a chunk's size, and the ends of chunks.
 const BESIDE_PART: usize = 16;
+/// So much of a file the system may send in one call.
+const FILE_PART: usize = 256 * 1024;
 /// So many parts before other connections have their turn.
 const PARTS_PER_TURN: usize = 4;
 /// The size of a chunk, written with a fixed width, and its line end.
@@ -43,6 +46,19 @@ pub(super) struct Outgoing {
     has_ended: bool,
     is_chunked: bool,
     persistence: Persistence,
+}
+
+/// What became of a turn of a file.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileTurn {
+    /// The system has sent some of it.
+    Sent,
+    /// Output is kept that comes before it.
+    Kept,
+    /// A part must be written: there is no file, or the system takes nothing. What is written then
+    /// is kept, and its end calls for the rest.
+    Write,
 }
 
 /// Appends an answer to `output`. What is left of it, if it is long.
@@ -139,6 +155,11 @@ impl Outgoing {
                 flush(output, cx)?;
                 return Ok(Next::Again);
             }
+            match self.send_file(output, cx)? {
+                FileTurn::Sent => continue,
+                FileTurn::Kept => return Ok(Next::Again),
+                FileTurn::Write => {}
+            }
             if self.is_at_end(cx)? {
                 if self.is_chunked {
                     output.extend_from_slice(b"0\r\n\r\n");
@@ -149,6 +170,31 @@ impl Outgoing {
             self.send_part(output, cx)?;
         }
         Ok(Next::Again)
+    }
+
+    /// Has the system send more of a file.
+    fn send_file(
+        &mut self,
+        output: &mut Vec<u8>,
+        cx: &mut Peer<'_, HttpCodec>,
+    ) -> io::Result<FileTurn> {
+        let (Source::File(file, offset, _), Some(left @ 1..)) = (&mut self.content.0, self.left)
+        else {
+            return Ok(FileTurn::Write);
+        };
+        if self.at < self.part.len() {
+            return Ok(FileTurn::Write);
+        }
+        flush(output, cx)?;
+        if cx.unsent() > 0 {
+            return Ok(FileTurn::Kept);
+        }
+        let count = usize::try_from(left).map_or(FILE_PART, |left| left.min(FILE_PART));
+        let FileSent::Some(sent @ 1..) = cx.send_file(file, offset, count)? else {
+            return Ok(FileTurn::Write);
+        };
+        self.left = Some(left.saturating_sub(sent as u64));
+        Ok(FileTurn::Sent)
     }
 
     /// Whether all is sent. Otherwise there is a part.
@@ -223,6 +269,19 @@ fn next_part(source: &mut Source, left: Option<u64>, part: &mut Vec<u8>) -> io::
                     other => break other?,
                 }
             };
+            part.truncate(count);
+            Ok(count > 0)
+        }
+        Source::File(file, offset, _) => {
+            let left = left.and_then(|left| usize::try_from(left).ok());
+            part.resize(left.map_or(PART, |left| left.min(PART)), 0);
+            let count = loop {
+                match file.read_at(part, *offset) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    other => break other?,
+                }
+            };
+            *offset += count as u64;
             part.truncate(count);
             Ok(count > 0)
         }

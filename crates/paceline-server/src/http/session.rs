@@ -368,13 +368,13 @@ impl Session<HttpCodec> for HttpSession {
     }
 
     fn again(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+        if let Reading::Socket(socket) = &mut self.reading {
+            return socket.again(cx);
+        }
         outgoing::prepare(&mut self.output);
         let next = match self.moving.take() {
             Some(moving) => self.begin(moving.head.head(), moving.body(), cx),
-            None => match &mut self.reading {
-                Reading::Socket(socket) => return socket.again(cx),
-                _ => self.go_on(cx),
-            },
+            None => self.go_on(cx),
         };
         flush(&mut self.output, cx)?;
         next

@@ -35,7 +35,7 @@ fn browsers_and_terminals_are_in_one_room() {
     assert!(server.line().starts_with("page on http://127.0.0.1:"));
     let page = get(server.address, "/");
     assert!(
-        page.contains("\r\ncontent-security-policy: default-src 'self'\r\n"),
+        page.contains("\r\ncontent-security-policy: default-src 'self'; img-src data:\r\n"),
         "{page}"
     );
     assert!(page.contains("<script src=\"chat.js\">"), "{page}");

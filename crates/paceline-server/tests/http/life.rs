@@ -525,3 +525,50 @@ fn the_first_address_is_that_of_the_web_server() {
     drop(client);
     assert!(server.drain(DRAIN).is_clean());
 }
+
+/// A file of 5 MB that changes in every place, over a socket whose client reads slowly and in odd
+/// amounts: the system sends it, and parts that were written in between are in their places.
+#[test]
+fn a_file_arrives_whole() {
+    let folder = std::env::temp_dir().join(format!("paceline-file-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("file");
+    let bytes: Vec<u8> = (0..1_250_000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let router = Router::new(path)
+        .get("/", |path, _| {
+            Ok::<_, Error>(Response::new(Content::file(std::fs::File::open(path)?)?))
+        })
+        .get("/part", |path, _| {
+            let file = std::fs::File::open(path)?;
+            Ok::<_, Error>(Response::new(Content::part_of_file(file, 3, 4_000_001)?))
+        })
+        .get("/next", |_, _| "next");
+    let server = paceline_server::Server::http("127.0.0.1:0", router);
+    let server = server.threads(2).start().unwrap();
+    let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    let all = [get("/"), get("/part"), get("/next")].concat();
+    std::io::Write::write_all(&mut client, all.as_bytes()).unwrap();
+    let (mut received, mut size) = (Vec::new(), 1);
+    while !received.ends_with(b"\r\n\r\nnext") {
+        let mut part = vec![0; size];
+        let count = std::io::Read::read(&mut client, &mut part).unwrap();
+        assert!(
+            count > 0,
+            "the connection ended after {} bytes",
+            received.len()
+        );
+        received.extend_from_slice(&part[..count]);
+        size = size * 3 % 70_001 + 1;
+    }
+    let mut rest = &received[..];
+    for expected in [&bytes[..], &bytes[3..4_000_004]] {
+        let head = rest.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+        let (body, behind) = rest[head..].split_at(expected.len());
+        assert!(body == expected, "a body has other bytes");
+        rest = behind;
+    }
+    drop(client);
+    assert!(server.drain(DRAIN).is_clean());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

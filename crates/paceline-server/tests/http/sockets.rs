@@ -392,3 +392,33 @@ fn an_overload_is_no_noise_between_frames() {
         assert_eq!(client.answer().unwrap().status, 200);
     }
 }
+
+/// A session writes a long answer in parts, each when the client has taken the last: it is called again
+/// before it gets the next message.
+#[test]
+fn a_session_is_called_again() {
+    struct Counts(u32);
+    impl Session<Frames> for Counts {
+        fn handle(&mut self, _: Incoming, _: &mut Peer<'_, Frames>) -> std::io::Result<Next> {
+            self.0 = 3;
+            Ok(Next::Again)
+        }
+
+        fn again(&mut self, cx: &mut Peer<'_, Frames>) -> std::io::Result<Next> {
+            cx.reply(self.0.to_string())?;
+            self.0 -= 1;
+            Ok(if self.0 == 0 {
+                Next::Continue
+            } else {
+                Next::Again
+            })
+        }
+    }
+    let site = Site::new(Router::new(()).ws("/ws", |(), _| Counts(0)));
+    let mut client = site.client_with(opening("/ws", ""));
+    assert_eq!(client.answer().unwrap().status, 101);
+    client.send([text("a"), text("b")].concat());
+    for expected in ["3", "2", "1", "3", "2", "1"] {
+        assert_text(&mut client, expected);
+    }
+}
