@@ -1,7 +1,7 @@
 //! The relay of `paceline-pg`: any client, any server, bytes in any pieces.
 
 use paceline_pg::protocol::{
-    ClientHalf, Mode, Output, Relay, RelaySettings, Release, ServerHalf, Values,
+    ClientHalf, Mode, Next, Output, Relay, RelaySettings, Release, ServerHalf, Values,
 };
 use paceline_pg_wire::{Header, TransactionStatus};
 
@@ -161,7 +161,10 @@ fn take(relay: &mut Relay<'_>, input: &mut Vec<u8>, outcome: &mut Outcome) -> Re
     outcome.to_server.extend_from_slice(&input[..taken.direct]);
     outcome.to_server.extend_from_slice(&to_server);
     input.drain(..taken.consumed);
-    Ok(())
+    match taken.next {
+        Next::Terminate => Err("the client leaves".to_owned()),
+        Next::More | Next::Wait => Ok(()),
+    }
 }
 
 fn give(

@@ -160,6 +160,11 @@ fn outside() -> impl Strategy<Value = Vec<Send>> {
         1 => Just(vec![Send::Add("1", "2")]),
         1 => Just(vec![Send::Add("1", "x")]),
         1 => name().prop_map(|name| vec![Send::Sync, Send::Query(deallocate(name))]),
+        1 => Just(vec![
+            Send::Parse("", "DEALLOCATE a"),
+            Send::Bind("", "", None),
+            Send::Execute("", 0),
+        ]),
         1 => Just(vec![Send::Sync, Send::Query("DISCARD ALL")]),
     ]
 }

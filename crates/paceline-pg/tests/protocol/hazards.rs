@@ -391,6 +391,29 @@ fn deallocate_of_one_name_closes_it() {
     assert_eq!(exchange(&mut rig, 0, &used), ["error 26000", "Z I"]);
 }
 
+/// In a pipeline psycopg does it with the extended protocol.
+#[test]
+fn deallocate_in_a_pipeline_closes_the_name() {
+    let Some(mut rig) = rig(1, 10) else { return };
+    let _ = exchange(&mut rig, 0, &[Send::Parse("a", "SELECT 1"), Send::Sync]);
+    let deallocate = [
+        Send::Parse("", "DEALLOCATE a"),
+        Send::Bind("", "", None),
+        Send::Execute("", 0),
+    ];
+    let failed = [
+        &[Send::Execute("missing", 0)],
+        &deallocate[..],
+        &[Send::Sync],
+    ]
+    .concat();
+    assert_eq!(exchange(&mut rig, 0, &failed), ["error 34000", "Z I"]);
+    let used = [&run("a")[..], &deallocate, &run("a"), &[Send::Sync]].concat();
+    let seen = exchange(&mut rig, 0, &used);
+    let expected = ["1 ", "2 ", "C DEALLOCATE\\0", "error 26000", "Z I"];
+    assert_eq!(seen[3..], expected);
+}
+
 #[test]
 fn deallocate_all_and_discard_all_forget() {
     let Some(mut rig) = rig(2, 10) else { return };

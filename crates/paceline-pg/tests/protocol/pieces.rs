@@ -1,7 +1,7 @@
 //! Bytes come in any pieces, and long messages are passed on as they come.
 
 use paceline_pg::protocol::{
-    ClientHalf, Mode, Next, Output, Relay, RelaySettings, Release, ServerHalf, Values,
+    ClientHalf, Mode, Next, Output, Relay, RelaySettings, Release, ServerHalf, Values, Violation,
 };
 use paceline_pg_wire::{backend, frontend as f, TransactionStatus};
 
@@ -81,6 +81,35 @@ fn a_long_message_is_passed_on_as_it_comes() {
     rig.finish(0).expect("the server is good");
     let received = rig.received(0);
     assert!(received.windows(value.len()).any(|window| window == value));
+}
+
+/// The text of a statement without a name need not be kept, so it may have any length.
+#[test]
+fn a_long_statement_without_a_name_passes() {
+    let (mut client, mut server, mut settings) = halves();
+    settings.longest_statement = 1000;
+    let mut relay = Relay {
+        client: &mut client,
+        server: &mut server,
+        settings: &settings,
+    };
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let mut out = Output {
+        to_server: &mut to_server,
+        to_client: &mut to_client,
+    };
+    let mut input = Vec::new();
+    f::parse(&mut input, b"", &[b' '; 100_000], &[]);
+    for piece in input.chunks(5000) {
+        let taken = relay.from_client(piece, &mut out).expect("a good client");
+        assert_eq!((taken.consumed, taken.direct), (piece.len(), piece.len()));
+    }
+    let mut input = Vec::new();
+    f::parse(&mut input, b"named", &[b' '; 100_000], &[]);
+    let refused = relay
+        .from_client(&input[..5000], &mut out)
+        .expect_err("it is too long");
+    assert_eq!(refused, Violation::LongStatement);
 }
 
 /// The halves of a relay without a server.

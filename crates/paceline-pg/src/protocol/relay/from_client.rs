@@ -119,8 +119,9 @@ impl Relay<'_> {
     ) -> Result<Option<After>, Violation> {
         let (renames, longest) = (self.settings.renames(), self.settings.longest_statement);
         let mut is_too_long = false;
+        let name = stream.rest().get(Header::LENGTH).copied();
         let need = |header: Header| {
-            let need = need(header, renames);
+            let need = need(header, name, renames);
             is_too_long = need == Need::Whole && header.message() > longest;
             need
         };
@@ -309,12 +310,14 @@ fn is_known(tag: u8) -> bool {
     )
 }
 
-/// How much of a message the relay needs at once.
-fn need(header: Header, renames: bool) -> Need {
+/// How much of a message the relay needs at once. `name` is the first byte of its body.
+fn need(header: Header, name: Option<u8>, renames: bool) -> Need {
     match header.tag {
         b'Q' if header.body <= SHORT_QUERY => Need::Whole,
         b'Q' => Need::First(SHORT_QUERY),
-        b'P' | b'C' if renames => Need::Whole,
+        b'P' if renames && name.is_none() => Need::First(1),
+        b'P' if renames && name != Some(0) => Need::Whole,
+        b'C' if renames => Need::Whole,
         b'P' | b'B' => Need::First(LONGEST_NAMES),
         b'D' | b'c' | b'S' | b'X' => Need::Whole,
         _ => Need::Pieces,

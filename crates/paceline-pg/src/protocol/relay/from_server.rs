@@ -281,14 +281,14 @@ impl Relay<'_> {
 fn undo(entry: Entry, client: &mut ClientHalf, statements: &mut OnServer, unnamed: &mut Unnamed) {
     match entry {
         Entry::Parse {
-            statement: None, ..
-        } => unnamed.client = 0,
-        Entry::Parse {
-            statement: Some(statement),
+            statement,
             is_named,
             ..
         } => {
-            drop(statements.remove(statement.number));
+            match statement {
+                Some(statement) => drop(statements.remove(statement.number)),
+                None => unnamed.client = 0,
+            }
             if is_named {
                 client.names().undo();
             }

@@ -19,7 +19,10 @@ use super::{
         keyword::{self, Class},
         output::Stream,
         prepared::{Held, Names},
-        server::model::{Answer, Entry, Refusal, Whose},
+        server::{
+            model::{Answer, Entry, Refusal, Whose},
+            Unnamed,
+        },
         Violation,
     },
     from_client::{class_of_definition, Request, LONGEST_NAMES},
@@ -47,8 +50,14 @@ impl Relay<'_> {
         stream: &mut Stream<'_, '_>,
         counts: &mut Counts,
     ) -> Result<(), Violation> {
-        if request.body.first() == Some(&0) {
-            self.parse_as_it_is(request, stream);
+        if let Some(definition) = request.body.strip_prefix(&[0]) {
+            let text = definition.split(|byte| *byte == 0).next();
+            match text.and_then(keyword::deallocated) {
+                Some(name) if request.is_whole() && self.has_name(name) => {
+                    self.parse_deallocate(name, request, stream, counts);
+                }
+                _ => self.parse_as_it_is(request, stream),
+            }
             return Ok(());
         }
         let parse = Parse::of(message(request))?;
@@ -308,6 +317,40 @@ impl Relay<'_> {
 
 /// A simple query that deallocates one of the client's statements.
 impl Relay<'_> {
+    fn has_name(&self, name: &[u8]) -> bool {
+        let names = self.client.names.as_ref();
+        !self.server.model.is_pinned() && names.is_some_and(|names| names.get(name).is_some())
+    }
+
+    /// The same among messages of the extended protocol: the server deallocates a statement that
+    /// was made for that, so that its replies and its errors are those of the real thing.
+    fn parse_deallocate(
+        &mut self,
+        name: &[u8],
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+        counts: &mut Counts,
+    ) {
+        self.drop_request(request, stream);
+        let statement = self
+            .settings
+            .statements
+            .unshared(b"SELECT 1\0\0\0", Class::Inside);
+        self.send_parse(&statement, Whose::Own, stream, counts);
+        let sql = [b"DEALLOCATE ", &*statement.name].concat();
+        frontend::parse(stream.insert(), b"", &sql, &[]);
+        self.client.names().remove(name);
+        self.server.unnamed = Unnamed {
+            client: self.client.id,
+            class: Class::Inside,
+        };
+        self.server.model.sent_extended(Entry::Parse {
+            whose: Whose::Client,
+            statement: None,
+            is_named: true,
+        });
+    }
+
     /// Whether the query is exactly `DEALLOCATE name`, of a name that the client has given to a
     /// statement. Among messages without a Sync the query is left to the server.
     pub(super) fn is_own_deallocate(&self, sql: &[u8]) -> bool {

@@ -313,8 +313,15 @@ impl Model {
         let number = self.first + self.queue.len() as u64;
         match &entry {
             Entry::Parse {
-                statement: None, ..
-            } => self.unnamed.last = number,
+                statement: None,
+                is_named,
+                ..
+            } => {
+                self.unnamed.last = number;
+                if *is_named {
+                    self.names.last = number;
+                }
+            }
             Entry::Parse { .. } | Entry::Evict(_) | Entry::Answer(_) => self.names.last = number,
             Entry::Query(..) | Entry::Function | Entry::Sync(_) => {
                 self.names.sealed = self.names.last;
