@@ -403,7 +403,7 @@ impl ServerLogin {
                     password,
                 })))
             }
-            _ => Err(self.lacks("a plain password, or a client's proof,")),
+            _ => Err(self.lacks("a plain password, nor a client's proof")),
         }
     }
 

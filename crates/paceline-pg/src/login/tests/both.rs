@@ -194,10 +194,10 @@ fn scram_keys_pass_through() {
 #[test]
 fn what_is_missing_is_named() {
     for (auth, missing) in [
-        (AuthType::Plain, "a plain password is missing"),
+        (AuthType::Plain, "has not a plain password"),
         (
             AuthType::Scram,
-            "a plain password, or a client's proof, is missing",
+            "has not a plain password, nor a client's proof",
         ),
     ] {
         let md5 = ServerCredentials::Password(md5_hash());
