@@ -7,6 +7,7 @@
 mod codecs;
 mod pg;
 mod pg_config;
+mod pg_front;
 mod script;
 
 /// A promise that must hold for any input.
@@ -19,7 +20,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 8] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -35,6 +36,14 @@ pub const TARGETS: [Target; 6] = [
     Target {
         name: "pg-login",
         run: pg::no_login_breaks_the_reader,
+    },
+    Target {
+        name: "pg-client-login",
+        run: pg_front::no_client_logs_in_by_chance,
+    },
+    Target {
+        name: "pg-server-login",
+        run: pg_front::no_server_breaks_a_login,
     },
     Target {
         name: "pg-config",
