@@ -185,11 +185,9 @@ impl Stage {
     fn pytest(&self, tests: &[&str], options: &Options, report: &Path) -> Command {
         let mut pytest = unprivileged(&self.python.join("bin/pytest"), self.is_root);
         let own = postgres().unwrap_or_default();
-        let path = format!(
-            "{}:{}:/usr/bin:/bin",
-            text(&self.python.join("bin")),
-            text(&own)
-        );
+        let folders = [self.folder.join("bin"), self.python.join("bin"), own];
+        let folders = folders.map(|folder| text(&folder)).join(":");
+        let path = format!("{folders}:/usr/bin:/bin");
         pytest
             .current_dir(self.suite())
             .env("PATH", path)
