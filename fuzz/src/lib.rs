@@ -8,6 +8,7 @@ mod codecs;
 mod pg;
 mod pg_config;
 mod pg_front;
+mod relay;
 mod script;
 
 /// A promise that must hold for any input.
@@ -20,7 +21,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -52,6 +53,10 @@ pub const TARGETS: [Target; 8] = [
     Target {
         name: "pg-console",
         run: pg_config::any_text_is_a_command_or_refused,
+    },
+    Target {
+        name: "pg-relay",
+        run: relay::no_peer_breaks_the_relay,
     },
 ];
 

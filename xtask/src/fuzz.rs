@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(120);
 const SECONDS_PER_INPUT: u32 = 20;
 
 /// The targets of `fuzz/src/lib.rs`.
-const TARGETS: [&str; 8] = [
+const TARGETS: [&str; 9] = [
     "codecs",
     "frames",
     "pg-messages",
@@ -55,6 +55,7 @@ const TARGETS: [&str; 8] = [
     "pg-server-login",
     "pg-config",
     "pg-console",
+    "pg-relay",
 ];
 
 /// The program's package.

@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -170,6 +170,22 @@ const RULES: [Rule; 15] = [
             Word("paceline"),
             Item("crate", "front"),
             Item("crate", "protocol"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg/src/protocol",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "io"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("paceline"),
+            Item("crate", "front"),
+            Item("crate", "pools"),
+            Item("crate", "login"),
+            Item("crate", "hosts"),
         ],
     },
     Rule {
