@@ -18,7 +18,7 @@ use paceline_server::tls::TlsConnection;
 
 use super::{
     call::Call,
-    opening::Target,
+    opening::{Target, ABORTED},
     registers::{PoolEntry, Reported},
     server::{Core, Errand, NewServer, SentOn, Server},
     sockets::{Address, Stream},
@@ -526,7 +526,7 @@ impl GroupHandler<Stream> for Home {
             Stage::Connecting(_) => {
                 let reason = match why {
                     Closed::TimedOut => "connect timeout",
-                    Closed::Requested => "login aborted",
+                    Closed::Requested => ABORTED,
                     _ => "connect failed",
                 };
                 self.failed(reason, None);
@@ -534,7 +534,7 @@ impl GroupHandler<Stream> for Home {
             Stage::LoggingIn(_) => {
                 let reason = match why {
                     Closed::TimedOut => "connect timeout",
-                    Closed::Requested => "login aborted",
+                    Closed::Requested => ABORTED,
                     _ => "server conn crashed?",
                 };
                 self.failed(reason, None);

@@ -7,6 +7,7 @@ use super::{
     server::{Errand, Server},
     state::Front,
 };
+use crate::log::Level;
 use crate::pools::{CancelId, ClientId, Order, Orders};
 
 impl Front {
@@ -56,7 +57,14 @@ impl Front {
             }
             Order::DropCancel { cancel } => self.drop_cancel(cancel),
             Order::Completed { operation } => self.completed(operation),
-            Order::PoolRemoved { pool } => self.registers.remove_pool(pool),
+            Order::PoolRemoved { pool } => {
+                if let Some(entry) = self.registers.pool(pool) {
+                    let (database, user) = (&entry.database.name, &entry.user);
+                    let text = format_args!("cleaning up idle pool {database}/{user}");
+                    self.note(Level::Log, text);
+                }
+                self.registers.remove_pool(pool);
+            }
         }
     }
 

@@ -257,6 +257,11 @@ impl Front {
         database
     }
 
+    /// A user that the files name, or that has logged in before.
+    pub(crate) fn known_user(&self, name: &str) -> Option<UserId> {
+        self.registers.tables().users.get(name).copied()
+    }
+
     /// Whether the database takes no logins.
     pub(crate) fn is_disabled(&self, database: &Database) -> bool {
         let rows = self.book().database_rows();

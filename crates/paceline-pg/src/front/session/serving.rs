@@ -7,7 +7,7 @@ use crate::{
     front::{
         buffers,
         call::Call,
-        client::{Delivery, Given, Phase, Way},
+        client::{Delivery, Given, Letter, Phase, Way},
         server::{Errand, Server, Taken},
     },
     pools::{Ask, ClientId, GiveBack},
@@ -295,8 +295,12 @@ impl crate::front::state::Front {
             return false;
         };
         // A group with a server on its way does not end.
-        let moved = call.move_to(server.handle(), group);
-        moved.is_ok() || client.take_given_server(server.number).is_none()
+        if call.move_to(server.handle(), group).is_err() {
+            // The server has ended: the client asks for another one.
+            self.server_gone(server, "server conn crashed?");
+            client.send(Letter::Lost(server.number));
+        }
+        true
     }
 
     fn send_home(&self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
