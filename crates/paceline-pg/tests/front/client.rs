@@ -163,6 +163,13 @@ impl Client {
         self.finish()
     }
 
+    /// Whether a query succeeds; the pooler may have closed the connection.
+    pub(crate) fn try_query(&mut self, sql: &str) -> bool {
+        let mut bytes = Vec::new();
+        frontend::query(&mut bytes, sql.as_bytes());
+        self.try_send(&bytes).is_ok() && self.finish().is_ok()
+    }
+
     /// Sends a simple query.
     pub(crate) fn begin(&mut self, sql: &str) {
         let mut bytes = Vec::new();
