@@ -116,10 +116,6 @@ impl Pooler {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Writes the configuration again, for a reload.
     pub(crate) fn rewrite(&self, databases: &str, settings: &str) {
         let head = head(&self.folder);

@@ -273,10 +273,7 @@ impl Session {
         } else {
             None
         };
-        let database = match self.find_database(&request.database, is_console) {
-            Ok(database) => database,
-            Err(()) => None,
-        };
+        let database = self.find_database(&request.database, is_console);
         // A name that is not known is kept only when it has proved to be a user's.
         let user_id = self.front.known_user(&request.user);
         let privilege = match access {
@@ -433,21 +430,21 @@ impl Session {
         access.is_some() && self.is_own_user(user)
     }
 
-    fn find_database(&self, name: &str, is_console: bool) -> Result<Option<Arc<Database>>, ()> {
+    fn find_database(&self, name: &str, is_console: bool) -> Option<Arc<Database>> {
         if is_console {
-            return Ok(None);
+            return None;
         }
         match self.front.database(name) {
-            Lookup::Known(database) => Ok(Some(database)),
+            Lookup::Known(database) => Some(database),
             Lookup::Registered(database) => {
                 self.front.note_client(
                     Level::Log,
                     &self.client,
                     format_args!("registered new auto-database: {name}"),
                 );
-                Ok(Some(database))
+                Some(database)
             }
-            Lookup::Unknown => Err(()),
+            Lookup::Unknown => None,
         }
     }
 
