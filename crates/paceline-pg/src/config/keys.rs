@@ -157,13 +157,12 @@ const OWN: [&str; 10] = [
 ];
 
 /// The keys that are read and have no effect yet. A test compares them with the sources.
-const PENDING: [&str; 12] = [
+const PENDING: [&str; 11] = [
     "autodb_idle_timeout",
     "disable_pqexec",
     "host_check_failures",
     "host_check_period",
     "host_check_successes",
-    "http_listen",
     "max_packet_size",
     "max_replica_lag",
     "multiplex",
