@@ -8,13 +8,15 @@ use super::Offence;
 const MOST_LINES: usize = 600;
 
 /// Where every file must open with its header.
-const WITH_HEADERS: [&str; 7] = [
+const WITH_HEADERS: [&str; 9] = [
     "crates/paceline/src/",
     "crates/paceline/tests/",
     "crates/paceline-server/src/",
     "crates/paceline-server/tests/",
     "crates/paceline-server/examples/",
     "crates/paceline-pg-wire/src/",
+    "crates/paceline-pg/src/",
+    "crates/paceline-pg/tests/",
     "fuzz/",
 ];
 

@@ -1,9 +1,9 @@
 //! What an administrator does.
 
-use crate::support::{
+use crate::{
     client::{Client, Connect},
     pooler::{entry, Pooler},
-    postgres::{self, USER},
+    support::postgres::{self, USER},
     wait_until,
 };
 

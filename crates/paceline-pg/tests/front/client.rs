@@ -12,7 +12,7 @@ use paceline_pg_wire::{
     Message,
 };
 
-use super::LIMIT;
+use crate::LIMIT;
 
 /// A session of a client.
 pub(crate) struct Client {

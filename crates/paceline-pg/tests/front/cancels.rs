@@ -5,10 +5,11 @@ use std::{
     thread,
 };
 
-use crate::support::{
+use crate::{
     client::{cancel, Client},
     pooler::Pooler,
-    postgres, wait_until,
+    support::postgres,
+    wait_until,
 };
 
 #[test]
