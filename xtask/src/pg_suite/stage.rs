@@ -1,6 +1,7 @@
 //! Where the suite runs: a copy that an unprivileged user owns, Python's packages, PostgreSQL's programs.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,6 +111,7 @@ impl Stage {
         // The suite runs its scripts, and a tree from an archive may have lost their rights.
         let mut rights = Command::new("chmod");
         step(rights.args(["-R", "u+rwx"]).arg(self.suite()))?;
+        self.write_openssl().map_err(wrong)?;
         let copied = fs::copy(program, self.program());
         copied.map_err(|error| format!("{}: {error}", program.display()))?;
         fs::set_permissions(self.program(), fs::Permissions::from_mode(0o755)).map_err(wrong)?;
@@ -117,6 +119,24 @@ impl Stage {
             step(Command::new("chown").args(["-R", USER]).arg(&self.folder))?;
         }
         Ok(())
+    }
+
+    /// The suite's certificates get version 3, which `openssl ca` gives them by itself from OpenSSL 3.2 on.
+    /// A TLS library may refuse version 1, of 1988, as rustls does.
+    fn write_openssl(&self) -> io::Result<()> {
+        let [script, extensions] =
+            ["openssl", "extensions"].map(|name| self.folder.join("bin").join(name));
+        fs::write(
+            &extensions,
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n",
+        )?;
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = ca ]; then\n  exec /usr/bin/openssl \"$@\" -extfile {}\nfi\n\
+             exec /usr/bin/openssl \"$@\"\n",
+            text(&extensions)
+        );
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
     }
 
     fn suite(&self) -> PathBuf {
@@ -165,11 +185,9 @@ impl Stage {
     fn pytest(&self, tests: &[&str], options: &Options, report: &Path) -> Command {
         let mut pytest = unprivileged(&self.python.join("bin/pytest"), self.is_root);
         let own = postgres().unwrap_or_default();
-        let path = format!(
-            "{}:{}:/usr/bin:/bin",
-            text(&self.python.join("bin")),
-            text(&own)
-        );
+        let folders = [self.folder.join("bin"), self.python.join("bin"), own];
+        let folders = folders.map(|folder| text(&folder)).join(":");
+        let path = format!("{folders}:/usr/bin:/bin");
         pytest
             .current_dir(self.suite())
             .env("PATH", path)
