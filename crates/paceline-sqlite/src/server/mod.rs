@@ -7,6 +7,8 @@ mod users;
 use std::{
     fmt, fs, io,
     net::{SocketAddr, ToSocketAddrs},
+    num::NonZeroUsize,
+    ops::RangeInclusive,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -122,7 +124,7 @@ impl Builder {
         self
     }
 
-    /// How many threads take turns; by default as the pool decides.
+    /// How many threads take turns; by default four per core, and up to 64 while statements last.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -195,7 +197,7 @@ impl Builder {
         let readers = Pool::builder().name("back");
         let readers = match self.threads {
             Some(threads) => readers.threads(threads),
-            None => readers,
+            None => readers.threads(default_threads()),
         };
         let writers = Pool::builder().name("back-writers").threads(WRITERS);
         let levels = Levels::builder();
@@ -286,9 +288,20 @@ fn watch_role(pool: &Pool, shared: &Arc<Shared>) -> io::Result<()> {
     timer.map(drop).map_err(|rejected| rejected.error)
 }
 
-/// Threads of the level of writers. In one pool with the readers the holder of the lane would have
-/// one turn per round of all of them, and every other writer waits for it.
-const WRITERS: usize = 2;
+/// Threads of the level of writers: two, and more while statements last. In one pool with the
+/// readers the holder of the lane would have one turn per round of all of them, and every other
+/// writer waits for it.
+const WRITERS: RangeInclusive<usize> = 2..=16;
+
+/// The most threads that long statements may take. One more must be left to take a cancel.
+const MOST_THREADS: usize = 64;
+
+/// Four for each core, as the pool has them, and more while statements last.
+fn default_threads() -> RangeInclusive<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let least = (4 * cores).min(MOST_THREADS);
+    least..=MOST_THREADS
+}
 
 /// How often a standby looks whether the writer has gone.
 const STANDBY_PERIOD: Duration = Duration::from_millis(20);
