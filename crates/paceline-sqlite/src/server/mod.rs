@@ -176,7 +176,14 @@ impl Builder {
             );
             io::Error::new(error.kind(), text)
         })?;
-        let role = Arc::new(Role::of(&self.folder)?);
+        let role = Role::of(&self.folder).map_err(|error| {
+            let text = format!(
+                "could not lock the folder {}: {error}",
+                self.folder.display()
+            );
+            io::Error::new(error.kind(), text)
+        })?;
+        let role = Arc::new(role);
         let is_durable = self.durability == Durability::Synced;
         let databases: io::Result<Vec<_>> = self
             .databases

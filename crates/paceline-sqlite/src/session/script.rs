@@ -269,10 +269,9 @@ impl Open {
 
     /// Tells the client that its requests so far are done.
     pub(super) fn ready(&mut self, output: &mut Output) {
-        let is_standby = !self.database.writes();
-        if self.settings.set_standby(is_standby) {
-            let value = if is_standby { &b"on"[..] } else { b"off" };
-            backend::parameter(output.spool.end(), b"in_hot_standby", value);
+        self.settings.set_standby(!self.database.writes());
+        for (name, value) in self.settings.take_news() {
+            backend::parameter(output.spool.end(), name.as_bytes(), value.as_bytes());
         }
         output.ticket = output.ticket.max(self.ticket);
         backend::ready_for_query(output.spool.end(), self.block.status());

@@ -288,7 +288,7 @@ fn open(
     let key = server.keys.issue(&running).map_err(no_randomness)?;
     wish.settings.set_standby(!wish.database.writes());
     backend::authentication(output, Authentication::Ok);
-    for (name, value) in wish.settings.reported() {
+    for (name, value) in wish.settings.take_news() {
         backend::parameter(output, name.as_bytes(), value.as_bytes());
     }
     backend::key_data(output, key.process, &key.secret);
