@@ -145,7 +145,7 @@ impl Open {
         });
         self.put_back(held);
         let rows = result?;
-        self.ticket = self.ticket.max(self.database.log.seen());
+        self.has_seen();
         backend::copy_done(output.spool.end());
         backend::command_complete(output.spool.end(), format!("COPY {rows}").as_bytes());
         Ok(Progress::Done)

@@ -166,9 +166,17 @@ impl Open {
         }
     }
 
+    /// The next reply may show every commit so far. In a transaction that holds the lane this is left
+    /// to its end: all others would wait for the lane while its replies wait for a sync.
+    pub(super) fn has_seen(&mut self) {
+        if !self.block.holds_lane() {
+            self.ticket = self.ticket.max(self.database.log.seen());
+        }
+    }
+
     /// Remembers what a statement has done, for the end of its transaction.
     pub(super) fn note(&mut self, statement: &Statement, need: Need) {
-        self.ticket = self.ticket.max(self.database.log.seen());
+        self.has_seen();
         if need == Need::Write {
             self.block.has_written = true;
             self.block.has_defined |= matches!(statement.kind, Kind::Define(_) | Kind::Several(_));
