@@ -1,4 +1,4 @@
-//! The protocol message by message: what a driver would never send, and what goes wrong between.
+//! The protocol message by message: what a driver never sends, and failures in between.
 
 mod common;
 

@@ -328,7 +328,7 @@ fn a_statement_is_cancelled() {
     let sleeper = std::thread::spawn(move || {
         let result = client.simple_query("SELECT pg_sleep(600)");
         let code = code(result);
-        // The session goes on, and the cancel hits nothing else.
+        // The session continues.
         (code, one(&mut client, "SELECT 5"))
     });
     wait_until("the cancel arrives", || {

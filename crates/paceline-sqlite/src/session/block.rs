@@ -23,7 +23,7 @@ use crate::{
 };
 use paceline_pg_wire::TransactionStatus;
 
-/// Whether a transaction is open, and who has opened it.
+/// Whether a transaction is open, and which side has opened it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]

@@ -27,7 +27,7 @@ impl Control {
 }
 
 impl Open {
-    /// Does what such a statement asks for, and tells its end.
+    /// Runs such a statement, and sends its `CommandComplete`.
     pub(super) fn control(
         &mut self,
         cx: &mut Cx<'_>,

@@ -18,7 +18,7 @@ use crate::{
     types::{encode, parameter::Parameter, Declared},
 };
 
-/// A copy into a table that goes on.
+/// A copy into a table that is in progress.
 #[derive(Debug)]
 pub(super) struct CopyIn {
     sql: String,

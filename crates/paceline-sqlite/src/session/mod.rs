@@ -9,7 +9,7 @@
 //!             the client does not read             the rest of the output waits in a spool
 //! ```
 //!
-//! A session that is parked blocks no thread. There is one place where it goes on:
+//! A session that is parked blocks no thread. It resumes in one place:
 //! [`Session::advance`].
 
 mod block;
@@ -82,7 +82,7 @@ pub(crate) struct Output {
     pub(crate) ticket: u64,
 }
 
-/// A session whose client has proved who it is.
+/// A session whose client is authenticated.
 pub(crate) struct Open {
     server: Arc<Shared>,
     database: Arc<Database>,
@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    /// A session whose last transaction has written goes on among the writers, until it has only
+    /// A session whose last transaction has written moves to the level of writers, until it has only
     /// read for a while. It waits for nothing now, so no queue knows its handle.
     fn change_level(&mut self, cx: &mut Cx<'_>) -> Next {
         let Stage::Open(open) = &mut self.stage else {

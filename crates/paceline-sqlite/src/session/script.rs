@@ -157,7 +157,7 @@ impl Open {
         Ok(Progress::Done)
     }
 
-    /// A statement that is alone in its message is committed before the client hears of its end.
+    /// A statement that is alone in its message is committed before its `CommandComplete` is sent.
     fn finish_alone(&mut self, is_alone: bool) -> Result<(), Failure> {
         if is_alone {
             self.end_implicit()
@@ -166,8 +166,8 @@ impl Open {
         }
     }
 
-    /// The next reply may show every commit so far. In a transaction that holds the lane this is left
-    /// to its end: all others would wait for the lane while its replies wait for a sync.
+    /// The next reply may show every commit so far. A transaction that holds the lane leaves this
+    /// wait to its end: while its replies waited for a sync, all other writers would wait for it.
     pub(super) fn has_seen(&mut self) {
         if !self.block.holds_lane() {
             self.ticket = self.ticket.max(self.database.log.seen());
@@ -275,7 +275,7 @@ impl Open {
         Ok(())
     }
 
-    /// Tells the client that its requests so far are done.
+    /// Sends `ReadyForQuery`.
     pub(super) fn ready(&mut self, output: &mut Output) {
         self.settings.set_standby(!self.database.writes());
         for (name, value) in self.settings.take_news() {
@@ -285,7 +285,7 @@ impl Open {
         backend::ready_for_query(output.spool.end(), self.block.status());
     }
 
-    /// Tells the client of a failure, and ends what it ends.
+    /// Sends an error, and ends what it ends.
     pub(super) fn fail(&mut self, output: &mut Output, failure: &Failure) {
         self.script = None;
         self.fail_block(failure);

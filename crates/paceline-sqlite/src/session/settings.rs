@@ -67,8 +67,8 @@ pub(crate) struct Settings {
     before: Option<HashMap<String, String>>,
     /// Settings of this transaction alone.
     locals: Vec<String>,
-    /// What the client was told last.
-    told: HashMap<&'static str, String>,
+    /// The values that the client was sent last.
+    sent: HashMap<&'static str, String>,
     /// Whether values may have changed since.
     is_stale: bool,
 }
@@ -87,27 +87,27 @@ impl Settings {
             values,
             before: None,
             locals: Vec::new(),
-            told: HashMap::new(),
+            sent: HashMap::new(),
             is_stale: true,
         }
     }
 
-    /// The reported settings whose values the client has not been told, which it is told now.
+    /// The reported settings whose present values the client has not been sent.
     pub(crate) fn take_news(&mut self) -> Vec<(&'static str, String)> {
         if !std::mem::take(&mut self.is_stale) {
             return Vec::new();
         }
         let mut news = Vec::new();
         for (name, value) in self.reported() {
-            if self.told.get(name).map(String::as_str) != Some(value) {
+            if self.sent.get(name).map(String::as_str) != Some(value) {
                 news.push((name, value.to_owned()));
             }
         }
-        self.told.extend(news.iter().cloned());
+        self.sent.extend(news.iter().cloned());
         news
     }
 
-    /// The names and values that a client is told.
+    /// The settings that the server reports, with their values.
     fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let names = REPORTED.iter().map(|(name, _)| *name);
         let names = names.chain(["server_version", "in_hot_standby"]);
@@ -120,7 +120,7 @@ impl Settings {
             .map(String::as_str)
     }
 
-    /// A value that the client begins with: it is what RESET goes back to.
+    /// A value that the client begins with: RESET returns to it.
     pub(crate) fn begin_with(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         self.change(name, value)?;
         self.initial = self.values.clone();
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(settings.get("My.Own"), Some("x"));
     }
 
-    /// A pooler that gives the connection to another client relies on what it was told.
+    /// A pooler that gives the connection to another client relies on these reports.
     #[test]
     fn the_client_hears_of_each_change() {
         let mut settings = Settings::new("ada", "15.0");
