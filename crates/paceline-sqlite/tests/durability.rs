@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    process::Command,
     sync::{Arc, Mutex},
     thread,
 };
@@ -138,4 +139,73 @@ fn users_prove_who_they_are() {
             "{user}"
         );
     }
+}
+
+/// A file system of a few megabytes, which is gone when the test ends.
+struct Small(Folder);
+
+impl Small {
+    /// `None`, and a visible line, where it can't be mounted.
+    fn mount(size: &str) -> Option<Self> {
+        let folder = Folder::new();
+        let is_mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", size, "tmpfs"])
+            .arg(folder.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !is_mounted {
+            eprintln!("SKIPPED: only root may mount a small file system");
+        }
+        is_mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // A failure leaves an empty mount behind, which the next start of the system removes.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+/// On a full disk a transaction fails as a whole, reads go on, and with room writes go on too.
+#[test]
+fn a_full_disk_fails_whole_transactions() {
+    let Some(small) = Small::mount("size=8m") else {
+        return;
+    };
+    let ballast = small.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 2 << 20]).expect("room");
+    let process = Process::start(small.0.path(), &[]);
+    let mut client = common::connect(process.address);
+    client
+        .batch_execute("CREATE TABLE t(n text)")
+        .expect("a table");
+    let insert = "INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 100) AS g(i)";
+    let mut done = 0;
+    let failure = loop {
+        match client.batch_execute(insert) {
+            Ok(()) => done += 100,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(
+        failure.code().map(|code| code.code()),
+        Some("53100"),
+        "{failure}"
+    );
+    let mut count = || -> i64 {
+        let row = client
+            .query_one("SELECT count(*) FROM t", &[])
+            .expect("reads go on");
+        row.get(0)
+    };
+    assert_eq!(count(), done);
+    std::fs::remove_file(&ballast).expect("it is there");
+    client.batch_execute(insert).expect("there is room");
+    let row = client
+        .query_one("SELECT count(*) FROM t", &[])
+        .expect("a count");
+    assert_eq!(row.get::<_, i64>(0), done + 100);
+    drop(client);
+    process.kill();
 }

@@ -387,3 +387,27 @@ fn many_long_statements_are_cancelled() {
         assert_eq!(sleeper.join().expect("no panic"), "57014");
     }
 }
+
+/// Sessions share connections to the file: a cancel that comes late must not stop the statement of
+/// the next session on the same connection.
+#[test]
+fn a_late_cancel_hits_nothing() {
+    let world = World::new();
+    let (mut first, mut second) = (world.client(), world.client());
+    first.batch_execute("SELECT 1").expect("it has run");
+    let token = first.cancel_token();
+    let runner = std::thread::spawn(move || {
+        for _ in 0..10 {
+            second
+                .batch_execute("SELECT pg_sleep(0.02)")
+                .expect("it is not stopped");
+        }
+    });
+    while !runner.is_finished() {
+        token
+            .cancel_query(postgres::NoTls)
+            .expect("a cancel is sent");
+    }
+    runner.join().expect("no panic");
+    first.batch_execute("SELECT 1").expect("nor is this one");
+}

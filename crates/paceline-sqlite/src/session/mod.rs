@@ -152,7 +152,12 @@ impl EventHandler<TcpStream> for Session {
                 let text = "terminating connection due to idle-in-transaction timeout";
                 let failure = Failure::fatal("25P03", text);
                 open.fail(&mut self.output, &failure);
-                self.advance(cx)
+                if self.flush(cx)? == Flush::Lost {
+                    return self.lose(cx);
+                }
+                self.stage = Stage::Over;
+                // A client that does not read has the pool's linger time, not more.
+                Ok(Next::CloseGently)
             }
             Stage::Open(_) => Ok(Next::Continue),
             Stage::Starting(_) | Stage::Over => Ok(Next::Close),
@@ -243,7 +248,11 @@ impl Session {
             }
             match self.flush(cx)? {
                 Flush::Empty => {}
-                Flush::Full => return Ok(Next::Again),
+                Flush::Full => {
+                    // A client that does not read must not keep the lane either.
+                    self.set_deadline(cx);
+                    return Ok(Next::Again);
+                }
                 Flush::Parked => return Ok(Next::Continue),
                 Flush::Lost => return self.lose(cx),
             }
@@ -420,6 +429,12 @@ impl Session {
             cx.handle().set_interest(Interest::READ)?;
             self.is_deaf = false;
         }
+        self.set_deadline(cx);
+        Ok(())
+    }
+
+    /// The time that the session may stay as it is.
+    fn set_deadline(&self, cx: &mut Cx<'_>) {
         let limit = match &self.stage {
             Stage::Starting(start) => start.first_rest(&self.server),
             Stage::Open(open) => Some(open.patience()),
@@ -428,7 +443,6 @@ impl Session {
         if let Some(limit) = limit {
             cx.set_deadline(limit);
         }
-        Ok(())
     }
 }
 

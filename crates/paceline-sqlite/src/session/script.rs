@@ -292,6 +292,7 @@ impl Open {
         output.ticket = output.ticket.max(self.ticket);
         backend::error(output.spool.end(), &failure.report());
         if failure.is_fatal() {
+            self.roll_back();
             self.is_over = true;
         }
     }
