@@ -328,7 +328,7 @@ fn a_statement_is_cancelled() {
     let sleeper = std::thread::spawn(move || {
         let result = client.simple_query("SELECT pg_sleep(600)");
         let code = code(result);
-        // The session goes on, and the cancel hits nothing else.
+        // The session continues.
         (code, one(&mut client, "SELECT 5"))
     });
     wait_until("the cancel arrives", || {
@@ -356,4 +356,58 @@ fn a_statement_ends_at_its_timeout() {
         .batch_execute("SET statement_timeout = 0")
         .expect("a setting");
     assert_eq!(one(&mut client, "SELECT 1").as_deref(), Some("1"));
+}
+
+/// Statements that last take all threads that there are at first; a cancel must still get one.
+#[test]
+fn many_long_statements_are_cancelled() {
+    let world = World::new();
+    let sessions: Vec<_> = (0..20).map(|_| world.client()).collect();
+    let tokens: Vec<_> = sessions
+        .iter()
+        .map(postgres::Client::cancel_token)
+        .collect();
+    let sleepers: Vec<_> = sessions
+        .into_iter()
+        .map(|mut client| {
+            std::thread::spawn(move || code(client.simple_query("SELECT pg_sleep(600)")))
+        })
+        .collect();
+    wait_until("all are cancelled", || {
+        for (token, sleeper) in tokens.iter().zip(&sleepers) {
+            if !sleeper.is_finished() {
+                token
+                    .cancel_query(postgres::NoTls)
+                    .expect("a cancel is sent");
+            }
+        }
+        sleepers.iter().all(std::thread::JoinHandle::is_finished)
+    });
+    for sleeper in sleepers {
+        assert_eq!(sleeper.join().expect("no panic"), "57014");
+    }
+}
+
+/// Sessions share connections to the file: a cancel that comes late must not stop the statement of
+/// the next session on the same connection.
+#[test]
+fn a_late_cancel_hits_nothing() {
+    let world = World::new();
+    let (mut first, mut second) = (world.client(), world.client());
+    first.batch_execute("SELECT 1").expect("it has run");
+    let token = first.cancel_token();
+    let runner = std::thread::spawn(move || {
+        for _ in 0..10 {
+            second
+                .batch_execute("SELECT pg_sleep(0.02)")
+                .expect("it is not stopped");
+        }
+    });
+    while !runner.is_finished() {
+        token
+            .cancel_query(postgres::NoTls)
+            .expect("a cancel is sent");
+    }
+    runner.join().expect("no panic");
+    first.batch_execute("SELECT 1").expect("nor is this one");
 }

@@ -189,6 +189,42 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        module: "crates/paceline-sqlite/src/dialect",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("rusqlite"),
+            Word("paceline"),
+            Item("crate", "session"),
+            Item("crate", "store"),
+            Item("crate", "server"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-sqlite/src/types",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("paceline"),
+            Item("crate", "session"),
+            Item("crate", "store"),
+            Item("crate", "server"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-sqlite/src/store",
+        absent: &[
+            Item("std", "net"),
+            Item("crate", "session"),
+            Item("crate", "server"),
+        ],
+    },
+    Rule {
         module: "crates/paceline-server/src/http/protocol",
         absent: &[
             Word("TcpStream"),

@@ -7,6 +7,8 @@ mod users;
 use std::{
     fmt, fs, io,
     net::{SocketAddr, ToSocketAddrs},
+    num::NonZeroUsize,
+    ops::RangeInclusive,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -122,7 +124,7 @@ impl Builder {
         self
     }
 
-    /// How many threads take turns; by default as the pool decides.
+    /// How many threads take turns; by default four per core, and up to 64 while statements last.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -152,8 +154,8 @@ impl Builder {
         self
     }
 
-    /// Ends the process when a sync of the log has failed, a second after the clients that wait for
-    /// it were told. Without this the server refuses to commit from then on.
+    /// Ends the process when a sync of the log has failed, one second later, so that all clients that
+    /// wait get their error. Without this the server runs on and refuses to commit.
     #[must_use]
     pub fn end_process_on_lost_log(mut self) -> Self {
         self.ends_process = true;
@@ -174,7 +176,14 @@ impl Builder {
             );
             io::Error::new(error.kind(), text)
         })?;
-        let role = Arc::new(Role::of(&self.folder)?);
+        let role = Role::of(&self.folder).map_err(|error| {
+            let text = format!(
+                "could not lock the folder {}: {error}",
+                self.folder.display()
+            );
+            io::Error::new(error.kind(), text)
+        })?;
+        let role = Arc::new(role);
         let is_durable = self.durability == Durability::Synced;
         let databases: io::Result<Vec<_>> = self
             .databases
@@ -195,7 +204,7 @@ impl Builder {
         let readers = Pool::builder().name("back");
         let readers = match self.threads {
             Some(threads) => readers.threads(threads),
-            None => readers,
+            None => readers.threads(default_threads()),
         };
         let writers = Pool::builder().name("back-writers").threads(WRITERS);
         let levels = Levels::builder();
@@ -286,11 +295,22 @@ fn watch_role(pool: &Pool, shared: &Arc<Shared>) -> io::Result<()> {
     timer.map(drop).map_err(|rejected| rejected.error)
 }
 
-/// Threads of the level of writers. In one pool with the readers the holder of the lane would have
-/// one turn per round of all of them, and every other writer waits for it.
-const WRITERS: usize = 2;
+/// Threads of the level of writers: two, and more while statements last. In one pool with the
+/// readers the holder of the lane would have one turn per round of all of them, and every other
+/// writer waits for it.
+const WRITERS: RangeInclusive<usize> = 2..=16;
 
-/// How often a standby looks whether the writer has gone.
+/// The most threads that long statements may take. One more must be left to take a cancel.
+const MOST_THREADS: usize = 64;
+
+/// Four for each core, as the pool has them, and more while statements last.
+fn default_threads() -> RangeInclusive<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let least = (4 * cores).min(MOST_THREADS);
+    least..=MOST_THREADS
+}
+
+/// How often a standby tries to take the lock of the writer.
 const STANDBY_PERIOD: Duration = Duration::from_millis(20);
 
 /// A server that runs. Dropped, it ends at once.
