@@ -18,7 +18,9 @@ usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
-socat, netcat-openbsd, openssl, sslscan, python3), and for the pooler python3-venv and postgresql-15. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
+socat, netcat-openbsd, openssl, sslscan, python3), of paceline-sqlite, the pooler, the checker and the demo
+(postgresql-client-15, postgresql-15, python3-venv). A test whose client is missing says so and passes. Says of
+each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -43,7 +45,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 14] = [
+const NEEDS: [Need; 15] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -123,8 +125,14 @@ const NEEDS: [Need; 14] = [
         install: with_apt_get,
     },
     Need {
+        name: "postgresql-client-15",
+        purpose: "tests of paceline-sqlite: psql",
+        is_there: || run::answers("psql", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
         name: "postgresql-15",
-        purpose: "pg-suite and the tests of the pooler: real servers",
+        purpose: "pg-suite; tests of the pooler, the back-end, the checker and the demo",
         is_there: || Path::new("/usr/lib/postgresql/15/bin/initdb").exists(),
         install: with_apt_get,
     },

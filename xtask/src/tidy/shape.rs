@@ -8,7 +8,7 @@ use super::Offence;
 const MOST_LINES: usize = 600;
 
 /// Where every file must open with its header.
-const WITH_HEADERS: [&str; 10] = [
+const WITH_HEADERS: [&str; 12] = [
     "crates/paceline/src/",
     "crates/paceline/tests/",
     "crates/paceline-server/src/",
@@ -18,6 +18,8 @@ const WITH_HEADERS: [&str; 10] = [
     "crates/paceline-check/",
     "crates/paceline-demo/",
     "crates/paceline-cli/",
+    "crates/paceline-sqlite/src/",
+    "crates/paceline-sqlite/tests/",
     "fuzz/",
 ];
 

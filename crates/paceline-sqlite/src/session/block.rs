@@ -180,7 +180,7 @@ impl Open {
     }
 
     fn upgrade(&mut self, cx: &Cx<'_>, snapshot: Grant) -> Result<Option<Held>, Failure> {
-        // The next transaction of this session probably writes too.
+        // The next transaction of the session probably writes too.
         self.predicts_write = true;
         match self.take(cx, Need::Write)? {
             Some(lane) => Ok(Some(Held::Upgraded {

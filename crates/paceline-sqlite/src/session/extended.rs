@@ -16,7 +16,6 @@ use super::{
 use crate::{
     dialect::{Kind, Tag},
     failure::Failure,
-    spool::Spool,
 };
 
 impl Open {
@@ -30,7 +29,7 @@ impl Open {
             if self.statements.len() >= self.server.limits.statements {
                 return Err(Failure::new(
                     "53400",
-                    "too many prepared statements in this session",
+                    "too many prepared statements in the session",
                 ));
             }
         }
@@ -364,7 +363,7 @@ impl Open {
         }
         Err(Failure::new(
             "53400",
-            "too many open portals in this session",
+            "too many open portals in the session",
         ))
     }
 
@@ -387,41 +386,6 @@ impl Open {
             output.spool.settle()?;
         }
         Ok(progress)
-    }
-}
-
-impl Portal {
-    /// Moves rows that wait to the output, or drops them. Returns how many.
-    pub(super) fn pop(
-        &mut self,
-        output: &mut Output,
-        most: u64,
-        drops: bool,
-    ) -> Result<u64, Failure> {
-        let Ran::Rows(spool) = &mut self.progress else {
-            return Ok(0);
-        };
-        let (mut count, mut dropped) = (0, Vec::new());
-        while count < most {
-            let target = if drops {
-                &mut dropped
-            } else {
-                output.spool.end()
-            };
-            if !spool.pop_message(target)? {
-                break;
-            }
-            count += 1;
-            dropped.clear();
-            output.spool.settle()?;
-        }
-        Ok(count)
-    }
-}
-
-impl Output {
-    pub(super) fn new(spool: Spool) -> Self {
-        Self { spool, ticket: 0 }
     }
 }
 

@@ -10,7 +10,7 @@ use rusqlite::types::Value;
 use super::{
     block::{Held, Need},
     run::{self, Shape},
-    Open,
+    Open, Output,
 };
 use crate::{
     dialect::{infer, Facts, Kind, Source, Statement},
@@ -153,4 +153,33 @@ fn compile(
     };
     prepared.parameters = (0..count).map(parameter).collect();
     Ok(())
+}
+
+impl Portal {
+    /// Moves rows that wait to the output, or drops them. Returns how many.
+    pub(super) fn pop(
+        &mut self,
+        output: &mut Output,
+        most: u64,
+        drops: bool,
+    ) -> Result<u64, Failure> {
+        let Progress::Rows(spool) = &mut self.progress else {
+            return Ok(0);
+        };
+        let (mut count, mut dropped) = (0, Vec::new());
+        while count < most {
+            let target = if drops {
+                &mut dropped
+            } else {
+                output.spool.end()
+            };
+            if !spool.pop_message(target)? {
+                break;
+            }
+            count += 1;
+            dropped.clear();
+            output.spool.settle()?;
+        }
+        Ok(count)
+    }
 }

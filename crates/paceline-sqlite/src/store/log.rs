@@ -5,7 +5,7 @@
 //!   appended(ticket)      after it: the commit is in the log, and visible to readers
 //!   wait(ticket)          before the reply leaves:
 //!     --> Durable         a sync that began after `appended` has ended
-//!     --> MustSync        no sync runs: this session syncs for all, by `sync`
+//!     --> MustSync        no sync runs: the caller syncs for all, by `sync`
 //!     --> Parked          one runs: the session is notified when it has ended
 //!     --> Failed          a sync has failed: the outcome of the commit is unknown
 //! ```

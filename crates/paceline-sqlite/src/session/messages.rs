@@ -1,0 +1,138 @@
+//! The messages of a client whose session is open, and how long the session waits for what.
+
+use std::{sync::Arc, time::Duration};
+
+use paceline_pg_wire::frontend::Request;
+
+use super::{Cx, Open, Output, Progress};
+use crate::{dialect::Facts, failure::Failure};
+
+impl Open {
+    /// Does what a message asks for.
+    pub(super) fn message(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: Request<'_>,
+        output: &mut Output,
+    ) -> Progress {
+        if self.copy.is_some() {
+            return self.message_in_copy(request, output);
+        }
+        if self.skips && request != Request::Sync {
+            return Progress::Done;
+        }
+        let result = match request {
+            Request::Query(sql) => {
+                self.query(sql, output);
+                Ok(Progress::Done)
+            }
+            Request::Parse(parse) => self.parse(&parse, output).map(|()| Progress::Done),
+            Request::Bind(bind) => self.bind(&bind, output).map(|()| Progress::Done),
+            Request::Describe(target) => self.describe(cx, target, output),
+            Request::Execute { portal, rows } => self.execute(cx, portal, rows, output),
+            Request::Close(target) => {
+                self.close(target, output);
+                Ok(Progress::Done)
+            }
+            Request::Sync => {
+                self.sync(output);
+                Ok(Progress::Done)
+            }
+            // What is collected leaves when the input is read to its end.
+            Request::Flush => Ok(Progress::Done),
+            // Of a copy that has failed: the client has not heard of it yet.
+            Request::CopyData(_) | Request::CopyDone | Request::CopyFail(_) => Ok(Progress::Done),
+            Request::FunctionCall => {
+                let failure = Failure::unsupported("function calls are not supported");
+                self.fail(output, &failure);
+                self.ready(output);
+                return Progress::Done;
+            }
+            _ => Err(Failure::fatal("08P01", "unexpected message")),
+        };
+        result.unwrap_or_else(|failure| {
+            self.skips = true;
+            self.fail(output, &failure);
+            Progress::Done
+        })
+    }
+
+    /// While rows are copied in, Flush and Sync mean nothing.
+    pub(super) fn message_in_copy(
+        &mut self,
+        request: Request<'_>,
+        output: &mut Output,
+    ) -> Progress {
+        let is_extended = self.copy.as_ref().is_some_and(|copy| copy.is_extended);
+        let result = match request {
+            Request::CopyData(data) => self.copy_data(data),
+            Request::CopyDone => self.copy_done(output),
+            Request::CopyFail(reason) => {
+                let reason = String::from_utf8_lossy(reason);
+                Err(Failure::new(
+                    "57014",
+                    format!("COPY from stdin failed: {reason}"),
+                ))
+            }
+            Request::Flush | Request::Sync => Ok(()),
+            _ => Err(Failure::fatal(
+                "08P01",
+                "unexpected message while rows are copied in",
+            )),
+        };
+        if let Err(failure) = result {
+            self.fail(output, &failure);
+            if is_extended {
+                self.skips = true;
+            } else if !failure.is_fatal() {
+                self.ready(output);
+            }
+        }
+        Progress::Done
+    }
+
+    /// What a session that has waited too long fails with.
+    pub(super) fn waited_too_long(&self) -> Failure {
+        let limit = self.wait_limit();
+        if self.settings.time("statement_timeout") == Some(limit) {
+            return Failure::new("57014", "canceling statement due to statement timeout");
+        }
+        Failure::new("55P03", "canceling statement due to lock timeout")
+            .detail("Another transaction has the lane of writers.")
+    }
+
+    fn wait_limit(&self) -> Duration {
+        let own = ["statement_timeout", "lock_timeout"].map(|name| self.settings.time(name));
+        let limits = own.into_iter().flatten();
+        limits
+            .min()
+            .unwrap_or(Duration::MAX)
+            .min(self.server.limits.lane_wait)
+    }
+
+    /// How long the session may stay as it is.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        if self.waiting.is_some() {
+            return Some(self.wait_limit());
+        }
+        if !self.block.is_open() {
+            return None;
+        }
+        let limits = &self.server.limits;
+        let limit = if self.block.holds_lane() {
+            limits.idle_writer
+        } else {
+            limits.idle_reader
+        };
+        let own = self.settings.time("idle_in_transaction_session_timeout");
+        Some(own.map_or(limit, |own| own.min(limit)))
+    }
+
+    pub(super) fn facts(&mut self) -> Arc<Facts> {
+        let is_standby = !self.database.writes();
+        if self.facts.is_standby != is_standby {
+            Arc::make_mut(&mut self.facts).is_standby = is_standby;
+        }
+        Arc::clone(&self.facts)
+    }
+}
