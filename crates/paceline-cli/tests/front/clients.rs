@@ -71,14 +71,21 @@ fn pgbench_succeeds_in_every_mode() {
     };
     bench(&transaction, &["-i", "-q", "-s", "2"]);
     let mut expected = 0;
-    for protocol in ["simple", "extended", "prepared"] {
+    // A thread of pgbench waits for each Parse: with more clients than servers it would wait for
+    // itself.
+    for (protocol, clients) in [("simple", 60), ("extended", 60), ("prepared", 10)] {
+        let clients = clients.to_string();
         let told = bench(
             &transaction,
-            &["-n", "-M", protocol, "-c", "60", "-j", "2", "-t", "10"],
+            &["-n", "-M", protocol, "-c", &clients, "-j", "2", "-t", "10"],
         );
-        assert!(told.contains("actually processed: 600/600"), "{told}");
-        expected += 600;
+        assert!(told.contains("number of failed transactions: 0 "), "{told}");
+        expected += 10 * clients.parse::<u32>().expect("a number");
     }
+    let many = [
+        "-n", "-S", "-M", "prepared", "-c", "60", "-j", "2", "-t", "50",
+    ];
+    assert!(bench(&transaction, &many).contains("actually processed: 3000/3000"));
     let session = Pooler::of(postgres, "pool_mode = session\ndefault_pool_size = 10");
     for protocol in ["simple", "extended", "prepared"] {
         let told = bench(

@@ -29,6 +29,7 @@ mod lifecycle;
 mod listeners;
 mod live;
 mod maintenance;
+mod metrics;
 mod opening;
 mod orders;
 mod random;
@@ -45,6 +46,7 @@ mod wire;
 use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use paceline::{Pool, Signal, TaskContext};
+use paceline_server::Page;
 
 use self::{live::Live, state::Front};
 use crate::log::{Level, Log, LogTo};
@@ -147,6 +149,7 @@ fn serve(front: &Arc<Front>) -> io::Result<()> {
     let of_ticks = Arc::clone(front);
     pool.every(maintenance::PERIOD, move |_cx| of_ticks.maintain())
         .map_err(io::Error::from)?;
+    let page = show_page(front, &pool)?;
     front.note(
         Level::Log,
         format_args!(
@@ -158,9 +161,32 @@ fn serve(front: &Arc<Front>) -> io::Result<()> {
     );
     front.lifecycle.wait();
     front.lifecycle.close_all();
-    drop(pidfile);
+    drop((page, pidfile));
     let _report = pool.shutdown(FAREWELL);
     Ok(())
+}
+
+/// Serves the live page and the metrics, where the configuration says.
+fn show_page(front: &Arc<Front>, pool: &Pool) -> io::Result<Option<Page>> {
+    let address = front.live().settings().http_listen.clone();
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let of_metrics = Arc::downgrade(front);
+    let families = move || {
+        let front = of_metrics.upgrade();
+        front.map_or_else(String::new, |front| front.open_metrics())
+    };
+    let page = paceline_server::page(pool)
+        .at(address.as_str())
+        .name("front")
+        .metrics(families)
+        .start()?;
+    front.note(
+        Level::Log,
+        format_args!("the live page and metrics are at {}", page.url()),
+    );
+    Ok(Some(page))
 }
 
 fn build_pool(front: &Arc<Front>) -> io::Result<Pool> {

@@ -2,6 +2,7 @@
 //! begun. The rest is up to its [home](super::home).
 
 use std::{
+    collections::HashMap,
     fmt, io,
     net::{IpAddr, SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -119,7 +120,7 @@ impl Front {
 
     /// Finds the address of a host by its name. That may block, so it is work of its own.
     fn resolve(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, host: Host, index: usize) {
-        if let Some(known) = self.known_address(&host) {
+        if let Some(known) = self.next_address(&host) {
             return match known {
                 Some(ip) => {
                     let place = Place::Ip(SocketAddr::new(ip, host.port));
@@ -133,11 +134,12 @@ impl Front {
         let posted = threads.post(move |cx| {
             let name = host.address.as_str().to_owned();
             let found = cx.blocking(|| (name.as_str(), host.port).to_socket_addrs());
-            let first = found.ok().and_then(|mut all| all.next());
-            front.keep_address(&host, first.map(|address| address.ip()));
-            match first {
-                Some(address) => {
-                    front.connect(id, pool, target(&host, Place::Ip(address), index));
+            let found = found.map(|all| all.map(|address| address.ip()).collect());
+            front.keep_addresses(&host, found.unwrap_or_default());
+            match front.next_address(&host).flatten() {
+                Some(ip) => {
+                    let place = Place::Ip(SocketAddr::new(ip, host.port));
+                    front.connect(id, pool, target(&host, place, index));
                 }
                 None => front.lookup_failed(id, &pool, &host, index),
             }
@@ -306,37 +308,59 @@ fn target(host: &Host, place: Place, index: usize) -> Target {
 /// The addresses of names, and how long they hold.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    known: std::collections::HashMap<Box<str>, (Duration, Option<IpAddr>)>,
+    known: HashMap<Box<str>, Known>,
+}
+
+/// What is known of a name.
+#[derive(Debug)]
+struct Known {
+    until: Duration,
+    /// None: there is no such host.
+    addresses: Vec<IpAddr>,
+    /// Which address is next: each has its turn, so one that does not answer is passed by.
+    next: usize,
 }
 
 impl Front {
-    fn known_address(&self, host: &Host) -> Option<Option<IpAddr>> {
+    /// The address for the next connection to this host; `Some(None)`: it has none.
+    #[allow(clippy::option_option, reason = "the outer one: it is known")]
+    fn next_address(&self, host: &Host) -> Option<Option<IpAddr>> {
         let now = self.now();
-        let names = self.names();
-        let (until, found) = names.known.get(host.address.as_str())?;
-        (now < *until).then_some(*found)
+        let mut names = self.names();
+        let known = names.known.get_mut(host.address.as_str())?;
+        if now >= known.until && known.next > 0 {
+            return None;
+        }
+        let at = known.next.checked_rem(known.addresses.len());
+        known.next += 1;
+        Some(at.map(|at| known.addresses[at]))
     }
 
-    fn keep_address(&self, host: &Host, found: Option<IpAddr>) {
+    fn keep_addresses(&self, host: &Host, addresses: Vec<IpAddr>) {
         let live = self.live();
         let settings = live.settings();
-        let ttl = match found {
-            Some(_) => settings.dns_max_ttl,
-            None => settings.dns_nxdomain_ttl,
+        let ttl = if addresses.is_empty() {
+            settings.dns_nxdomain_ttl
+        } else {
+            settings.dns_max_ttl
         };
-        let until = self.now() + ttl;
+        let known = Known {
+            until: self.now() + ttl,
+            addresses,
+            next: 0,
+        };
         let name = Box::from(host.address.as_str());
-        self.names().known.insert(name, (until, found));
+        self.names().known.insert(name, known);
     }
 
     /// The names that are known: name, seconds that they hold, address.
     pub(crate) fn known_names(&self) -> Vec<(String, u64, String)> {
         let now = self.now();
         let names = self.names();
-        let rows = names.known.iter().map(|(name, (until, found))| {
-            let left = until.saturating_sub(now).as_secs();
-            let address = found.map(|ip| ip.to_string()).unwrap_or_default();
-            (name.to_string(), left, address)
+        let rows = names.known.iter().map(|(name, known)| {
+            let left = known.until.saturating_sub(now).as_secs();
+            let addresses: Vec<_> = known.addresses.iter().map(IpAddr::to_string).collect();
+            (name.to_string(), left, addresses.join(","))
         });
         rows.collect()
     }

@@ -257,6 +257,13 @@ impl Front {
         database
     }
 
+    /// Whether the database takes no logins.
+    pub(crate) fn is_disabled(&self, database: &Database) -> bool {
+        let rows = self.book().database_rows();
+        rows.iter()
+            .any(|row| row.id == database.id && row.is_disabled)
+    }
+
     /// A user whose limits count.
     pub(crate) fn user(&self, name: &str) -> UserId {
         let live = self.live();

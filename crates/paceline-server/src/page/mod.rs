@@ -54,6 +54,7 @@ pub fn page(pool: &Pool) -> PageBuilder {
         subject: Arc::new(PoolSubject {
             name: "pool".to_owned(),
             pool: pool.downgrade(),
+            more: None,
         }),
         settings: Settings::default(),
     }
@@ -157,6 +158,18 @@ impl PageBuilder {
         self.subject = Arc::new(PoolSubject {
             name: name.into(),
             pool: self.subject.pool.clone(),
+            more: self.subject.more.clone(),
+        });
+        self
+    }
+
+    /// What the program counts itself: `families` gives complete families of OpenMetrics, without
+    /// the mark of the end. They are part of the page's `/metrics`.
+    pub fn metrics(mut self, families: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.subject = Arc::new(PoolSubject {
+            name: self.subject.name.clone(),
+            pool: self.subject.pool.clone(),
+            more: Some(Arc::new(families)),
         });
         self
     }

@@ -1,5 +1,7 @@
 //! What a page shows: a pool, or a server with its pools and listeners.
 
+use std::sync::Arc;
+
 use paceline::{HandleId, Pool, WeakPool};
 
 /// What a page shows.
@@ -60,7 +62,12 @@ pub(crate) struct States {
 pub(super) struct PoolSubject {
     pub(super) name: String,
     pub(super) pool: WeakPool,
+    /// What the program counts itself, as families of OpenMetrics.
+    pub(super) more: Option<Arc<Families>>,
 }
+
+/// Gives families of OpenMetrics, without the mark of the end.
+pub(super) type Families = dyn Fn() -> String + Send + Sync;
 
 impl Subject for PoolSubject {
     fn name(&self) -> String {
@@ -70,7 +77,10 @@ impl Subject for PoolSubject {
     fn metrics(&self) -> String {
         let pools = self.pools();
         let named: Vec<_> = pools.iter().map(|(name, pool)| (&**name, pool)).collect();
-        paceline::observe::open_metrics(&named)
+        let mut text = self.more.as_ref().map_or_else(String::new, |more| more());
+        // It ends with the mark of the end.
+        text.push_str(&paceline::observe::open_metrics(&named));
+        text
     }
 
     fn is_ready(&self) -> bool {

@@ -73,9 +73,8 @@ impl Session {
         let name = own.and_then(|config| config.auth_dbname.as_ref());
         let name = name.unwrap_or(&settings.auth_dbname).as_str();
         if name == CONSOLE {
-            return Err(
-                "cannot use the reserved \"pgbouncer\" database as an auth_dbname".to_owned(),
-            );
+            let text = "cannot use the reserved \"pgbouncer\" database as an auth_dbname";
+            return Err(self.config_error(text));
         }
         let database = if name.is_empty() {
             asked.database.clone()
@@ -84,14 +83,25 @@ impl Session {
                 Lookup::Known(database) => Some(database),
                 Lookup::Registered(_) | Lookup::Unknown => {
                     let text = format!("authentication database \"{name}\" is not configured");
-                    return Err(text);
+                    return Err(self.config_error(&text));
                 }
             }
         };
         let Some(database) = database else {
             return Ok(None);
         };
+        if self.front.is_disabled(&database) {
+            let name = &database.name;
+            return Err(format!("authentication database \"{name}\" is disabled"));
+        }
         Ok(self.front.pool_of(&database, auth_user))
+    }
+
+    /// The log has the reason; the client only that there is one.
+    fn config_error(&self, text: &str) -> String {
+        self.front
+            .note_client(Level::Error, &self.client, format_args!("{text}"));
+        "bouncer config error".to_owned()
     }
 
     /// Asks the book for a server of this pool.

@@ -1,6 +1,6 @@
 //! What others have put before a session.
 
-use super::{login::Stage, Arrival, Reading, Session, State};
+use super::{login::Stage, Arrival, Session, State};
 use crate::{
     front::{
         call::Call,
@@ -8,6 +8,7 @@ use crate::{
     },
     pg_wire::{backend, NewReport, Severity},
     pools::{CloseReason, Refusal},
+    protocol::{Mode, Release},
 };
 
 /// The text of the notice that a waiting client gets.
@@ -95,15 +96,20 @@ impl Session {
 
     /// The server is to be closed, if no transaction is open.
     fn recall(&mut self, reason: CloseReason, call: &mut Call<'_, '_, '_>) {
-        let is_free = match &self.state {
-            State::Bound(_, bound) => {
+        let (is_free, in_session) = match &self.state {
+            State::Bound(member, bound) => {
                 let core = bound.server.core();
-                core.half.may_release() == crate::protocol::Release::Allowed
+                let is_free = core.half.may_release() == Release::Allowed;
+                (is_free, member.pool.terms().relay.mode == Mode::Session)
             }
-            _ => false,
+            _ => (false, false),
         };
         if !is_free {
             return;
+        }
+        if in_session {
+            // What it has set on the server is lost with it.
+            return self.end_with_server(&reason.to_string(), call);
         }
         let State::Bound(member, bound) = self.take_state() else {
             return;
@@ -111,9 +117,7 @@ impl Session {
         self.front
             .close_server(&bound.server, &reason.to_string(), call);
         self.state = State::Idle(member);
-        self.reading = Reading::On;
-        self.listen_to_client();
-        self.take_input(call);
+        self.go_on_without_server(call);
     }
 
     fn cancel_done(&mut self, call: &mut Call<'_, '_, '_>) {

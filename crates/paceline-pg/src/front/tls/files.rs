@@ -1,14 +1,43 @@
 //! Certificates and keys in PEM files.
 
-use std::{fmt, io};
+use std::{fmt, io, sync::Arc};
 
 use paceline_server::tls::rustls::{
+    crypto::CryptoProvider,
     pki_types::{
         pem::{Error as PemError, PemObject},
         CertificateDer, PrivateKeyDer,
     },
-    RootCertStore,
+    sign::{CertifiedKey, SingleCertAndKey},
+    Error, RootCertStore,
 };
+
+/// A certificate and its key: the keys of the configuration that name their files, and the files.
+pub(super) struct Pair<'s> {
+    pub(super) certificate: (&'static str, &'s str),
+    pub(super) key: (&'static str, &'s str),
+}
+
+impl Pair<'_> {
+    /// Reads both.
+    pub(super) fn read(&self, provider: &CryptoProvider) -> io::Result<Arc<SingleCertAndKey>> {
+        let chain = certificates(self.certificate.0, self.certificate.1)?;
+        let key = private_key(self.key.0, self.key.1)?;
+        let both = CertifiedKey::from_der(chain.clone(), key.clone_key(), provider);
+        let both = match both {
+            Ok(both) => both,
+            Err(Error::InvalidCertificate(_)) => {
+                // It may be of version 1, as old tools make them. Peers that use OpenSSL accept
+                // that, but this library can't read it, to compare it with the key.
+                let key = provider.key_provider.load_private_key(key);
+                let key = key.map_err(|why| unusable(self.key.0, self.key.1, &why))?;
+                CertifiedKey::new(chain, key)
+            }
+            Err(why) => return Err(unusable(self.key.0, self.key.1, &why)),
+        };
+        Ok(Arc::new(SingleCertAndKey::from(both)))
+    }
+}
 
 /// The certificates of the authorities in the file that `key` names.
 pub(super) fn roots(key: &str, path: &str) -> io::Result<RootCertStore> {
@@ -21,7 +50,7 @@ pub(super) fn roots(key: &str, path: &str) -> io::Result<RootCertStore> {
 }
 
 /// The chain of certificates in the file that `key` names.
-pub(super) fn certificates(key: &str, path: &str) -> io::Result<Vec<CertificateDer<'static>>> {
+fn certificates(key: &str, path: &str) -> io::Result<Vec<CertificateDer<'static>>> {
     ensure_named(key, path)?;
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let chain: Vec<_> = read.map_err(|why| unreadable(key, path, why))?;
@@ -32,7 +61,7 @@ pub(super) fn certificates(key: &str, path: &str) -> io::Result<Vec<CertificateD
 }
 
 /// The private key in the file that `key` names.
-pub(super) fn private_key(key: &str, path: &str) -> io::Result<PrivateKeyDer<'static>> {
+fn private_key(key: &str, path: &str) -> io::Result<PrivateKeyDer<'static>> {
     ensure_named(key, path)?;
     PrivateKeyDer::from_pem_file(path).map_err(|why| unreadable(key, path, why))
 }

@@ -18,7 +18,7 @@ use paceline_server::tls::{
 };
 
 use self::{
-    files::{certificates, private_key, roots},
+    files::{roots, Pair},
     verify::{AnyServer, NamelessServer},
 };
 use crate::config::{Settings, SslMode, TlsVersions};
@@ -85,8 +85,11 @@ impl ServerSide {
 
 fn accepting(settings: &Settings) -> io::Result<ServerConfig> {
     let provider = suites(&settings.client_tls13_ciphers)?;
-    let chain = certificates("client_tls_cert_file", &settings.client_tls_cert_file)?;
-    let key = private_key("client_tls_key_file", &settings.client_tls_key_file)?;
+    let pair = Pair {
+        certificate: ("client_tls_cert_file", &settings.client_tls_cert_file),
+        key: ("client_tls_key_file", &settings.client_tls_key_file),
+    };
+    let pair = pair.read(&provider)?;
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(settings.client_tls_protocols))
         .map_err(invalid)?;
@@ -97,7 +100,7 @@ fn accepting(settings: &Settings) -> io::Result<ServerConfig> {
     } else {
         config.with_no_client_auth()
     };
-    let mut config = config.with_single_cert(chain, key).map_err(invalid)?;
+    let mut config = config.with_cert_resolver(pair);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(config)
 }
@@ -126,9 +129,12 @@ fn asking(settings: &Settings) -> io::Result<ClientConfig> {
     let mut config = if settings.server_tls_cert_file.is_empty() {
         config.with_no_client_auth()
     } else {
-        let chain = certificates("server_tls_cert_file", &settings.server_tls_cert_file)?;
-        let key = private_key("server_tls_key_file", &settings.server_tls_key_file)?;
-        config.with_client_auth_cert(chain, key).map_err(invalid)?
+        let pair = Pair {
+            certificate: ("server_tls_cert_file", &settings.server_tls_cert_file),
+            key: ("server_tls_key_file", &settings.server_tls_key_file),
+        };
+        let provider = suites(&settings.server_tls13_ciphers)?;
+        config.with_client_cert_resolver(pair.read(&provider)?)
     };
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(config)
