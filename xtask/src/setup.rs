@@ -19,8 +19,8 @@ usage: cargo xtask setup
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, and clients for the tests of the server's examples (swaks,
 socat, netcat-openbsd, openssl, sslscan, python3), of paceline-sqlite, the pooler, the checker and the demo
-(postgresql-client-15, postgresql-15, python3-venv). A test whose client is missing says so and passes. Says of
-each whether it was present, was installed or could
+(postgresql-client-15, python3-psycopg, postgresql-15, python3-venv). A test whose client is missing says so and
+passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
@@ -45,7 +45,7 @@ struct Need {
 }
 
 /// Everything that other verbs need and a machine may lack.
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 16] = [
     Need {
         name: "rustfmt",
         purpose: "ci: fmt",
@@ -128,6 +128,12 @@ const NEEDS: [Need; 15] = [
         name: "postgresql-client-15",
         purpose: "tests of paceline-sqlite: psql",
         is_there: || run::answers("psql", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "python3-psycopg",
+        purpose: "tests of paceline-sqlite: a driver of another language",
+        is_there: || run::answers("/usr/bin/python3", &["-c", "import psycopg"]),
         install: with_apt_get,
     },
     Need {

@@ -228,12 +228,14 @@ mod tests {
                 spool.end().extend_from_slice(&sent.to_be_bytes());
                 sent += 1;
             }
-            spool.end().extend_from_slice(&[0; 0]);
             for _ in 0..10 {
                 spool.end().extend_from_slice(&sent.to_be_bytes());
                 sent += 1;
             }
             spool.settle().expect("room");
+            // What came last is in memory while the rest is in the file.
+            spool.end().extend_from_slice(&sent.to_be_bytes());
+            sent += 1;
             if round % 2 == 1 {
                 let piece = spool.piece().expect("a piece").to_vec();
                 spool.advance(piece.len());

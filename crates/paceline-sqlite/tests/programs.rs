@@ -126,3 +126,67 @@ fn psql_works_with_data() {
         "CREATE TABLE\nCOPY 3\n1|one|f\n2|two, or more|f\n3||t\n"
     );
 }
+
+/// A driver of another language, which asks for text and for binary.
+#[test]
+fn psycopg_works_unmodified() {
+    let has_psycopg = Command::new("/usr/bin/python3")
+        .args(["-c", "import psycopg"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !has_psycopg {
+        eprintln!("SKIPPED: python3-psycopg is not installed (cargo xtask setup)");
+        return;
+    }
+    let world = World::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers/psycopg3.py");
+    let port = world.address().port().to_string();
+    let output = Command::new("/usr/bin/python3")
+        .arg(script)
+        .arg(port)
+        .output();
+    let output = output.expect("python runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+/// A sync that fails: the commit is not acknowledged, its outcome is unknown, the process ends.
+#[test]
+fn a_failed_sync_ends_the_process() {
+    let Some(strace) = program("strace") else {
+        return;
+    };
+    let folder = common::Folder::new();
+    let mut process = common::Process::start(folder.path(), &[]);
+    let mut client = common::connect(process.address);
+    client
+        .batch_execute("CREATE TABLE t(n int)")
+        .expect("a table");
+    let mut tracer = Command::new(strace)
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"])
+        .args([
+            "-e",
+            "inject=fdatasync:error=EIO",
+            "-p",
+            &process.id().to_string(),
+        ])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("strace runs");
+    let mut code = None;
+    common::wait_until("a sync fails, or no tracer is allowed", || {
+        code = client.batch_execute("INSERT INTO t VALUES (1)").err();
+        code.is_some() || tracer.try_wait().expect("a child").is_some()
+    });
+    let Some(error) = code else {
+        eprintln!("SKIPPED: the system does not let strace attach");
+        return;
+    };
+    assert_eq!(
+        error.code().map(|code| code.code()),
+        Some("08007"),
+        "{error}"
+    );
+    assert_eq!(process.wait(), Some(74));
+    let _ = tracer.wait();
+}

@@ -357,3 +357,33 @@ fn a_statement_ends_at_its_timeout() {
         .expect("a setting");
     assert_eq!(one(&mut client, "SELECT 1").as_deref(), Some("1"));
 }
+
+/// Statements that last take all threads that there are at first; a cancel must still get one.
+#[test]
+fn many_long_statements_are_cancelled() {
+    let world = World::new();
+    let sessions: Vec<_> = (0..20).map(|_| world.client()).collect();
+    let tokens: Vec<_> = sessions
+        .iter()
+        .map(postgres::Client::cancel_token)
+        .collect();
+    let sleepers: Vec<_> = sessions
+        .into_iter()
+        .map(|mut client| {
+            std::thread::spawn(move || code(client.simple_query("SELECT pg_sleep(600)")))
+        })
+        .collect();
+    wait_until("all are cancelled", || {
+        for (token, sleeper) in tokens.iter().zip(&sleepers) {
+            if !sleeper.is_finished() {
+                token
+                    .cancel_query(postgres::NoTls)
+                    .expect("a cancel is sent");
+            }
+        }
+        sleepers.iter().all(std::thread::JoinHandle::is_finished)
+    });
+    for sleeper in sleepers {
+        assert_eq!(sleeper.join().expect("no panic"), "57014");
+    }
+}

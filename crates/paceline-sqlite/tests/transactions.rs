@@ -296,6 +296,14 @@ fn a_stale_snapshot_does_not_write() {
     assert_eq!(code(one.batch_execute("UPDATE t SET n = n + 1")), "40001");
     one.batch_execute("ROLLBACK").expect("the end");
     // Now it is predicted to write, and takes the lane at its first statement.
+    one.batch_execute("BEGIN; SELECT n FROM t")
+        .expect("the lane");
+    other
+        .batch_execute("SET lock_timeout = '50ms'")
+        .expect("a setting");
+    assert_eq!(code(other.batch_execute("UPDATE t SET n = 0")), "55P03");
+    one.batch_execute("UPDATE t SET n = n; COMMIT")
+        .expect("no conflict");
     one.batch_execute("BEGIN; SELECT n FROM t; UPDATE t SET n = n + 1; COMMIT")
         .expect("no conflict");
     let row = other.query_one("SELECT n FROM t", &[]).expect("a row");

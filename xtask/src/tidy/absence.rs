@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 15] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -128,6 +128,42 @@ const RULES: [Rule; 12] = [
             Word("Write"),
             Word("rand"),
             Word("paceline"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-sqlite/src/dialect",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("rusqlite"),
+            Word("paceline"),
+            Item("crate", "session"),
+            Item("crate", "store"),
+            Item("crate", "server"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-sqlite/src/types",
+        absent: &[
+            Item("std", "io"),
+            Item("std", "net"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("paceline"),
+            Item("crate", "session"),
+            Item("crate", "store"),
+            Item("crate", "server"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-sqlite/src/store",
+        absent: &[
+            Item("std", "net"),
+            Item("crate", "session"),
+            Item("crate", "server"),
         ],
     },
     Rule {

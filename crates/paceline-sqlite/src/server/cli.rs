@@ -19,7 +19,8 @@ usage: paceline back --listen ADDR --data DIR [--database NAME].. [options]
   --user NAME:SECRET  a user with a password, or with what PostgreSQL stores of one (md5..,
                       SCRAM-SHA-256$..); may be repeated. Without users every client is trusted,
                       which only loopback addresses allow
-  --threads N         how many threads take turns (default: four per core)
+  --threads N         how many threads take turns (default: four per core, and up to 64 while
+                      statements last)
   --relaxed           reply to a commit before it survives a loss of power
   --lane-wait MS      how long a session waits for the lane of writers (default 30000)
   --idle-writer MS    how long a transaction that has written may be idle (default 10000)

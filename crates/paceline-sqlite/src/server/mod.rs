@@ -7,12 +7,14 @@ mod users;
 use std::{
     fmt, fs, io,
     net::{SocketAddr, ToSocketAddrs},
+    num::NonZeroUsize,
+    ops::RangeInclusive,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use paceline::{Listener, Pool, ShutdownReport};
+use paceline::{Level, Levels, LevelsReport, Listener, Pool};
 
 use crate::{
     failure::Failure,
@@ -122,7 +124,7 @@ impl Builder {
         self
     }
 
-    /// How many threads take turns; by default as the pool decides.
+    /// How many threads take turns; by default four per core, and up to 64 while statements last.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -192,19 +194,28 @@ impl Builder {
             &self.folder,
             self.ends_process,
         )?);
-        let pool = Pool::builder().name("back");
-        let pool = match self.threads {
-            Some(threads) => pool.threads(threads),
-            None => pool,
+        let readers = Pool::builder().name("back");
+        let readers = match self.threads {
+            Some(threads) => readers.threads(threads),
+            None => readers.threads(default_threads()),
         };
-        let pool = pool.build()?;
+        let writers = Pool::builder().name("back-writers").threads(WRITERS);
+        let levels = Levels::builder();
+        let levels = levels
+            .level("readers", readers)
+            .level("writers", writers)
+            .build()?;
+        let keys: [Level; 2] = levels.keys().expect("two levels were named");
+        let readers = levels.pool(&keys[0]).expect("it was built").clone();
+        shared.set_levels(keys);
         let mut listeners = Vec::new();
         for address in &self.addresses {
-            listeners.push(listen(&pool, address, &shared)?);
+            listeners.push(listen(&readers, address, &shared)?);
         }
-        watch_role(&pool, &shared)?;
+        watch_role(&readers, &shared)?;
         Ok(Running {
-            pool,
+            levels,
+            readers,
             shared,
             listeners,
         })
@@ -277,13 +288,30 @@ fn watch_role(pool: &Pool, shared: &Arc<Shared>) -> io::Result<()> {
     timer.map(drop).map_err(|rejected| rejected.error)
 }
 
+/// Threads of the level of writers: two, and more while statements last. In one pool with the
+/// readers the holder of the lane would have one turn per round of all of them, and every other
+/// writer waits for it.
+const WRITERS: RangeInclusive<usize> = 2..=16;
+
+/// The most threads that long statements may take. One more must be left to take a cancel.
+const MOST_THREADS: usize = 64;
+
+/// Four for each core, as the pool has them, and more while statements last.
+fn default_threads() -> RangeInclusive<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let least = (4 * cores).min(MOST_THREADS);
+    least..=MOST_THREADS
+}
+
 /// How often a standby looks whether the writer has gone.
 const STANDBY_PERIOD: Duration = Duration::from_millis(20);
 
 /// A server that runs. Dropped, it ends at once.
 #[derive(Debug)]
 pub struct Running {
-    pool: Pool,
+    levels: Levels,
+    /// The pool of the level where sessions begin.
+    readers: Pool,
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
 }
@@ -310,15 +338,21 @@ impl Running {
         self.shared.statistics()
     }
 
-    /// The pool, for signals and for observation.
+    /// The pool where sessions begin: for signals, and for timers.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        &self.readers
+    }
+
+    /// Both levels: sessions that read, and sessions whose last transaction has written.
+    #[must_use]
+    pub fn levels(&self) -> &Levels {
+        &self.levels
     }
 
     /// Ends the server: what has arrived is answered, open transactions are rolled back.
     pub fn shutdown(&self, within: Duration) -> Report {
-        let pool = self.pool.shutdown(within);
+        let pool = self.levels.shutdown(within);
         Report {
             pool,
             statistics: self.statistics(),
@@ -330,8 +364,8 @@ impl Running {
 #[must_use]
 #[derive(Debug)]
 pub struct Report {
-    /// Of the pool.
-    pub pool: ShutdownReport,
+    /// Of the pools.
+    pub pool: LevelsReport,
     /// Of the databases.
     pub statistics: Statistics,
 }

@@ -5,11 +5,13 @@ use std::{
     path::Path,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
-        Arc,
+        Arc, OnceLock,
     },
     thread,
     time::Duration,
 };
+
+use paceline::Level;
 
 use super::{users::Users, Limits, Stored};
 use crate::{
@@ -33,6 +35,8 @@ pub(crate) struct Shared {
     short_version: String,
     ends_process: bool,
     is_lost: AtomicBool,
+    /// Where sessions that read go on, and sessions that write.
+    levels: OnceLock<[Level; 2]>,
     sessions: AtomicU64,
     commits: AtomicU64,
 }
@@ -68,9 +72,21 @@ impl Shared {
             short_version: format!("15.0 ({truth})"),
             ends_process,
             is_lost: AtomicBool::new(false),
+            levels: OnceLock::new(),
             sessions: AtomicU64::new(0),
             commits: AtomicU64::new(0),
         })
+    }
+
+    /// The pools are built after this, because their listeners need it.
+    pub(super) fn set_levels(&self, levels: [Level; 2]) {
+        // It is called once.
+        let _ = self.levels.set(levels);
+    }
+
+    /// The level of sessions that read, or that write.
+    pub(crate) fn level(&self, writes: bool) -> Option<&Level> {
+        self.levels.get().map(|levels| &levels[usize::from(writes)])
     }
 
     pub(crate) fn database(&self, name: &str) -> Option<Arc<Database>> {

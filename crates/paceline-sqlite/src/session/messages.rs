@@ -7,6 +7,9 @@ use paceline_pg_wire::frontend::Request;
 use super::{Cx, Open, Output, Progress};
 use crate::{dialect::Facts, failure::Failure};
 
+/// A session that only reads leaves the writers after so many rests.
+const STAY: u32 = 64;
+
 impl Open {
     /// Does what a message asks for.
     pub(super) fn message(
@@ -89,6 +92,16 @@ impl Open {
             }
         }
         Progress::Done
+    }
+
+    /// Whether the session goes on among the writers. One that has written stays there for a while.
+    pub(super) fn belongs_to_writers(&mut self) -> bool {
+        if self.predicts_write || self.block.holds_lane() {
+            self.rests = 0;
+            return true;
+        }
+        self.rests = self.rests.saturating_add(1);
+        self.rests < STAY
     }
 
     /// What a session that has waited too long fails with.

@@ -64,6 +64,8 @@ pub(crate) struct Session {
     has_ended: bool,
     output: Output,
     stage: Stage,
+    /// Whether the session is in the level of writers.
+    is_among_writers: bool,
 }
 
 enum Stage {
@@ -102,6 +104,8 @@ pub(crate) struct Open {
     wait_failure: Option<Failure>,
     /// Whether the last transaction has written.
     predicts_write: bool,
+    /// How often the session has rested since its last transaction that has written.
+    rests: u32,
     /// The last commit that a reply may show.
     ticket: u64,
 }
@@ -155,6 +159,10 @@ impl EventHandler<TcpStream> for Session {
         }
     }
 
+    fn stayed(&mut self, _: io::Error) {
+        self.is_among_writers = !self.is_among_writers;
+    }
+
     fn closed(&mut self, _: Closed) {
         // Rolls back, leaves the queue, and passes the lane on.
         self.stage = Stage::Over;
@@ -171,6 +179,7 @@ impl Session {
             has_ended: false,
             output: Output::new(server.spool()),
             stage: Stage::Starting(Start::default()),
+            is_among_writers: false,
         }
     }
 
@@ -249,7 +258,28 @@ impl Session {
                 return Ok(Next::Close);
             }
             self.rest(cx)?;
-            return Ok(Next::Continue);
+            return Ok(self.change_level(cx));
+        }
+    }
+
+    /// A session whose last transaction has written goes on among the writers, until it has only
+    /// read for a while. It waits for nothing now, so no queue knows its handle.
+    fn change_level(&mut self, cx: &mut Cx<'_>) -> Next {
+        let Stage::Open(open) = &mut self.stage else {
+            return Next::Continue;
+        };
+        let writes = open.belongs_to_writers();
+        if writes == self.is_among_writers {
+            return Next::Continue;
+        }
+        let level = self.server.level(writes);
+        match level.map(|level| cx.move_to(level)) {
+            Some(Ok(next)) => {
+                self.is_among_writers = writes;
+                next
+            }
+            // That level is shut down, and so is this one.
+            Some(Err(_)) | None => Next::Continue,
         }
     }
 

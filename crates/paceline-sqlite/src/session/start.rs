@@ -319,6 +319,7 @@ fn open(
         granted: None,
         wait_failure: None,
         predicts_write: false,
+        rests: u32::MAX,
         ticket: 0,
     };
     Ok(Started::Open(Box::new(open), length))

@@ -254,34 +254,39 @@ mod tests {
     #[test]
     fn a_sync_covers_only_what_was_appended_before_it() {
         let world = world();
-        let log = Arc::new(Log::synced(|| Ok(())));
+        let log: Arc<Log> = Arc::new_cyclic(|weak: &std::sync::Weak<Log>| {
+            let weak = weak.clone();
+            let is_first = AtomicBool::new(true);
+            Log::synced(move || {
+                if is_first.swap(false, Ordering::SeqCst) {
+                    let log = weak.upgrade().expect("it syncs");
+                    let during = log.begin();
+                    log.appended(during);
+                }
+                Ok(())
+            })
+        });
         let first = log.begin();
         log.appended(first);
         assert_eq!(
             log.wait(first, || world.handle.clone()),
             Durability::MustSync
         );
-        let second = log.begin();
-        let during = Arc::clone(&log);
-        let target = log.lock().appended;
-        during.appended(second);
-        assert_eq!(
-            log.wait(second, || world.handle.clone()),
-            Durability::Parked
-        );
-        log.finish(target, Ok(()));
+        // A second session meanwhile waits for the sync that runs.
+        assert_eq!(log.wait(first, || world.handle.clone()), Durability::Parked);
+        log.sync();
         world.is_notified(1);
         assert_eq!(
             log.wait(first, || world.handle.clone()),
             Durability::Durable
         );
         assert_eq!(
-            log.wait(second, || world.handle.clone()),
+            log.wait(first + 1, || world.handle.clone()),
             Durability::MustSync
         );
         log.sync();
         assert_eq!(
-            log.wait(second, || world.handle.clone()),
+            log.wait(first + 1, || world.handle.clone()),
             Durability::Durable
         );
     }

@@ -125,6 +125,15 @@ impl Process {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its status, when it has ended by itself.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("a child").code()
+    }
+
     /// Ends it as a loss of power would end all processes.
     pub(crate) fn kill(mut self) {
         self.end();
@@ -145,7 +154,12 @@ impl Drop for Process {
 
 /// Where a program is; `None`, and a visible line, if it is not installed.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let places = ["/usr/lib/postgresql/15/bin", "/usr/bin", "/usr/local/bin"];
+    let places = [
+        "/usr/lib/postgresql/15/bin",
+        "/usr/bin",
+        "/bin",
+        "/usr/local/bin",
+    ];
     let found = places
         .iter()
         .map(|place| Path::new(place).join(name))
