@@ -74,7 +74,7 @@ struct Step {
 }
 
 /// The steps of every run.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step {
         name: "setup",
         run: |_| setup::install_all(),
@@ -94,6 +94,21 @@ const STEPS: [Step; 12] = [
     Step {
         name: "test",
         run: |_| cargo(&["test", "--workspace", FEATURES]),
+    },
+    // These start servers, and a plain `cargo test` leaves them out: it is for the library.
+    Step {
+        name: "system",
+        run: |_| {
+            cargo(&[
+                "test",
+                "-p",
+                "paceline-cli",
+                "--test",
+                "demo",
+                "--test",
+                "front",
+            ])
+        },
     },
     Step {
         name: "loom",
