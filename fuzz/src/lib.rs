@@ -7,6 +7,8 @@
 mod codecs;
 mod pg;
 mod pg_config;
+mod pg_front;
+mod relay;
 mod script;
 
 /// A promise that must hold for any input.
@@ -19,7 +21,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "codecs",
         run: codecs::any_split_gives_the_same_items,
@@ -37,12 +39,24 @@ pub const TARGETS: [Target; 6] = [
         run: pg::no_login_breaks_the_reader,
     },
     Target {
+        name: "pg-client-login",
+        run: pg_front::no_client_logs_in_by_chance,
+    },
+    Target {
+        name: "pg-server-login",
+        run: pg_front::no_server_breaks_a_login,
+    },
+    Target {
         name: "pg-config",
         run: pg_config::any_bytes_are_files_or_an_error_with_its_line,
     },
     Target {
         name: "pg-console",
         run: pg_config::any_text_is_a_command_or_refused,
+    },
+    Target {
+        name: "pg-relay",
+        run: relay::no_peer_breaks_the_relay,
     },
 ];
 

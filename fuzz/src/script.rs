@@ -17,6 +17,11 @@ impl<'d> Script<'d> {
         *first
     }
 
+    /// Whether no bytes are left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// One of `choices`.
     pub(crate) fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]

@@ -46,13 +46,16 @@ const GRACE: Duration = Duration::from_secs(120);
 const SECONDS_PER_INPUT: u32 = 20;
 
 /// The targets of `fuzz/src/lib.rs`.
-const TARGETS: [&str; 6] = [
+const TARGETS: [&str; 9] = [
     "codecs",
     "frames",
     "pg-messages",
     "pg-login",
+    "pg-client-login",
+    "pg-server-login",
     "pg-config",
     "pg-console",
+    "pg-relay",
 ];
 
 /// The program's package.

@@ -62,9 +62,14 @@ fn honoured() -> String {
             Effect::Restart => "restart",
         };
         let own = if key.is_own() { " *Ours.*" } else { "" };
+        let pending = if key.is_pending() {
+            " *Not built yet: a warning.*"
+        } else {
+            ""
+        };
         let (default, about) = (code(key.default), key.about.trim());
         list += &format!(
-            "| `{}` | {default} | {changes} | {about}{own} |\n",
+            "| `{}` | {default} | {changes} | {about}{own}{pending} |\n",
             key.name
         );
     }

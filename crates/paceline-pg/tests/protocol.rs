@@ -11,3 +11,9 @@ mod differential;
 mod hazards;
 #[path = "protocol/lost.rs"]
 mod lost;
+#[path = "protocol/own.rs"]
+mod own;
+#[path = "protocol/pieces.rs"]
+mod pieces;
+#[path = "protocol/truth.rs"]
+mod truth;

@@ -1,6 +1,7 @@
 //! Where the suite runs: a copy that an unprivileged user owns, Python's packages, PostgreSQL's programs.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,6 +80,7 @@ impl Stage {
             )),
             is_root,
         };
+        remove_stale(&temporary, is_root);
         stage.install_packages()?;
         stage.copy(suite, program)?;
         Ok(stage)
@@ -109,6 +111,7 @@ impl Stage {
         // The suite runs its scripts, and a tree from an archive may have lost their rights.
         let mut rights = Command::new("chmod");
         step(rights.args(["-R", "u+rwx"]).arg(self.suite()))?;
+        self.write_openssl().map_err(wrong)?;
         let copied = fs::copy(program, self.program());
         copied.map_err(|error| format!("{}: {error}", program.display()))?;
         fs::set_permissions(self.program(), fs::Permissions::from_mode(0o755)).map_err(wrong)?;
@@ -116,6 +119,24 @@ impl Stage {
             step(Command::new("chown").args(["-R", USER]).arg(&self.folder))?;
         }
         Ok(())
+    }
+
+    /// The suite's certificates get version 3, which `openssl ca` gives them by itself from OpenSSL 3.2 on.
+    /// A TLS library may refuse version 1, of 1988, as rustls does.
+    fn write_openssl(&self) -> io::Result<()> {
+        let [script, extensions] =
+            ["openssl", "extensions"].map(|name| self.folder.join("bin").join(name));
+        fs::write(
+            &extensions,
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n",
+        )?;
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = ca ]; then\n  exec /usr/bin/openssl \"$@\" -extfile {}\nfi\n\
+             exec /usr/bin/openssl \"$@\"\n",
+            text(&extensions)
+        );
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
     }
 
     fn suite(&self) -> PathBuf {
@@ -144,7 +165,7 @@ impl Stage {
             log.display()
         );
         let finished = run::run_logged(&mut pytest, &log, options.limit);
-        self.stop_servers();
+        stop_servers(&self.folder, self.is_root);
         match finished.ending {
             // pytest's exit code 1: some tests failed, as the report says.
             Ending::Passed | Ending::Failed(_) => {}
@@ -162,13 +183,11 @@ impl Stage {
     }
 
     fn pytest(&self, tests: &[&str], options: &Options, report: &Path) -> Command {
-        let mut pytest = self.unprivileged(&self.python.join("bin/pytest"));
+        let mut pytest = unprivileged(&self.python.join("bin/pytest"), self.is_root);
         let own = postgres().unwrap_or_default();
-        let path = format!(
-            "{}:{}:/usr/bin:/bin",
-            text(&self.python.join("bin")),
-            text(&own)
-        );
+        let folders = [self.folder.join("bin"), self.python.join("bin"), own];
+        let folders = folders.map(|folder| text(&folder)).join(":");
+        let path = format!("{folders}:/usr/bin:/bin");
         pytest
             .current_dir(self.suite())
             .env("PATH", path)
@@ -183,7 +202,7 @@ impl Stage {
         let folder = self.suite().join("test");
         let paths = tests.iter().map(|test| format!("{}/{test}", text(&folder)));
         pytest
-            .args(["-q", "-n", &options.workers.to_string()])
+            .args(["-v", "-n", &options.workers.to_string()])
             .args(["-p", "no:cacheprovider"])
             .args(["-o", "asyncio_default_fixture_loop_scope=function"])
             .arg(format!("--basetemp={}", text(&self.folder.join("t"))))
@@ -194,32 +213,47 @@ impl Stage {
         pytest.args(paths);
         pytest
     }
+}
 
-    /// A command as the user that owns the stage. It stays in its process group.
-    fn unprivileged(&self, program: &Path) -> Command {
-        if !self.is_root {
-            return Command::new(program);
-        }
-        let mut command = Command::new("setpriv");
-        command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
-        command.arg("--init-groups").arg("--").arg(program);
-        command
+/// A command as the user that owns the stage. It stays in its process group.
+fn unprivileged(program: &Path, is_root: bool) -> Command {
+    if !is_root {
+        return Command::new(program);
     }
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
+    command.arg("--init-groups").arg("--").arg(program);
+    command
+}
 
-    /// Servers of PostgreSQL leave the process group: those of a suite that was killed still run.
-    fn stop_servers(&self) {
-        let workers = fs::read_dir(self.folder.join("t"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        for folder in workers.map(|entry| entry.path().join("pgdata")) {
-            if folder.join("postmaster.pid").exists() {
-                let mut stop = self.unprivileged(&postgres().unwrap_or_default().join("pg_ctl"));
-                stop.args(["-m", "immediate", "-D"])
-                    .arg(&folder)
-                    .arg("stop");
-                let _stopped = run::output(&mut stop);
-            }
+/// Stops the servers of PostgreSQL on a stage. They leave the process group, so those of a suite that
+/// was killed still run.
+fn stop_servers(stage: &Path, is_root: bool) {
+    let workers = fs::read_dir(stage.join("t"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for folder in workers.map(|entry| entry.path().join("pgdata")) {
+        if folder.join("postmaster.pid").exists() {
+            let mut stop = unprivileged(&postgres().unwrap_or_default().join("pg_ctl"), is_root);
+            stop.args(["-m", "immediate", "-D"])
+                .arg(&folder)
+                .arg("stop");
+            let _stopped = run::output(&mut stop);
+        }
+    }
+}
+
+/// Removes the stages of runs that were killed: their names end with the number of the process.
+fn remove_stale(temporary: &Path, is_root: bool) {
+    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let id = name
+            .strip_prefix("pgs-")
+            .filter(|id| id.parse::<u32>().is_ok());
+        if id.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            stop_servers(&entry.path(), is_root);
+            let _removed = fs::remove_dir_all(entry.path());
         }
     }
 }

@@ -26,7 +26,7 @@ enum Mention {
 use Mention::{Item, Part, Word};
 
 /// The rules.
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 19] = [
     Rule {
         module: "crates/paceline/src/promotion",
         absent: &[
@@ -164,6 +164,64 @@ const RULES: [Rule; 15] = [
             Item("std", "net"),
             Item("crate", "session"),
             Item("crate", "server"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg/src/login",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("Instant"),
+            Word("SystemTime"),
+            Word("paceline"),
+            Item("crate", "front"),
+            Item("crate", "protocol"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg/src/pools",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("Instant"),
+            Word("SystemTime"),
+            Word("paceline"),
+            Item("crate", "front"),
+            Item("crate", "protocol"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg/src/hosts",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "thread"),
+            Word("Instant"),
+            Word("SystemTime"),
+            Word("paceline"),
+            Item("crate", "front"),
+            Item("crate", "protocol"),
+        ],
+    },
+    Rule {
+        module: "crates/paceline-pg/src/protocol",
+        absent: &[
+            Item("std", "net"),
+            Item("std", "os"),
+            Item("std", "fs"),
+            Item("std", "io"),
+            Item("std", "thread"),
+            Item("std", "time"),
+            Word("paceline"),
+            Item("crate", "front"),
+            Item("crate", "pools"),
+            Item("crate", "login"),
+            Item("crate", "hosts"),
         ],
     },
     Rule {

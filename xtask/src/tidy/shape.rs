@@ -8,7 +8,7 @@ use super::Offence;
 const MOST_LINES: usize = 600;
 
 /// Where every file must open with its header.
-const WITH_HEADERS: [&str; 12] = [
+const WITH_HEADERS: [&str; 14] = [
     "crates/paceline/src/",
     "crates/paceline/tests/",
     "crates/paceline-server/src/",
@@ -20,6 +20,8 @@ const WITH_HEADERS: [&str; 12] = [
     "crates/paceline-cli/",
     "crates/paceline-sqlite/src/",
     "crates/paceline-sqlite/tests/",
+    "crates/paceline-pg/src/",
+    "crates/paceline-pg/tests/",
     "fuzz/",
 ];
 

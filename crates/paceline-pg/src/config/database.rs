@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    entry::{self, entry_keys, EntryKey},
+    entry::{self, entry_keys, EntryKey, Remark},
     error::Reason,
     roles::{Host, HostAddress},
     value::{AuthDatabase, Names, Password, Value},
@@ -104,6 +104,9 @@ entry_keys! { Database:
     "strict_commit" => strict_commit, "a commit that did not wait for its standby is unknown";
 }
 
+/// The keys that are read and have no effect yet. A test compares them with the sources.
+const PENDING: &[&str] = &["max_replica_lag", "multiplex", "strict_commit"];
+
 /// What a server connection depends on. If it changes, the connections made before are replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target<'d> {
@@ -128,16 +131,17 @@ impl Database {
         KEYS
     }
 
-    pub(super) fn read(name: &str, text: &str) -> Result<Self, (Box<str>, Reason)> {
+    /// Reads an entry. What has no effect is among the remarks.
+    pub(super) fn read(name: &str, text: &str) -> Result<(Self, Vec<Remark>), Remark> {
         let mut database = Self {
             name: name.into(),
             ..Self::default()
         };
-        entry::read(&mut database, KEYS, text)?;
+        let warnings = entry::read(&mut database, KEYS, PENDING, text)?;
         database
             .check_ports()
             .map_err(|reason| ("port".into(), reason))?;
-        Ok(database)
+        Ok((database, warnings))
     }
 
     fn check_ports(&self) -> Result<(), Reason> {
@@ -147,6 +151,12 @@ impl Database {
         }
         let rule = format!("expected one port, or {hosts}: as many as there are hosts");
         Err(Reason::BadValue(self.port.show().into(), rule.into()))
+    }
+
+    /// The keys of an entry that are read and have no effect yet.
+    #[must_use]
+    pub fn pending_keys() -> &'static [&'static str] {
+        PENDING
     }
 
     /// A database made from this entry, which is that of `*`.

@@ -3,6 +3,7 @@
 use std::{io, sync::Arc};
 
 use super::{
+    entry::Remark,
     error::{Error, Problem, Reason},
     hba::{self, Rules},
     ini::{self, Item, Line},
@@ -104,11 +105,11 @@ impl Loader<'_, '_> {
             }
             Item::Entry(key, value) => {
                 let key = key.unquoted();
-                let warning = self.entry(&key, value);
-                let warning = warning.map_err(|(key, reason)| problem(&key, reason))?;
+                let remark = |(key, reason): Remark| problem(&key, reason);
+                let warnings = self.entry(&key, value).map_err(remark)?;
                 self.config
                     .warnings
-                    .extend(warning.map(|reason| problem(&key, reason)));
+                    .extend(warnings.into_iter().map(remark));
                 Ok(())
             }
             Item::Broken(what) => Err(problem("", Reason::Syntax(what)).into()),
@@ -138,25 +139,27 @@ impl Loader<'_, '_> {
         Ok(is_repeated.then_some(Reason::Repeated))
     }
 
-    /// Takes a key. `Ok(Some)` is a warning; an error names the key.
-    fn entry(&mut self, key: &str, value: &str) -> Result<Option<Reason>, (Box<str>, Reason)> {
+    /// Takes a key, and returns the warnings about it.
+    fn entry(&mut self, key: &str, value: &str) -> Result<Vec<Remark>, Remark> {
         let here = |reason| (Box::from(key), reason);
-        let section = self
-            .section
-            .ok_or(here(Reason::Syntax("a key before any section")))?;
+        let section = self.section;
+        let section = section.ok_or(here(Reason::Syntax("a key before any section")))?;
         match section {
-            Section::Main => return self.setting(key, value).map_err(here),
-            Section::Databases => self.database(key, value)?,
+            Section::Main => {
+                let warning = self.setting(key, value).map_err(here)?;
+                Ok(warning.map(here).into_iter().collect())
+            }
+            Section::Databases => self.database(key, value),
             Section::Users => {
                 let user = User::read(key, value).map_err(|inner| within("users", key, inner))?;
                 self.config.users.insert(key.into(), Arc::new(user));
+                Ok(Vec::new())
             }
             Section::Peers => {
                 let why = "one process uses all cores, so there are no peers";
-                return Err(here(Reason::Refused(why)));
+                Err(here(Reason::Refused(why)))
             }
         }
-        Ok(None)
     }
 
     fn setting(&mut self, key: &str, value: &str) -> Result<Option<Reason>, Reason> {
@@ -167,26 +170,25 @@ impl Loader<'_, '_> {
         }
     }
 
-    fn database(&mut self, name: &str, text: &str) -> Result<(), (Box<str>, Reason)> {
+    fn database(&mut self, name: &str, text: &str) -> Result<Vec<Remark>, Remark> {
         if name == CONSOLE {
-            return Err((
-                name.into(),
-                Reason::Refused("the name is that of the console"),
-            ));
+            let why = "the name is that of the console";
+            return Err((name.into(), Reason::Refused(why)));
         }
-        let read = Database::read(name, text).map_err(|inner| within("databases", name, inner));
-        let database = Arc::new(read?);
+        let full = |inner| within("databases", name, inner);
+        let (database, warnings) = Database::read(name, text).map_err(full)?;
+        let database = Arc::new(database);
         if name == "*" {
             self.config.autodb = Some(database);
         } else {
             self.config.databases.insert(name.into(), database);
         }
-        Ok(())
+        Ok(warnings.into_iter().map(full).collect())
     }
 }
 
 /// Names the key of an entry in full.
-fn within(section: &str, entry: &str, (key, reason): (Box<str>, Reason)) -> (Box<str>, Reason) {
+fn within(section: &str, entry: &str, (key, reason): Remark) -> Remark {
     let full = format!("[{section}] {entry}: {key}");
     (full.trim_end_matches([':', ' ']).into(), reason)
 }

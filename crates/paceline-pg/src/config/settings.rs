@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{
     keys::{Effect, Key, Standing},
-    value::{within, AuthDatabase, Mode, Names, TlsVersions, Value},
+    value::{not_console, within, AuthDatabase, Mode, Names, TlsVersions, Value},
     words::{AuthType, Facility, PoolMode, SslMode, TargetSession},
 };
 
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:literal
-        $(in $range:expr)?, $effect:ident;)+) => {
+        $(if $check:ident)? $(in $range:expr)?, $effect:ident;)+) => {
         /// What the section `[pgbouncer]` says. A time of zero is off, an empty text is unset.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Settings {
@@ -35,6 +35,7 @@ macro_rules! settings {
             read: |settings, text| {
                 let value: $type = Value::read(text)?;
                 $(within(&value, $range)?;)?
+                $($check(&value)?;)?
                 settings.$name = value;
                 Ok(())
             },
@@ -61,7 +62,7 @@ settings! {
     /// Add the client's address and port to the application name at its start.
     application_name_add_host: bool = "0", AtOnce;
     /// The entry of `[databases]` where `auth_query` runs; unset: the client's own database.
-    auth_dbname: AuthDatabase = "", AtOnce;
+    auth_dbname: AuthDatabase = "" if not_console, AtOnce;
     /// The file of users and their secrets.
     auth_file: String = "", AtOnce;
     /// The rules for `auth_type = hba`.
@@ -112,8 +113,6 @@ settings! {
     idle_transaction_timeout: Duration = "0", AtOnce;
     /// Start-up parameters of clients that are ignored instead of refused.
     ignore_startup_parameters: Names = "", AtOnce;
-    /// The name of the service, for the log.
-    job_name: String = "pgbouncer", Restart;
     /// The addresses to listen on for TCP; `*`: all; unset: Unix sockets alone.
     listen_addr: Names = "", Restart;
     /// How many new connections the kernel keeps until they are accepted.

@@ -163,6 +163,31 @@ fn what_has_no_effect_is_a_warning_unless_it_asks_for_nothing() {
     assert_eq!(warnings, expected);
 }
 
+/// A key of a later version of this program must not be taken for one that holds already.
+#[test]
+fn what_is_not_built_yet_is_a_warning() {
+    let at_once = |key: &&Key| key.effect == Effect::AtOnce && key.default == "0";
+    let pending = Key::all().find(|key| key.is_pending() && at_once(key));
+    let (Some(key), Some(entry)) = (pending, Database::pending_keys().first()) else {
+        return;
+    };
+    let name = key.name;
+    let config = config(&format!(
+        "[pgbouncer]\n{name} = 1\n{name} = 0\n[databases]\np = {entry}=1\n"
+    ));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    let expected = [
+        format!("main.ini:2: {name}: has no effect: not built yet"),
+        format!("main.ini:5: [databases] p: {entry}: has no effect: not built yet"),
+    ];
+    assert_eq!(warnings, expected);
+    let mut settings = Settings::default();
+    assert!(
+        matches!(settings.set(name, "1"), Ok(Outcome::NoEffect(_))),
+        "{name}"
+    );
+}
+
 /// An installation grows by lines at the end of its file: the last one holds.
 #[test]
 fn the_last_of_repeated_keys_and_entries_holds() {

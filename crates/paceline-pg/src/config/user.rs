@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    entry::{self, entry_keys, EntryKey},
-    error::Reason,
+    entry::{self, entry_keys, EntryKey, Remark},
     words::{PoolMode, TargetSession},
 };
 
@@ -58,12 +57,12 @@ impl User {
         KEYS
     }
 
-    pub(super) fn read(name: &str, text: &str) -> Result<Self, (Box<str>, Reason)> {
+    pub(super) fn read(name: &str, text: &str) -> Result<Self, Remark> {
         let mut user = Self {
             name: name.into(),
             ..Self::default()
         };
-        entry::read(&mut user, KEYS, text)?;
+        entry::read(&mut user, KEYS, &[], text)?;
         Ok(user)
     }
 }

@@ -261,7 +261,9 @@ impl Value for Password {
     }
 }
 
-/// The name of a database where `auth_query` runs: any but the console.
+/// The name of a database where `auth_query` runs.
+///
+/// An entry of `[databases]` may name the console, as in PgBouncer: its logins are refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthDatabase(Box<str>);
 
@@ -275,15 +277,22 @@ impl AuthDatabase {
 
 impl Value for AuthDatabase {
     fn read(text: &str) -> Result<Self, String> {
-        if text == super::CONSOLE {
-            return Err(format!(
-                "cannot use the reserved \"{text}\" database as an auth_dbname"
-            ));
-        }
         Ok(Self(text.into()))
     }
 
     fn show(&self) -> String {
         self.0.to_string()
+    }
+}
+
+/// Refuses the console: it has no secrets of users.
+pub(super) fn not_console(database: &AuthDatabase) -> Result<(), String> {
+    let AuthDatabase(name) = database;
+    if **name == *super::CONSOLE {
+        Err(format!(
+            "cannot use the reserved \"{name}\" database as an auth_dbname"
+        ))
+    } else {
+        Ok(())
     }
 }

@@ -217,11 +217,15 @@ impl Front {
                 return Err(Refusal::SetFailed);
             }
         }
-        self.install(config).map_err(|why| {
+        let installed = self.install_setting(config).map_err(|why| {
             self.note(Level::Error, format_args!("{why}"));
             Refusal::SetFailed
         })?;
-        console::set_done(out, key, value, None);
+        let notice = installed.map(|why| {
+            self.note(Level::Error, format_args!("{why}"));
+            "TLS settings could not be applied, still using old settings"
+        });
+        console::set_done(out, key, value, notice);
         Ok(())
     }
 

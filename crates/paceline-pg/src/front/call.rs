@@ -83,16 +83,6 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
         self.next = Next::Close;
     }
 
-    /// Asks for another call for the member that this one is for.
-    pub(crate) fn again(&mut self, member: &Handle) {
-        if self.subject() != Some(member.id()) {
-            // If it is over, nothing is left to do.
-            let _ = member.notify();
-        } else if self.next == Next::Continue {
-            self.next = Next::Again;
-        }
-    }
-
     /// Moves a member to another group.
     ///
     /// # Errors

@@ -48,8 +48,6 @@ pub(crate) struct Mail {
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) server: Arc<Server>,
-    /// The number of the assignment.
-    pub(crate) binding: u64,
     /// Its way to the client's group.
     pub(crate) way: Way,
 }
@@ -149,7 +147,6 @@ pub(crate) struct ClientFacts {
     pub(crate) tls: Box<str>,
     pub(crate) local: Option<Address>,
     pub(crate) connected_at: Duration,
-    pub(crate) requested_at: Duration,
     pub(crate) limits: Limits,
     pub(crate) statements: usize,
     pub(crate) is_console: bool,
@@ -187,7 +184,6 @@ impl Client {
             watch: Watch::default(),
             facts: Mutex::new(ClientFacts {
                 connected_at: now,
-                requested_at: now,
                 ..ClientFacts::default()
             }),
         };

@@ -18,7 +18,7 @@ use paceline_server::tls::TlsConnection;
 
 use super::{
     call::Call,
-    opening::Target,
+    opening::{Target, ABORTED},
     registers::{PoolEntry, Reported},
     server::{Core, Errand, NewServer, SentOn, Server},
     sockets::{Address, Stream},
@@ -29,7 +29,6 @@ use super::{
 use crate::{
     log::Level,
     login::{ServerFailure, ServerLogin, ServerReady, ServerStep},
-    pg_wire::frontend,
     pools::{FailureScope, LoginFailure, ServerId, ServerKey},
     protocol::{OwnOutcome, Purpose, Release, ServerHalf, Values},
 };
@@ -526,7 +525,7 @@ impl GroupHandler<Stream> for Home {
             Stage::Connecting(_) => {
                 let reason = match why {
                     Closed::TimedOut => "connect timeout",
-                    Closed::Requested => "login aborted",
+                    Closed::Requested => ABORTED,
                     _ => "connect failed",
                 };
                 self.failed(reason, None);
@@ -534,7 +533,7 @@ impl GroupHandler<Stream> for Home {
             Stage::LoggingIn(_) => {
                 let reason = match why {
                     Closed::TimedOut => "connect timeout",
-                    Closed::Requested => "login aborted",
+                    Closed::Requested => ABORTED,
                     _ => "server conn crashed?",
                 };
                 self.failed(reason, None);
@@ -574,11 +573,4 @@ pub(crate) fn login_failure(reason: &str, failure: Option<&ServerFailure>) -> Lo
             scope: FailureScope::Temporary,
         },
     }
-}
-
-/// The last message of the front to a server.
-pub(crate) fn farewell() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frontend::terminate(&mut bytes);
-    bytes
 }

@@ -66,20 +66,48 @@ impl Live {
     /// The TLS files or the rules can't be used. A missing `auth_file` is only remarked on.
     pub(crate) fn new(config: Config) -> Result<Self, Unusable> {
         let settings = &config.settings;
+        let client_tls = ClientSide::new(settings).map_err(Unusable::Tls)?;
+        let server_tls = ServerSide::new(settings).map_err(Unusable::Tls)?;
+        Self::with_tls(config, client_tls, server_tls)
+    }
+
+    /// The same, but where TLS can't be set up as it says, TLS stays as it was: the settings may be
+    /// half of a change. Then the second value says why.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), but for TLS.
+    pub(crate) fn after(&self, config: Config) -> Result<(Self, Option<Unusable>), Unusable> {
+        let sides = ClientSide::new(&config.settings)
+            .and_then(|client| Ok((client, ServerSide::new(&config.settings)?)));
+        match sides {
+            Ok((client, server)) => Ok((Self::with_tls(config, client, server)?, None)),
+            Err(why) => {
+                let (client, server) = (self.client_tls.clone(), self.server_tls.clone());
+                let live = Self::with_tls(config, client, server)?;
+                Ok((live, Some(Unusable::Tls(why))))
+            }
+        }
+    }
+
+    fn with_tls(
+        config: Config,
+        client_tls: ClientSide,
+        server_tls: ServerSide,
+    ) -> Result<Self, Unusable> {
+        let settings = &config.settings;
         let mut remarks: Vec<String> = config.warnings.iter().map(Problem::to_string).collect();
         let secrets = secrets(settings, &mut remarks);
         let rules = match settings.auth_type {
             AuthType::Hba => Some(config::load_hba(&settings.auth_hba_file, &mut read_file)?),
             _ => None,
         };
-        let client_tls = ClientSide::new(settings).map_err(Unusable::Tls)?;
         let tracked = Arc::new(Tracked::new(settings.track_extra_parameters.iter()));
         Ok(Self {
             secrets,
             rules,
             login: Arc::new(login_settings(settings, &client_tls, &tracked)),
             client_tls,
-            server_tls: ServerSide::new(settings).map_err(Unusable::Tls)?,
+            server_tls,
             tracked,
             tcp: tcp_options(settings),
             remarks,

@@ -94,6 +94,9 @@ impl fmt::Display for Target {
     }
 }
 
+/// Why a connection ends that the book has given up.
+pub(crate) const ABORTED: &str = "login aborted";
+
 const FOREVER: Duration = Duration::from_secs(3600);
 
 impl Front {
@@ -129,7 +132,7 @@ impl Front {
                 None => self.lookup_failed(id, &pool, &host, index),
             };
         }
-        let front = Arc::clone(self);
+        let (front, asked) = (Arc::clone(self), Arc::clone(&pool));
         let Some(threads) = self.pool() else { return };
         let posted = threads.post(move |cx| {
             let name = host.address.as_str().to_owned();
@@ -144,8 +147,10 @@ impl Front {
                 None => front.lookup_failed(id, &pool, &host, index),
             }
         });
-        // Too many posts wait: the book tries again later.
-        drop(posted);
+        if posted.is_err() {
+            // Too many posts wait: the book tries again later.
+            self.refuse_opening(id, &asked, "server DNS lookup failed");
+        }
     }
 
     fn lookup_failed(
@@ -255,7 +260,7 @@ impl Front {
         failure: Option<&ServerFailure>,
     ) {
         self.openings().remove(&id);
-        if failure.is_none() {
+        if failure.is_none() && reason != ABORTED {
             pool.database.host_failed(target.index);
         }
         let failure = login_failure(reason, failure);

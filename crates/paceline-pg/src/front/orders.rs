@@ -7,6 +7,7 @@ use super::{
     server::{Errand, Server},
     state::Front,
 };
+use crate::log::Level;
 use crate::pools::{CancelId, ClientId, Order, Orders};
 
 impl Front {
@@ -34,11 +35,8 @@ impl Front {
                 let _ = connection.home().notify();
             }
             Order::Give {
-                client,
-                connection,
-                binding,
-                ..
-            } => self.give(client, connection, binding),
+                client, connection, ..
+            } => self.give(client, connection),
             Order::Welcome { client } => self.tell(client, Letter::Welcome),
             Order::Refuse { client, why } => self.tell(client, Letter::Refuse(why)),
             Order::Notify { client } => self.tell(client, Letter::WaitsLong),
@@ -56,7 +54,14 @@ impl Front {
             }
             Order::DropCancel { cancel } => self.drop_cancel(cancel),
             Order::Completed { operation } => self.completed(operation),
-            Order::PoolRemoved { pool } => self.registers.remove_pool(pool),
+            Order::PoolRemoved { pool } => {
+                if let Some(entry) = self.registers.pool(pool) {
+                    let (database, user) = (&entry.database.name, &entry.user);
+                    let text = format_args!("cleaning up idle pool {database}/{user}");
+                    self.note(Level::Log, text);
+                }
+                self.registers.remove_pool(pool);
+            }
         }
     }
 
@@ -78,11 +83,10 @@ impl Front {
     }
 
     /// A client that has waited gets an idle server, which it fetches.
-    fn give(&self, client: ClientId, server: Arc<Server>, binding: u64) {
+    fn give(&self, client: ClientId, server: Arc<Server>) {
         let client = self.clients().find(client).cloned();
         let given = Given {
             server: Arc::clone(&server),
-            binding,
             way: Way::Fetch,
         };
         let delivery = client.map(|client| client.give(given));

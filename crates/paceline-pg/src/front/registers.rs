@@ -73,11 +73,14 @@ pub(crate) struct Terms {
     pub(crate) check: Box<[u8]>,
 }
 
+/// The name of a parameter, and its value.
+pub(crate) type Parameter = (Box<[u8]>, Box<[u8]>);
+
 /// What a server has reported at its login.
 #[derive(Clone, Debug)]
 pub(crate) struct Reported {
     /// Every parameter, in the server's order.
-    pub(crate) parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub(crate) parameters: Vec<Parameter>,
     /// The tracked ones.
     pub(crate) values: Values,
 }
@@ -127,11 +130,6 @@ impl PoolEntry {
 
     pub(crate) fn set_reported(&self, reported: Reported) {
         self.welcome.store(Some(Arc::new(reported)));
-    }
-
-    /// `database/user`, for the log.
-    pub(crate) fn label(&self) -> String {
-        format!("{}/{}", self.database.name, self.user)
     }
 }
 
@@ -255,6 +253,11 @@ impl Front {
             .databases
             .insert(config.name.clone(), Arc::clone(&database));
         database
+    }
+
+    /// A user that the files name, or that has logged in before.
+    pub(crate) fn known_user(&self, name: &str) -> Option<UserId> {
+        self.registers.tables().users.get(name).copied()
     }
 
     /// Whether the database takes no logins.

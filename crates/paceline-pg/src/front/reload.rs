@@ -6,7 +6,7 @@ use super::{
     state::Front,
 };
 use crate::{
-    config::Config,
+    config::{Config, Difference},
     console::Refusal,
     log::{Level, LogTo},
     pools::Scope,
@@ -32,12 +32,34 @@ impl Front {
     /// # Errors
     /// It can't be used: everything is as before.
     pub(crate) fn install(&self, new: Config) -> Result<(), Unusable> {
+        let (config, difference, changes_tls) = self.compare(new);
+        let live = Live::new(config)?;
+        self.put_in_force(live, &difference, changes_tls);
+        Ok(())
+    }
+
+    /// Puts a configuration in force that one `SET` has changed. If TLS can't be set up as it says,
+    /// that stays as it was, and the reason is the value.
+    ///
+    /// # Errors
+    /// It can't be used: everything is as before.
+    pub(crate) fn install_setting(&self, new: Config) -> Result<Option<Unusable>, Unusable> {
+        let (config, difference, changes_tls) = self.compare(new);
+        let (live, why_not) = self.live().after(config)?;
+        let changes_tls = changes_tls && why_not.is_none();
+        self.put_in_force(live, &difference, changes_tls);
+        Ok(why_not)
+    }
+
+    fn compare(&self, new: Config) -> (Config, Difference, bool) {
         let old = self.live();
         let mut config = old.config.clone();
         let difference = config.replace(new);
         let changes_tls = differs_in_tls(&old, &config);
-        drop(old);
-        let live = Live::new(config)?;
+        (config, difference, changes_tls)
+    }
+
+    fn put_in_force(&self, live: Live, difference: &Difference, changes_tls: bool) {
         for remark in &live.remarks {
             self.note(Level::Warning, format_args!("{remark}"));
         }
@@ -55,11 +77,10 @@ impl Front {
         self.book().configure(live.book_settings());
         self.verifiers().clear();
         self.replace_live(live);
-        self.apply(&difference, changes_tls);
-        Ok(())
+        self.apply(difference, changes_tls);
     }
 
-    fn apply(&self, difference: &crate::config::Difference, changes_tls: bool) {
+    fn apply(&self, difference: &Difference, changes_tls: bool) {
         let live = self.live();
         for name in difference
             .databases

@@ -73,7 +73,7 @@ impl Snapshots<'_> {
             load_balance_hosts: None,
             max_connections: 0,
             current_connections: 0,
-            max_client_connections: 0,
+            max_client_connections: self.0.live().settings().max_db_client_connections,
             current_client_connections: count(consoles.count()),
             paused: false,
             disabled: false,

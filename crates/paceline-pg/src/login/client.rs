@@ -15,18 +15,22 @@ use std::{fmt, sync::Arc};
 use paceline_pg_wire::{
     auth::{
         md5,
-        scram::{Keys, Secret, Server, MECHANISM},
+        scram::{Secret, Server, MECHANISM},
     },
     backend::{self, Authentication},
     frontend::{read_password, SaslInitial},
     startup::{CancelKey, Session, Startup},
-    Malformed, Message, NewReport, Severity, TransactionStatus,
+    Message, NewReport, Severity, TransactionStatus,
 };
 use subtle::ConstantTimeEq;
 
 use super::{
-    secrets::{Match, MockSeed, Outcome, Work},
-    Hashed, Hashing, SessionRequest, StartupRules, StoredPassword,
+    secrets::{Match, Outcome, Work},
+    terms::{
+        Admission, AuthType, ClientStep, ClientTls, Closing, Denied, Fed, LoginSettings, Proof,
+        Seeds, Transport,
+    },
+    Hashed, Hashing, StoredPassword,
 };
 
 /// The longest message of a client that logs in: a password has up to 65,534 bytes.
@@ -34,176 +38,6 @@ const LIMIT: usize = 70_000;
 
 /// The newest minor version of protocol 3 that the front-end speaks.
 const MINOR: u16 = 2;
-
-/// How clients prove who they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthType {
-    /// Not at all, and the user's name does not matter.
-    Any,
-    /// Not at all; the user must be known.
-    Trust,
-    /// By the password in clear text.
-    Plain,
-    /// By MD5, or by SCRAM if a SCRAM secret is stored.
-    Md5,
-    /// By SCRAM-SHA-256.
-    Scram,
-}
-
-/// Whether clients may, or must, use TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientTls {
-    /// They can't.
-    Disabled,
-    /// They may.
-    Allowed,
-    /// They must, unless they use a Unix socket.
-    Required,
-}
-
-/// How a client has reached the front-end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// By TCP.
-    Tcp,
-    /// By a Unix socket: there is no TLS.
-    Unix,
-}
-
-/// What holds for all logins.
-#[derive(Clone)]
-pub struct LoginSettings {
-    /// Whether clients may use TLS.
-    pub tls: ClientTls,
-    /// How clients prove who they are.
-    pub auth_type: AuthType,
-    /// The iterations of SCRAM for plain passwords and unknown users.
-    pub scram_iterations: u32,
-    /// Which parameters a client may give.
-    pub rules: StartupRules,
-    /// A secret of this process, so that the salt of an unknown user stays the same.
-    pub mock_seed: MockSeed,
-}
-
-/// The seed is not printed.
-impl fmt::Debug for LoginSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = f.debug_struct("LoginSettings");
-        fields
-            .field("tls", &self.tls)
-            .field("auth_type", &self.auth_type);
-        fields.field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
-
-/// Random bytes for one login.
-#[derive(Clone, Copy)]
-pub struct Seeds {
-    /// The salt of MD5.
-    pub md5_salt: [u8; 4],
-    /// The server's part of the nonce of SCRAM.
-    pub nonce: [u8; 18],
-    /// The salt of a secret that is derived of a plain password.
-    pub scram_salt: [u8; 16],
-}
-
-impl fmt::Debug for Seeds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seeds(..)")
-    }
-}
-
-/// What the caller knows of the user, when it answers [`ClientStep::Start`].
-#[derive(Clone, Debug)]
-pub enum Admission {
-    /// The user has this password. `verifier`: the secret derived of a plain one, if it is known.
-    Known {
-        /// The password.
-        password: StoredPassword,
-        /// What [`Hashed::derived`] gave for it earlier.
-        verifier: Option<Arc<Secret>>,
-    },
-    /// There is no such user. The client is not shown this.
-    Unknown,
-    /// The client is known without a proof.
-    Trusted,
-}
-
-/// What the caller does next. What was appended to its output is sent first.
-#[derive(Debug)]
-#[must_use]
-pub enum ClientStep {
-    /// Read further.
-    More,
-    /// Send, then begin the handshake of TLS; then call [`ClientLogin::tls_started`].
-    StartTls,
-    /// The client began with TLS: it must agree on the protocol `postgresql` (ALPN).
-    StartDirectTls,
-    /// Cancel the query of this client, and close without a reply.
-    Cancel {
-        /// In place of the number of a process.
-        process: i32,
-        /// The secret of the key.
-        secret: Vec<u8>,
-    },
-    /// Check limits, find database and user, and call [`ClientLogin::admit`].
-    Start(Box<SessionRequest>),
-    /// Run this when another thread leads, and call [`ClientLogin::hashed`].
-    Hash(Hashing),
-    /// The client has proved who it is. Next is the pool's welcome.
-    Proved(Proof),
-    /// Send the error that was appended, and close.
-    Refused(Denied),
-    /// Close without a reply.
-    Close(Closing),
-}
-
-/// How much of the input was taken, and what is next.
-#[derive(Debug)]
-#[must_use]
-pub struct Fed {
-    /// The first bytes of the input, which the caller drops.
-    pub consumed: usize,
-    /// What the caller does next.
-    pub step: ClientStep,
-}
-
-/// What a client has proved.
-#[derive(Clone, Debug, Default)]
-pub struct Proof {
-    /// Keys that prove the same to servers with the same secret.
-    pub keys: Option<Keys>,
-    /// The password itself, if the client has sent it.
-    pub password: Option<Arc<[u8]>>,
-}
-
-/// An error that the client was sent. Its text is the reason in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied(pub String);
-
-/// Why a connection is closed without a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closing {
-    /// No client begins like this.
-    Malformed(Malformed),
-    /// Bytes follow a question about encryption: they may be another's.
-    BytesBehindQuestion,
-    /// A question about encryption within TLS, or a second time.
-    RepeatedQuestion,
-    /// TLS at once, where there is none.
-    UnexpectedTls,
-}
-
-impl fmt::Display for Closing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(why) => write!(f, "bad packet: {}", why.rule()),
-            Self::BytesBehindQuestion => f.write_str("data behind an encryption request"),
-            Self::RepeatedQuestion => f.write_str("encryption request repeated or inside TLS"),
-            Self::UnexpectedTls => f.write_str("TLS without a request, where it is not allowed"),
-        }
-    }
-}
 
 /// The login of one client.
 #[derive(Debug)]

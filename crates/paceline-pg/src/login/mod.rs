@@ -18,17 +18,19 @@ mod keys;
 mod secrets;
 mod server;
 mod session;
+mod terms;
 
 #[cfg(test)]
 mod tests;
 
-pub use client::{
-    welcome, Admission, AuthType, ClientLogin, ClientStep, ClientTls, Closing, Denied, Fed,
-    LoginSettings, Proof, Seeds, Transport,
-};
+pub use client::{welcome, ClientLogin};
 pub use keys::{CancelKeys, ClientKey};
 pub use secrets::{Hashed, Hashing, StoredPassword, Verifiers};
 pub use server::{
     ServerCredentials, ServerFailure, ServerLogin, ServerReady, ServerStart, ServerStep, ServerTls,
 };
 pub use session::{SessionRequest, StartupRules};
+pub use terms::{
+    Admission, AuthType, ClientStep, ClientTls, Closing, Denied, Fed, LoginSettings, Proof, Seeds,
+    Transport,
+};

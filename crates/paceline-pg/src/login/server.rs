@@ -19,7 +19,7 @@ use paceline_pg_wire::{
     backend::{Authentication, Reply, Texts},
     frontend,
     startup::{self, Version},
-    Malformed, Message, Report,
+    Header, Malformed, Message, Report,
 };
 
 use super::{
@@ -30,6 +30,9 @@ use super::{
 
 /// The longest message of a server at its login.
 const LIMIT: usize = 1 << 20;
+
+/// An error that seems longer than this is a text without a length.
+const MOST_ERROR: usize = 30_000;
 
 /// The SQLSTATE of a failure that the server has not reported itself.
 const NO_CODE: Option<String> = None;
@@ -247,6 +250,9 @@ impl ServerLogin {
         input: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(usize, ServerStep), ServerFailure> {
+        if self.is_bare(input) {
+            return Self::read_bare(input);
+        }
         let Some((message, length)) = Message::first(input, LIMIT)? else {
             return Ok((0, ServerStep::More));
         };
@@ -259,6 +265,28 @@ impl ServerLogin {
             _ => return Err(unexpected(message.tag)),
         };
         Ok((length, step))
+    }
+
+    /// A server that can't start a process for the connection sends a text without a length. Its
+    /// first letters are a length of more than a GiB.
+    fn is_bare(&self, input: &[u8]) -> bool {
+        let is_first = matches!(self.state, State::Asking | State::Greeting(Scram::None));
+        let header = Header::first(input).ok().flatten();
+        let is_long = header.is_some_and(|it| it.tag == b'E' && it.message() > MOST_ERROR);
+        is_first && is_long
+    }
+
+    /// The text of such an error, when its end has come.
+    fn read_bare(input: &[u8]) -> Result<(usize, ServerStep), ServerFailure> {
+        let text = &input[1..];
+        match text.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                let text = String::from_utf8_lossy(&text[..end]);
+                Err(ServerFailure::own(text.trim()))
+            }
+            None if input.len() < MOST_ERROR => Ok((0, ServerStep::More)),
+            None => Err(ServerFailure::own("an error without an end")),
+        }
     }
 
     fn settle(&mut self, reply: Reply<'_>) -> Result<ServerStep, ServerFailure> {
@@ -375,7 +403,7 @@ impl ServerLogin {
                     password,
                 })))
             }
-            _ => Err(self.lacks("a plain password, or a client's proof,")),
+            _ => Err(self.lacks("a plain password, nor a client's proof")),
         }
     }
 

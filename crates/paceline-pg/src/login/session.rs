@@ -66,8 +66,8 @@ impl StartupRules {
         value: &[u8],
     ) -> Result<(), String> {
         match name {
-            b"user" => request.user = text(value, "user")?,
-            b"database" => request.database = text(value, "database")?,
+            b"user" => request.user = text(value, "username")?,
+            b"database" => request.database = text(value, "database name")?,
             b"options" => self.read_options(request, value)?,
             b"replication" if is_false(value) => {}
             b"replication" => return Err("replication connections are not supported".to_owned()),
@@ -148,7 +148,13 @@ fn set(list: &mut Vec<(String, Vec<u8>)>, name: String, value: &[u8]) {
     }
 }
 
+/// The longest name of a user or a database: they are kept and logged before anything is proved.
+const LONGEST_NAME: usize = 127;
+
 fn text(value: &[u8], what: &str) -> Result<String, String> {
+    if value.len() > LONGEST_NAME {
+        return Err(format!("{what} too long"));
+    }
     let text = std::str::from_utf8(value).map_err(|_| format!("the {what} is not UTF-8"))?;
     Ok(text.to_owned())
 }

@@ -68,7 +68,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// A client asks for a server of this pool. It must not have one, nor wait for one.
+    /// A client asks for a server of this pool. If it still has another one, whose end the book
+    /// has not heard of yet, it has that no longer: it must be given back or closed all the same.
     pub fn ask(
         &mut self,
         client: ClientId,
@@ -242,6 +243,7 @@ impl<T> Book<T> {
         self.servers[slot].is_quiet = false;
         if self.servers[slot].cancels > 0 {
             self.servers[slot].connection = Some(connection);
+            self.servers[slot].since = now;
             self.set_state(slot, ServerState::BeingCancelled);
             return GiveBack::Held;
         }
@@ -356,14 +358,14 @@ impl<T> Book<T> {
         if server == NONE {
             return Left::Nothing;
         }
-        self.servers[server].client = NONE;
+        (self.servers[server].client, self.servers[server].binding) = (NONE, 0);
         Left::Server(self.servers.id(server))
     }
 
-    /// Puts a client, which neither waits nor has a server, among those of a pool.
+    /// Puts a client among those of a pool, without a server and in no queue.
     fn move_client(&mut self, client: u32, pool: u32) {
         let before = self.clients[client].pool;
-        debug_assert_eq!(self.clients[client].server, NONE, "it has a server");
+        self.part(client);
         self.stop_waiting(client);
         if before != pool {
             if before != NONE {
@@ -371,6 +373,17 @@ impl<T> Book<T> {
             }
             self.clients[client].pool = pool;
             self.pools[pool].clients += 1;
+        }
+    }
+
+    /// The client has its server no longer, but the server is still out.
+    fn part(&mut self, client: u32) {
+        let it = &mut self.clients[client];
+        let server = std::mem::replace(&mut it.server, NONE);
+        if server != NONE {
+            it.state = it.at_rest();
+            let server = &mut self.servers[server];
+            (server.client, server.binding) = (NONE, 0);
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     list::List,
     orders::Order,
     slab::NONE,
-    CancelId, ClientId, ServerId, ServerState,
+    CancelId, ClientId, CloseReason, ServerId, ServerState,
 };
 
 /// What a cancel of a server's query needs.
@@ -191,7 +191,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// Drops cancels that have waited for a connection for too long; zero: never.
+    /// Drops cancels that have waited for a connection for too long, and closes servers that have
+    /// waited so long for the end of one: no client may ever use them. Zero: never.
     pub fn expire_cancels(&mut self, timeout: Duration, now: Duration, orders: &mut Orders<T>) {
         if timeout.is_zero() {
             return;
@@ -205,6 +206,29 @@ impl<T> Book<T> {
                 self.drop_cancel_slot(first, orders);
             }
         }
+        for slot in 0..self.servers.slots() {
+            if self.has_waited_for_cancel(slot, timeout, now) {
+                self.close_cancelled(slot, now, orders);
+            }
+        }
+    }
+
+    fn has_waited_for_cancel(&self, slot: u32, timeout: Duration, now: Duration) -> bool {
+        self.servers.get(slot).is_some_and(|server| {
+            let wait = now.saturating_sub(server.since);
+            server.state == ServerState::BeingCancelled && wait > timeout
+        })
+    }
+
+    fn close_cancelled(&mut self, slot: u32, now: Duration, orders: &mut Orders<T>) {
+        let (server, pool) = (self.servers.id(slot), self.servers[slot].pool);
+        let connection = self.forget(slot);
+        orders.push(Order::Close {
+            server,
+            connection: connection.expect("the book keeps the connection"),
+            reason: CloseReason::CancelHangs,
+        });
+        self.refill(pool, now, orders);
     }
 
     fn first_cancel(&self, pool: u32) -> Option<u32> {

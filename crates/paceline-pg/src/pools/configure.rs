@@ -177,6 +177,43 @@ impl<T> Book<T> {
         Ok(self.clients.id(slot))
     }
 
+    /// The user of a client is known by now: it counts for that user.
+    ///
+    /// # Errors
+    /// The user has too many clients. The client remains in the book, and does not count.
+    pub fn identify(
+        &mut self,
+        client: ClientId,
+        user: UserId,
+        privilege: Privilege,
+    ) -> Result<(), Refusal> {
+        let (client, user) = match (self.clients.find(client), self.users.find(user)) {
+            (Some(client), Some(user)) => (client, user),
+            _ => return Err(Refusal::Gone),
+        };
+        let before = std::mem::replace(&mut self.clients[client].user, NONE);
+        if before != NONE {
+            self.users[before].shared.clients -= 1;
+        }
+        if privilege == Privilege::Ordinary {
+            self.check_user_limit(user)?;
+        }
+        self.users[user].shared.clients += 1;
+        self.clients[client].user = user;
+        Ok(())
+    }
+
+    fn check_user_limit(&self, user: u32) -> Result<(), Refusal> {
+        let user = &self.users[user];
+        let most = user.settings.max_clients;
+        let most = most.unwrap_or(self.settings.max_user_clients);
+        if has_room(user.shared.clients, most) {
+            Ok(())
+        } else {
+            Err(Refusal::MaxUserClients)
+        }
+    }
+
     fn check_client_limits(&self, database: Option<u32>, user: Option<u32>) -> Result<(), Refusal> {
         if !has_room(self.clients.len(), self.settings.max_clients) {
             return Err(Refusal::MaxClients);
@@ -188,14 +225,7 @@ impl<T> Book<T> {
                 return Err(Refusal::MaxDatabaseClients);
             }
         }
-        if let Some(it) = user.map(|slot| &self.users[slot]) {
-            let most = it.settings.max_clients;
-            let most = most.unwrap_or(self.settings.max_user_clients);
-            if !has_room(it.shared.clients, most) {
-                return Err(Refusal::MaxUserClients);
-            }
-        }
-        Ok(())
+        user.map_or(Ok(()), |user| self.check_user_limit(user))
     }
 
     pub(super) fn uncount_client(&mut self, client: &Client) {

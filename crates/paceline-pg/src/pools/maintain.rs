@@ -9,7 +9,8 @@ use super::{
     book::{Book, Orders},
     list::List,
     orders::{Order, Refusal},
-    CloseReason, ServerState,
+    slab::NONE,
+    CloseReason, Phase, ServerState,
 };
 
 impl<T> Book<T> {
@@ -31,7 +32,7 @@ impl<T> Book<T> {
                 self.open_minimum(pool, now, orders);
             }
         }
-        self.recall_marked(orders);
+        self.recall(orders);
         self.remove_unused(orders);
         self.check_operations(orders);
     }
@@ -120,21 +121,25 @@ impl<T> Book<T> {
         }
     }
 
-    /// With `fast_close`, connections that are to be closed are taken from sessions without a
-    /// transaction.
-    fn recall_marked(&self, orders: &mut Orders<T>) {
-        if !self.settings.fast_close || self.pools.iter().all(|(_, it)| it.marked == 0) {
+    /// Asks for connections back whose session may be between two transactions: with `fast_close`
+    /// those that are to be closed, and all of them while the pooler drains.
+    fn recall(&self, orders: &mut Orders<T>) {
+        let drains = self.phase == Phase::WaitForTransactions;
+        let closes = self.settings.fast_close && self.pools.iter().any(|(_, it)| it.marked > 0);
+        if !drains && !closes {
             return;
         }
         for (slot, server) in self.servers.iter() {
-            if server.state == ServerState::Held
-                && self.is_marked(slot)
-                && self.clients.is_full(server.client)
-            {
+            let is_held = server.state == ServerState::Held && server.client != NONE;
+            if is_held && (drains || self.is_marked(slot)) {
                 orders.push(Order::Recall {
                     server: self.servers.id(slot),
                     client: self.clients.id(server.client),
-                    reason: CloseReason::Changed,
+                    reason: if drains {
+                        CloseReason::ShuttingDown
+                    } else {
+                        CloseReason::Changed
+                    },
                 });
             }
         }

@@ -75,7 +75,8 @@ pub enum Order<T> {
         /// The error.
         why: Refusal,
     },
-    /// Close this connection if its session is in no transaction, else leave it.
+    /// Close this connection if its session is in no transaction, else leave it. It is ordered
+    /// again at each maintenance.
     Recall {
         /// The connection.
         server: ServerId,
@@ -146,6 +147,8 @@ pub enum CloseReason {
     ShuttingDown,
     /// The pool has had no client for too long.
     IdlePool,
+    /// A cancel that was sent to it does not end.
+    CancelHangs,
 }
 
 impl fmt::Display for CloseReason {
@@ -161,6 +164,7 @@ impl fmt::Display for CloseReason {
             Self::Killed => "admin forced disconnect",
             Self::ShuttingDown => "server shutting down",
             Self::IdlePool => "cleaning up idle pool",
+            Self::CancelHangs => "cancel_wait_timeout",
         })
     }
 }

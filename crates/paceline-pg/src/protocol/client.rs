@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paceline_pg_wire::Walk;
+use paceline_pg_wire::{Header, Walk};
 
-use super::{parameters::Values, prepared::Names, Loss};
+use super::{parameters::Values, prepared::Names, Loss, Violation};
 
 /// The client's side of a relay. Small while it is idle.
 #[derive(Debug)]
@@ -29,6 +29,28 @@ pub struct ClientHalf {
     is_proven: bool,
     /// The names of its statements, once it has some.
     pub(super) names: Option<Box<Names>>,
+}
+
+/// What was taken of a client that has no server.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unassigned {
+    /// How many bytes are taken. The caller keeps the others.
+    pub consumed: usize,
+    /// What comes next.
+    pub next: Idle,
+}
+
+/// What a client needs that has no server.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// More bytes: the header of a message is incomplete.
+    More,
+    /// A server, for the message at the start of the rest.
+    NeedsServer,
+    /// Nothing: it has said that it leaves.
+    Terminate,
 }
 
 /// What becomes of the rest of a message that comes in pieces.
@@ -85,6 +107,31 @@ impl ClientHalf {
         self.names.as_ref().map_or(0, |names| names.len())
     }
 
+    /// What the bytes of a client that has no server need: a message that a server would ignore is
+    /// taken, and no server is needed for the client's farewell.
+    ///
+    /// # Errors
+    /// [`Violation`] if the length of a message can't be.
+    pub fn without_server(&self, input: &[u8]) -> Result<Unassigned, Violation> {
+        let mut consumed = 0;
+        let next = loop {
+            let rest = &input[consumed..];
+            match Header::first(rest)? {
+                None => break Idle::More,
+                Some(header) if header.tag == b'X' => break Idle::Terminate,
+                // Late data of a copy that has failed; a Flush of nothing.
+                Some(header)
+                    if matches!(header.tag, b'd' | b'c' | b'f' | b'H')
+                        && header.message() <= rest.len() =>
+                {
+                    consumed += header.message();
+                }
+                Some(_) => break Idle::NeedsServer,
+            }
+        };
+        Ok(Unassigned { consumed, next })
+    }
+
     pub(super) fn parameters_mut(&mut self) -> &mut Values {
         &mut self.parameters
     }
@@ -115,5 +162,31 @@ impl ClientHalf {
         if let Some(names) = &mut self.names {
             names.commit();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline_pg_wire::frontend as f;
+
+    /// A client that says goodbye must not wait for a server.
+    #[test]
+    fn an_idle_client_needs_a_server_only_for_requests() {
+        let client = ClientHalf::new(Values::new(), true);
+        let mut input = Vec::new();
+        f::copy_data(&mut input, b"late");
+        f::copy_done(&mut input);
+        f::flush(&mut input);
+        let late = input.len();
+        let next = |input: &[u8]| client.without_server(input).map(|u| (u.consumed, u.next));
+        assert_eq!(next(&input), Ok((late, Idle::More)));
+        f::terminate(&mut input);
+        assert_eq!(next(&input), Ok((late, Idle::Terminate)));
+        input.truncate(late);
+        f::query(&mut input, b"SELECT 1");
+        assert_eq!(next(&input), Ok((late, Idle::NeedsServer)));
+        assert_eq!(next(b"Q\0\0"), Ok((0, Idle::More)));
+        assert!(client.without_server(b"Q\0\0\0\0").is_err());
     }
 }

@@ -24,7 +24,7 @@ mod relay;
 mod server;
 mod settings;
 
-pub use client::ClientHalf;
+pub use client::{ClientHalf, Idle, Unassigned};
 pub use faults::{Broken, Violation};
 pub use output::Output;
 pub use parameters::{canonical_encoding, Tracked, Values};

@@ -63,6 +63,14 @@ impl<'i, 'v> Stream<'i, 'v> {
         self.copied
     }
 
+    /// Puts the direct bytes in the place where the copied ones are: the call has no result that
+    /// could say how many there are.
+    pub(super) fn copy_direct(&mut self) {
+        let direct = &self.input[..std::mem::take(&mut self.direct)];
+        self.copied.splice(0..0, direct.iter().copied());
+        self.is_behind = true;
+    }
+
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
@@ -88,7 +96,9 @@ mod tests {
         stream.insert().push(b'!');
         stream.pass(2);
         assert_eq!((stream.direct(), stream.taken()), (2, 8));
-        assert_eq!(copied, b"cc!dd");
+        stream.copy_direct();
+        assert_eq!(stream.direct(), 0);
+        assert_eq!(copied, b"aacc!dd");
     }
 
     /// Bytes that the caller still has to send come first.

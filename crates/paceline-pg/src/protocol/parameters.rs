@@ -102,11 +102,6 @@ impl Values {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether the other has a value wherever this one has one.
-    fn is_covered_by(&self, other: &Self) -> bool {
-        (0..self.0.len()).all(|place| self.get(place).is_none() || other.get(place).is_some())
-    }
-
     /// The places at which the server has reported another value than the one that is wanted.
     fn differing<'v>(&'v self, server: &'v Self) -> impl Iterator<Item = usize> + 'v {
         let differs = move |place: &usize| match (self.get(*place), server.get(*place)) {
@@ -139,7 +134,7 @@ pub(super) fn compare(tracked: &Tracked, wanted: &mut Values, server: &Values) -
     if !query.is_empty() {
         return Comparison::Set(query);
     }
-    if wanted.is_covered_by(server) {
+    if wanted == server {
         // The next comparison is that of two pointers.
         *wanted = server.clone();
     }
@@ -231,6 +226,18 @@ mod tests {
     fn what_the_server_does_not_report_is_not_set() {
         assert_eq!(query(&[(7, "public")], &[(0, "UTF8")]), None);
         assert_eq!(query(&[(0, "UTF8")], &[(0, "UTF8"), (4, "x")]), None);
+    }
+
+    /// A value that the client never had is another client's.
+    #[test]
+    fn only_equal_values_are_shared() {
+        let tracked = Tracked::default();
+        let (mut wanted, server) = (values(&[(0, "UTF8")]), values(&[(0, "UTF8"), (4, "x")]));
+        assert_eq!(compare(&tracked, &mut wanted, &server), Comparison::Equal);
+        assert_eq!(wanted.get(4), None);
+        let server = values(&[(0, "UTF8")]);
+        assert_eq!(compare(&tracked, &mut wanted, &server), Comparison::Equal);
+        assert!(wanted.is_same(&server));
     }
 
     #[test]

@@ -160,6 +160,11 @@ fn outside() -> impl Strategy<Value = Vec<Send>> {
         1 => Just(vec![Send::Add("1", "2")]),
         1 => Just(vec![Send::Add("1", "x")]),
         1 => name().prop_map(|name| vec![Send::Sync, Send::Query(deallocate(name))]),
+        1 => Just(vec![
+            Send::Parse("", "DEALLOCATE a"),
+            Send::Bind("", "", None),
+            Send::Execute("", 0),
+        ]),
         1 => Just(vec![Send::Sync, Send::Query("DISCARD ALL")]),
     ]
 }
@@ -293,7 +298,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 /// How many cases a test draws: few, unless `PROPTEST_CASES` says more.
-fn cases(few: u32) -> ProptestConfig {
+pub(crate) fn cases(few: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = std::env::var_os("PROPTEST_CASES").map_or(few, |_| default.cases);
     ProptestConfig {

@@ -135,25 +135,33 @@ fn the_unnamed_statement_of_another_client_is_unknown() {
     assert_eq!(exchange(&mut rig, 0, &use_it).len(), 4);
     // A Parse that the server skips does not make it the client's own.
     let skipped = [
-        Send::Parse("", "SELEC"),
+        Send::Execute("missing", 0),
+        Send::Parse("", "SELECT 1"),
         Send::Sync,
-        Send::Parse("", "SELEC"),
+        Send::Bind("", "", None),
+        Send::Execute("", 0),
+        Send::Sync,
     ];
-    let skipped = [
-        &skipped[..],
-        &[Send::Parse("", "SELECT 1"), Send::Sync],
-        &use_it,
-    ]
-    .concat();
-    let expected = [
-        "error 42601",
-        "Z I",
-        "error 42601",
-        "Z I",
-        "error 26000",
-        "Z I",
-    ];
+    let expected = ["error 34000", "Z I", "error 26000", "Z I"];
     assert_eq!(exchange(&mut rig, 1, &skipped), expected);
+}
+
+/// What a name means may depend on a batch that is not answered.
+#[test]
+fn a_pipelined_parse_after_a_failed_one_is_good() {
+    let Some(mut rig) = rig(1, 10) else { return };
+    let pipeline = [
+        Send::Parse("a", "SELEC"),
+        Send::Sync,
+        Send::Parse("a", "SELECT 1"),
+        Send::Sync,
+        Send::Query("SELECT 1/0; DEALLOCATE ALL"),
+        Send::Bind("", "a", None),
+        Send::Sync,
+    ];
+    let seen = exchange(&mut rig, 0, &pipeline);
+    assert_eq!(seen[..4], ["error 42601", "Z I", "1 ", "Z I"]);
+    assert_eq!(seen[seen.len() - 4..], ["error 22012", "Z I", "2 ", "Z I"]);
 }
 
 /// A transaction could not be rolled back: the failed block refused the Parse of a known ROLLBACK.
@@ -381,6 +389,29 @@ fn deallocate_of_one_name_closes_it() {
     );
     let used = [&run("a")[..], &[Send::Sync]].concat();
     assert_eq!(exchange(&mut rig, 0, &used), ["error 26000", "Z I"]);
+}
+
+/// In a pipeline psycopg does it with the extended protocol.
+#[test]
+fn deallocate_in_a_pipeline_closes_the_name() {
+    let Some(mut rig) = rig(1, 10) else { return };
+    let _ = exchange(&mut rig, 0, &[Send::Parse("a", "SELECT 1"), Send::Sync]);
+    let deallocate = [
+        Send::Parse("", "DEALLOCATE a"),
+        Send::Bind("", "", None),
+        Send::Execute("", 0),
+    ];
+    let failed = [
+        &[Send::Execute("missing", 0)],
+        &deallocate[..],
+        &[Send::Sync],
+    ]
+    .concat();
+    assert_eq!(exchange(&mut rig, 0, &failed), ["error 34000", "Z I"]);
+    let used = [&run("a")[..], &deallocate, &run("a"), &[Send::Sync]].concat();
+    let seen = exchange(&mut rig, 0, &used);
+    let expected = ["1 ", "2 ", "C DEALLOCATE\\0", "error 26000", "Z I"];
+    assert_eq!(seen[3..], expected);
 }
 
 #[test]

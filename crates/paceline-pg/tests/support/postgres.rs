@@ -3,7 +3,7 @@
 //!
 //! A test asks for it with [`server`], and passes if there is none:
 //!
-//! ```ignore
+//! ```text
 //! let Some(postgres) = postgres::server() else { return };
 //! ```
 

@@ -1,7 +1,7 @@
 //! A session with a real server, message by message.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     os::unix::net::UnixStream,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use paceline_pg_wire::{backend::Reply, frontend, startup, Message};
 use super::postgres::{Postgres, USER};
 
 /// Longest time to wait for the server.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A session.
 #[derive(Debug)]
@@ -77,11 +77,12 @@ impl Session {
         values
     }
 
-    /// Sends bytes.
+    /// Sends bytes. That the server has closed is seen when its replies are received.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.stream
-            .write_all(bytes)
-            .expect("the server takes bytes");
+        match self.stream.write_all(bytes) {
+            Err(error) if !has_closed(&error) => panic!("the server takes no bytes: {error}"),
+            _ => {}
+        }
     }
 
     /// Waits for more bytes, and appends them. `None` at the end of the stream.
@@ -89,6 +90,7 @@ impl Session {
         let mut piece = [0; 8192];
         match self.stream.read(&mut piece) {
             Ok(0) => None,
+            Err(error) if has_closed(&error) => None,
             Ok(count) => {
                 bytes.extend_from_slice(&piece[..count]);
                 Some(count)
@@ -137,4 +139,10 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether the server has closed the connection, with bytes unread.
+fn has_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }

@@ -80,8 +80,8 @@ impl Session {
             asked.database.clone()
         } else {
             match self.front.database(name) {
-                Lookup::Known(database) => Some(database),
-                Lookup::Registered(_) | Lookup::Unknown => {
+                Lookup::Known(database) | Lookup::Registered(database) => Some(database),
+                Lookup::Unknown => {
                     let text = format!("authentication database \"{name}\" is not configured");
                     return Err(self.config_error(&text));
                 }
@@ -125,11 +125,7 @@ impl Session {
             .with_book(|book, now, orders| book.ask(id, pool_id, now, orders));
         match asked {
             Ask::Server { connection, .. } => {
-                let arrival = match connection.take(&call.group()) {
-                    Taken::Here => Arrival::Here,
-                    Taken::Coming | Taken::Gone => Arrival::Coming,
-                };
-                self.auth_server_given(connection, arrival, call);
+                self.auth_server_given(connection, Arrival::Coming, call);
             }
             Ask::Waiting => {}
             Ask::Refused(refusal) => {
@@ -157,7 +153,10 @@ impl Session {
             Arrival::Here => Arrival::Here,
             Arrival::Coming => match server.take(&call.group()) {
                 Taken::Here => Arrival::Here,
-                Taken::Coming | Taken::Gone => Arrival::Coming,
+                Taken::Coming => Arrival::Coming,
+                Taken::Gone => {
+                    return self.refuse("08P01", "server conn crashed?", call);
+                }
             },
         };
         query.server = Some((server, arrival));

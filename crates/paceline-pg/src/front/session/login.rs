@@ -18,6 +18,7 @@ use crate::{
         hba::{Attempt, Method},
         AuthType as Configured, Settings, CONSOLE,
     },
+    console::Access,
     front::{
         call::Call,
         client::{Letter, Limits, Phase},
@@ -67,7 +68,7 @@ pub(super) struct Asked {
     pub(super) database: Option<Arc<Database>>,
     /// The user's secret, if it is known.
     stored: Option<StoredPassword>,
-    access: Option<crate::console::Access>,
+    access: Option<Access>,
 }
 
 impl Login {
@@ -272,21 +273,19 @@ impl Session {
         } else {
             None
         };
-        let database = match self.find_database(&request.database, is_console) {
-            Ok(database) => database,
-            Err(()) => None,
-        };
-        let user_id = self.front.user(&request.user);
+        let database = self.find_database(&request.database, is_console);
+        // A name that is not known is kept only when it has proved to be a user's.
+        let user_id = self.front.known_user(&request.user);
         let privilege = match access {
-            Some(_) => Privilege::Exempt,
-            None => Privilege::Ordinary,
+            Some(Access::Admin) => Privilege::Exempt,
+            _ => Privilege::Ordinary,
         };
         let database_id = database.as_ref().map(|database| database.id);
         let now = self.front.now();
         let entered = self
             .front
             .book()
-            .enter(database_id, Some(user_id), privilege, now);
+            .enter(database_id, user_id, privilege, now);
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {
@@ -408,8 +407,7 @@ impl Session {
     }
 
     /// What this user may do at the console.
-    fn access(&self, user: &str) -> Option<crate::console::Access> {
-        use crate::console::Access;
+    fn access(&self, user: &str) -> Option<Access> {
         let live = self.front.live();
         let settings = live.settings();
         if self.is_own_user(user) || settings.admin_users.contains(user) {
@@ -428,25 +426,25 @@ impl Session {
         user == CONSOLE && self.process.is_some_and(|process| process.is_own_user)
     }
 
-    fn is_trusted(&self, user: &str, access: Option<crate::console::Access>) -> bool {
+    fn is_trusted(&self, user: &str, access: Option<Access>) -> bool {
         access.is_some() && self.is_own_user(user)
     }
 
-    fn find_database(&self, name: &str, is_console: bool) -> Result<Option<Arc<Database>>, ()> {
+    fn find_database(&self, name: &str, is_console: bool) -> Option<Arc<Database>> {
         if is_console {
-            return Ok(None);
+            return None;
         }
         match self.front.database(name) {
-            Lookup::Known(database) => Ok(Some(database)),
+            Lookup::Known(database) => Some(database),
             Lookup::Registered(database) => {
                 self.front.note_client(
                     Level::Log,
                     &self.client,
                     format_args!("registered new auto-database: {name}"),
                 );
-                Ok(Some(database))
+                Some(database)
             }
-            Lookup::Unknown => Err(()),
+            Lookup::Unknown => None,
         }
     }
 
@@ -492,6 +490,9 @@ impl Session {
         let (access, database) = (asked.access, asked.database.clone());
         let (name, user) = (asked.request.database.clone(), asked.request.user.clone());
         let stored = asked.stored.clone();
+        if let Err(refusal) = self.identify(&user, access) {
+            return self.refused(&refusal, call);
+        }
         if let Some(access) = access {
             return self.begin_console(access, call);
         }
@@ -499,6 +500,11 @@ impl Session {
             return self.refuse("08P01", &format!("no such database: {name}"), call);
         };
         let config = database.config();
+        if config.user.is_none() && self.is_anyone() {
+            let text = format_args!("auth_type=any requires forced user");
+            self.front.note_client(Level::Error, &self.client, text);
+            return self.refuse("08P01", "bouncer config error", call);
+        }
         let server_user = config.user.as_deref().unwrap_or(&user).to_owned();
         let Some(pool) = self.front.pool_of(&database, &server_user) else {
             return self.refuse("08P01", &format!("no such database: {name}"), call);
@@ -508,6 +514,27 @@ impl Session {
         }
         self.note_limits(&user, &pool);
         self.await_welcome(pool, call);
+    }
+
+    /// The user is known by now: the client counts for it.
+    fn identify(&self, user: &str, access: Option<Access>) -> Result<(), Refusal> {
+        let Some(id) = self.client.facts().id else {
+            return Ok(());
+        };
+        let privilege = match access {
+            Some(Access::Admin) => Privilege::Exempt,
+            _ => Privilege::Ordinary,
+        };
+        let user = self.front.user(user);
+        self.front.book().identify(id, user, privilege)
+    }
+
+    /// Whether any name is admitted.
+    fn is_anyone(&self) -> bool {
+        match &self.state {
+            State::Login(login) => login.settings.auth_type == AuthType::Any,
+            _ => false,
+        }
     }
 
     fn await_welcome(&mut self, pool: Arc<PoolEntry>, call: &mut Call<'_, '_, '_>) {
@@ -529,11 +556,27 @@ impl Session {
                     login.stage = Stage::Welcome(pool);
                 }
             }
+            Welcome::Refused(Refusal::Gone) if self.pool_was_replaced(&pool) => {
+                self.front.carry_out(orders);
+                return self.enter_pool_again(&pool, call);
+            }
             Welcome::Refused(refusal) => {
                 self.refuse(refusal.code(), &refusal.to_string(), call);
             }
         }
         self.front.carry_out(orders);
+    }
+
+    /// The book has removed the pool since it was found, because it was not used.
+    fn pool_was_replaced(&self, pool: &PoolEntry) -> bool {
+        self.front.registers.pool(pool.id).is_none()
+    }
+
+    fn enter_pool_again(&mut self, pool: &PoolEntry, call: &mut Call<'_, '_, '_>) {
+        match self.front.pool_of(&pool.database, &pool.user) {
+            Some(pool) => self.await_welcome(pool, call),
+            None => self.refused(&Refusal::Gone, call),
+        }
     }
 
     /// The pool has had its first server.
@@ -617,7 +660,7 @@ impl Session {
         self.client.facts().limits = Limits::of(&effective);
     }
 
-    fn begin_console(&mut self, access: crate::console::Access, call: &mut Call<'_, '_, '_>) {
+    fn begin_console(&mut self, access: Access, call: &mut Call<'_, '_, '_>) {
         let State::Login(login) = self.take_state() else {
             return;
         };

@@ -7,7 +7,7 @@ use crate::{
     front::{
         buffers,
         call::Call,
-        client::{Delivery, Given, Phase, Way},
+        client::{Delivery, Given, Letter, Phase, Way},
         server::{Errand, Server, Taken},
     },
     pools::{Ask, ClientId, GiveBack},
@@ -259,9 +259,7 @@ impl crate::front::state::Front {
         call: &mut Call<'_, '_, '_>,
     ) -> bool {
         match given {
-            GiveBack::ToClient {
-                client, binding, ..
-            } => self.hand_over(server, client, binding, call),
+            GiveBack::ToClient { client, .. } => self.hand_over(server, client, call),
             GiveBack::Idle | GiveBack::Held => {
                 self.send_home(server, call);
                 true
@@ -277,7 +275,6 @@ impl crate::front::state::Front {
         &self,
         server: &Arc<Server>,
         client: ClientId,
-        binding: u64,
         call: &mut Call<'_, '_, '_>,
     ) -> bool {
         let Some(client) = self.clients().find(client).cloned() else {
@@ -285,7 +282,6 @@ impl crate::front::state::Front {
         };
         let given = Given {
             server: Arc::clone(server),
-            binding,
             way: Way::Sent,
         };
         if client.give(given) == Delivery::Closed {
@@ -295,8 +291,12 @@ impl crate::front::state::Front {
             return false;
         };
         // A group with a server on its way does not end.
-        let moved = call.move_to(server.handle(), group);
-        moved.is_ok() || client.take_given_server(server.number).is_none()
+        if call.move_to(server.handle(), group).is_err() {
+            // The server has ended: the client asks for another one.
+            self.server_gone(server, "server conn crashed?");
+            client.send(Letter::Lost(server.number));
+        }
+        true
     }
 
     fn send_home(&self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {

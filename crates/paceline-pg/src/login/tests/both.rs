@@ -194,10 +194,10 @@ fn scram_keys_pass_through() {
 #[test]
 fn what_is_missing_is_named() {
     for (auth, missing) in [
-        (AuthType::Plain, "a plain password is missing"),
+        (AuthType::Plain, "has not a plain password"),
         (
             AuthType::Scram,
-            "a plain password, or a client's proof, is missing",
+            "has not a plain password, nor a client's proof",
         ),
     ] {
         let md5 = ServerCredentials::Password(md5_hash());
@@ -211,4 +211,13 @@ fn what_is_missing_is_named() {
         run(AuthType::Md5, known(plain("pencil")), none, 64),
         End::Out(_)
     ));
+}
+
+/// `userlist.txt` may hold a user without a password: no password is the right one.
+#[test]
+fn an_empty_password_matches_nothing() {
+    for auth in [AuthType::Plain, AuthType::Md5, AuthType::Scram] {
+        let end = run(auth, known(plain("")), password(""), 64);
+        assert!(matches!(end, End::Out(_)), "{auth:?}: {end:?}");
+    }
 }

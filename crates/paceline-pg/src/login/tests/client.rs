@@ -128,12 +128,18 @@ fn versions_are_negotiated() {
     }
 }
 
+/// One byte longer than a name may be.
+const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 #[test]
 fn a_session_that_can_not_be_is_refused_by_name() {
     for (further, text) in [
         (("work_mem", "1"), "unsupported startup parameter: work_mem"),
         (("replication", "database"), "replication connections are not supported"),
         (("user", ""), "no username supplied"),
+        (("user", LONG), "username too long"),
+        (("database", LONG), "database name too long"),
         (("options", "-x"), "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"),
     ] {
         let (fed, out) = opening(&hello(0, &[further]), &settings(Trust));
@@ -287,4 +293,43 @@ fn a_verifier_is_derived_once() {
     };
     let step = login.admit(admission, &settings, &mut out);
     assert!(matches!(step, ClientStep::More), "{step:?}");
+}
+
+/// Three advisories of PgBouncer were about malformed messages of logins. Each change of a good
+/// exchange is refused, or waits for more.
+#[test]
+fn scram_malformed_fuzz() {
+    use paceline_pg_wire::{auth::scram::Client, frontend};
+    let client = Client::new("abc");
+    let mut first = Vec::new();
+    frontend::sasl_initial(&mut first, b"SCRAM-SHA-256", client.first().as_bytes());
+    let mut last = Vec::new();
+    let proof = [b'A'; 44];
+    let last_text = [&b"c=biws,r=abc"[..], &[b'H'; 18], b",p=", &proof].concat();
+    frontend::sasl_response(&mut last, &last_text);
+    let (mut dice, mut refused) = (1_u64, 0);
+    for _ in 0..3_000 {
+        let (mut login, settings) = asked(Scram, known(plain("pencil")));
+        let mut bytes = [first.clone(), last.clone()].concat();
+        for _ in 0..3 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let place = usize::try_from(dice >> 33).expect("31 bits") % bytes.len();
+            bytes[place] = dice.to_be_bytes()[1];
+        }
+        let mut out = Vec::new();
+        loop {
+            let fed = login.feed(&bytes, &settings, &mut out);
+            bytes.drain(..fed.consumed);
+            match fed.step {
+                ClientStep::More if fed.consumed > 0 => {}
+                ClientStep::More => break,
+                ClientStep::Refused(_) | ClientStep::Close(_) => {
+                    refused += 1;
+                    break;
+                }
+                other => unreachable!("{other:?}"),
+            }
+        }
+    }
+    assert!(refused > 1_000, "{refused}");
 }

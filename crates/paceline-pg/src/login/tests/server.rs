@@ -49,6 +49,23 @@ fn login_error_without_sqlstate() {
     assert_eq!(login.feed(b"Z\0\0\0\x05I", &mut Vec::new()).0, 0);
 }
 
+/// A server that has no process left says so in a text without a length.
+#[test]
+fn an_error_without_a_length_is_read_too() {
+    let text = b"Ecould not fork new process\n\0";
+    for tls in [ServerTls::Disabled, ServerTls::Preferred] {
+        let mut login = started(tls);
+        for end in 0..text.len() {
+            let (consumed, step) = login.feed(&text[..end], &mut Vec::new());
+            assert!(matches!((consumed, step), (0, ServerStep::More)), "{end}");
+        }
+        let ServerStep::Failed(failure) = feed_all(&mut login, text) else {
+            unreachable!("an error ends the login");
+        };
+        assert_eq!(failure.message, "could not fork new process");
+    }
+}
+
 #[test]
 fn a_server_that_starts_is_waited_for() {
     let mut bytes = Vec::new();

@@ -168,3 +168,36 @@ fn a_cancel_that_can_not_connect_is_forgotten() {
     assert_eq!(world.give_back(server), GiveBack::Idle);
     assert!(matches!(world.ask(client), Ask::Server { .. }));
 }
+
+/// A host that hangs must not keep a place of the pool for ever; the server is not used again.
+#[test]
+fn a_cancel_that_hangs_costs_the_server() {
+    let mut world = World::new(sized(1));
+    let (client, server) = world.served();
+    let [_waits] = world.waiting(world.pool);
+    let carrier = world.carrier(client);
+    assert!(matches!(
+        world.book.cancel_connected(carrier),
+        CancelReady::Send(_)
+    ));
+    world.now = ms(5);
+    assert_eq!(world.give_back(server), GiveBack::Held);
+    world
+        .book
+        .expire_cancels(ms(100), ms(105), &mut world.orders);
+    assert_eq!(world.take_orders(), []);
+    world
+        .book
+        .expire_cancels(ms(100), ms(106), &mut world.orders);
+    let orders = world.take_orders();
+    let [Order::Close {
+        server: it,
+        reason: CloseReason::CancelHangs,
+        ..
+    }, Order::Open { .. }] = orders[..]
+    else {
+        unreachable!("{orders:?}");
+    };
+    assert_eq!(it, server);
+    world.end(carrier);
+}

@@ -233,6 +233,29 @@ fn shutdown_waits_for_transactions() {
     assert_eq!(world.take_orders(), [drained(busy)]);
 }
 
+/// A session that keeps its server between transactions is asked for it, until it gives it back.
+#[test]
+fn a_drain_recalls_the_servers_of_sessions() {
+    let mut world = World::new(sized(1));
+    let (client, server) = world.served();
+    let form = Shutdown::WaitForTransactions;
+    let begun = world.book.shut_down(form, &mut world.orders);
+    assert!(matches!(begun, Commanded::Pending(_)));
+    for _ in 0..2 {
+        world.maintain();
+        let reason = CloseReason::ShuttingDown;
+        let recall = Order::Recall {
+            server,
+            client,
+            reason,
+        };
+        assert_eq!(world.take_orders(), [recall]);
+    }
+    assert_eq!(world.book.closed(server, ms(0), &mut world.orders), None);
+    let why = Refusal::Drained;
+    assert_eq!(world.take_orders(), [Order::Dismiss { client, why }]);
+}
+
 /// An operation whose console has gone is not reported.
 #[test]
 fn an_operation_can_be_given_up() {

@@ -56,7 +56,6 @@ pub(super) struct Model {
     pub(super) now: Duration,
     /// Clients that waited and were given a server.
     pub(super) served: u64,
-    pub(super) refused: u64,
 }
 
 impl Model {
@@ -173,7 +172,6 @@ impl Model {
             Order::Refuse { client, .. } => {
                 let does = self.clients.insert(client, Does::Rests);
                 assert!(matches!(does, Some(Does::Arrives(..) | Does::Waits(..))));
-                self.refused += 1;
             }
             Order::OpenCancel {
                 server, pool, key, ..

@@ -29,9 +29,6 @@ struct Trial {
     databases: Vec<DatabaseId>,
     users: Vec<UserId>,
     numbers: u32,
-    seed: u64,
-    /// The last operation, for the report of a failure.
-    last: usize,
 }
 
 fn random_settings(dice: &mut Dice) -> Settings {
@@ -84,7 +81,6 @@ impl Trial {
             arrivals: 0,
             now: ms(0),
             served: 0,
-            refused: 0,
         };
         Self {
             dice,
@@ -93,8 +89,6 @@ impl Trial {
             databases: databases.to_vec(),
             users: users.to_vec(),
             numbers: 0,
-            seed,
-            last: 0,
         }
     }
 
@@ -119,8 +113,7 @@ impl Trial {
     }
 
     fn step(&mut self) {
-        self.last = self.dice.roll(20);
-        match self.last {
+        match self.dice.roll(20) {
             0 => self.enter(),
             1..=4 => self.ask(),
             5 => self.await_welcome(),
@@ -513,32 +506,26 @@ impl Trial {
     }
 }
 
-impl Drop for Trial {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "seed {}, operation {}: {:#?}",
-                self.seed, self.last, self.model
-            );
-        }
-    }
-}
-
-fn try_seed(seed: u64) {
+/// How many clients were served that had waited.
+fn try_seed(seed: u64) -> u64 {
+    // Shown if the test fails.
+    println!("seed {seed}");
     let mut trial = Trial::new(seed);
     for _ in 0..400 {
         trial.step();
     }
     trial.settle();
-    assert!(trial.model.served > 0 || trial.model.refused > 0 || seed > 0);
+    let served = trial.model.served;
     trial.end();
+    served
 }
 
 /// One seed alone: `PACELINE_BOOK_SEED=7`.
 #[test]
 fn random_operations_keep_all_promises() {
-    match std::env::var("PACELINE_BOOK_SEED") {
+    let served = match std::env::var("PACELINE_BOOK_SEED") {
         Ok(seed) => try_seed(seed.parse().expect("a number")),
-        Err(_) => (0..200).for_each(try_seed),
-    }
+        Err(_) => (0..200).map(try_seed).sum(),
+    };
+    assert!(served > 0, "no client had to wait: the trial shows nothing");
 }

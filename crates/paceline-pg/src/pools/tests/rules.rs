@@ -497,3 +497,95 @@ fn a_pool_without_clients_is_forgotten() {
         "{orders:?}"
     );
 }
+
+/// The end of a server reaches its client before the book: the client asks again at once, and the
+/// late report of the end must not touch what it has by then.
+#[test]
+fn a_client_may_ask_before_the_end_of_its_server_is_known() {
+    let mut world = World::new(sized(2));
+    let (client, lost) = world.served();
+    assert_eq!(world.ask(client), Ask::Waiting);
+    let opened = world.opened();
+    assert_eq!(to_client(&world.log_in(opened[0])), Some(client));
+    assert_eq!(world.book.closed(lost, ms(0), &mut world.orders), None);
+    let row = world.book.client_rows()[0];
+    assert_eq!(
+        (row.state, row.server),
+        (ClientState::Active, Some(opened[0]))
+    );
+    assert_eq!(world.give_back(opened[0]), GiveBack::Idle);
+}
+
+/// Users that prove who they are later, as with `auth_query`, have their limit too.
+#[test]
+fn a_user_that_is_known_later_counts() {
+    let mut world = World::new(Settings {
+        max_user_clients: 1,
+        ..sized(1)
+    });
+    let database = Some(world.database);
+    let enter = |world: &mut World| {
+        let entered = world.book.enter(database, None, Privilege::Ordinary, ms(0));
+        entered.expect("nothing is known of the user")
+    };
+    let (first, second) = (enter(&mut world), enter(&mut world));
+    let user = world.user;
+    let mut identify = |client| world.book.identify(client, user, Privilege::Ordinary);
+    assert_eq!(identify(first), Ok(()));
+    assert_eq!(identify(first), Ok(()), "the same client counts once");
+    assert_eq!(identify(second), Err(Refusal::MaxUserClients));
+    for client in [first, second] {
+        assert_eq!(
+            world.book.leave(client, ms(0), &mut world.orders),
+            Left::Nothing
+        );
+    }
+    assert_eq!(world.book.user_rows()[0].clients, 0);
+}
+
+/// PgBouncer: the time-out of one user ended the wait of all others too, although theirs was off.
+#[test]
+fn user_timeout_leaves_others() {
+    let mut world = World::new(Settings {
+        query_wait_timeout: ms(0),
+        query_wait_notify: ms(0),
+        ..sized(1)
+    });
+    let hasty = UserSettings {
+        query_wait_timeout: Some(ms(100)),
+        ..UserSettings::default()
+    };
+    let hasty = world.book.add_user("bo", hasty);
+    let (_, _server) = world.served();
+    let [_patient] = world.waiting(world.pool);
+    let (database, ordinary) = (Some(world.database), Privilege::Ordinary);
+    let entered = world.book.enter(database, Some(hasty), ordinary, ms(0));
+    let client = entered.expect("there is room");
+    assert_eq!(world.ask(client), Ask::Waiting);
+    world.now = ms(99_999);
+    world.maintain();
+    let why = Refusal::QueryWaitTimeout;
+    assert_eq!(world.take_orders(), [Order::Refuse { client, why }]);
+}
+
+/// Transactions of a saturated pool cost no order, and so no memory.
+#[test]
+fn a_saturated_pool_orders_nothing() {
+    let mut world = World::new(sized(2));
+    let held = [world.served(), world.served()];
+    let _waiting: [ClientId; 8] = world.waiting(world.pool);
+    world.orders = Orders::new();
+    let mut served = Vec::with_capacity(20);
+    for round in 0..20 {
+        let (_, server) = held[round % 2];
+        let client = to_client(&world.give_back(server)).expect("one waits");
+        served.push(client);
+        // The client that has just lost the server asks again.
+        let rests = |row: &&ClientRow| row.state == ClientState::Login;
+        let rows = world.book.client_rows();
+        let last = rows.iter().find(rests).expect("one has no server").id;
+        assert_eq!(world.ask(last), Ask::Waiting);
+    }
+    assert_eq!(world.orders.capacity(), 0);
+    assert_eq!(served[..10], served[10..], "in turn");
+}

@@ -4,6 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Held;
 
+/// The most names that one client may have.
+const MOST_NAMES: usize = 1 << 16;
+
+/// The most bytes that the statements of one client may have.
+const MOST_BYTES: usize = 64 << 20;
+
 /// The names of one client, and what to undo if the server skips a message.
 ///
 /// ```text
@@ -13,6 +19,8 @@ use super::Held;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     statements: HashMap<Box<[u8]>, Held>,
+    /// The bytes of these statements, as if no other client had them too.
+    size: usize,
     /// What waits for a reply, in the order in which it was sent.
     provisional: VecDeque<Undo>,
 }
@@ -37,15 +45,20 @@ impl Names {
         self.statements.len()
     }
 
+    /// Whether the client may have another statement, with a definition of so many bytes.
+    pub(crate) fn has_room(&self, length: usize) -> bool {
+        self.len() < MOST_NAMES && self.size + length <= MOST_BYTES
+    }
+
     /// A Parse with this name was sent, or is answered in its place.
     pub(crate) fn insert(&mut self, name: &[u8], statement: Held) {
-        self.statements.insert(name.into(), statement);
+        self.put(name.into(), statement);
         self.provisional.push_back(Undo::Forget(name.into()));
     }
 
     /// A Close of this name is answered in its place. Whether the name was there.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
-        let Some((name, statement)) = self.statements.remove_entry(name) else {
+        let Some((name, statement)) = self.take(name) else {
             return false;
         };
         self.provisional.push_back(Undo::Restore(name, statement));
@@ -54,12 +67,25 @@ impl Names {
 
     /// As [`insert`](Self::insert), for a name that waits for no reply.
     pub(crate) fn insert_for_good(&mut self, name: &[u8], statement: Held) {
-        self.statements.insert(name.into(), statement);
+        self.put(name.into(), statement);
     }
 
     /// As [`remove`](Self::remove), for a name that waits for no reply.
     pub(crate) fn remove_for_good(&mut self, name: &[u8]) -> Option<Held> {
-        self.statements.remove(name)
+        self.take(name).map(|(_, statement)| statement)
+    }
+
+    fn put(&mut self, name: Box<[u8]>, statement: Held) {
+        self.size += statement.definition.len();
+        if let Some(before) = self.statements.insert(name, statement) {
+            self.size -= before.definition.len();
+        }
+    }
+
+    fn take(&mut self, name: &[u8]) -> Option<(Box<[u8]>, Held)> {
+        let (name, statement) = self.statements.remove_entry(name)?;
+        self.size -= statement.definition.len();
+        Some((name, statement))
     }
 
     /// The oldest provisional change has got its reply.
@@ -88,10 +114,8 @@ impl Names {
 
     fn take_back(&mut self, undo: Option<Undo>) {
         match undo {
-            Some(Undo::Forget(name)) => drop(self.statements.remove(&name)),
-            Some(Undo::Restore(name, statement)) => {
-                self.statements.insert(name, statement);
-            }
+            Some(Undo::Forget(name)) => drop(self.take(&name)),
+            Some(Undo::Restore(name, statement)) => self.put(name, statement),
             Some(Undo::Nothing) | None => {}
         }
     }
@@ -113,5 +137,56 @@ impl Names {
             let is_it = |undo: &Undo| matches!(undo, Undo::Forget(new) if new == name);
             provisional.iter().any(is_it)
         });
+        self.size = self
+            .statements
+            .values()
+            .map(|held| held.definition.len())
+            .sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{super::keyword::Class, Statements},
+        *,
+    };
+
+    /// A client that prepares statements without an end is stopped at a limit, and what it closes
+    /// does not count.
+    #[test]
+    fn the_statements_of_a_client_have_a_limit() {
+        let table = Statements::new();
+        let long = table.get(&vec![b'x'; MOST_BYTES / 2], Class::Inside);
+        let mut names = Names::default();
+        names.insert(b"a", long.clone());
+        assert!(names.has_room(MOST_BYTES / 2) && !names.has_room(MOST_BYTES / 2 + 1));
+        names.insert(b"b", long);
+        assert!(!names.has_room(1));
+        names.undo();
+        assert!(names.has_room(MOST_BYTES / 2));
+        names.commit();
+        assert!(names.remove(b"a") && !names.remove(b"a"));
+        assert!(names.has_room(MOST_BYTES));
+        names.undo();
+        assert!(!names.has_room(MOST_BYTES));
+        names.clear();
+        assert!(names.len() == 0 && names.has_room(MOST_BYTES));
+    }
+
+    /// What is closed provisionally does not come back behind DEALLOCATE ALL; what is prepared
+    /// provisionally stays.
+    #[test]
+    fn only_what_is_older_is_forgotten() {
+        let table = Statements::new();
+        let held = table.get(b"x", Class::Inside);
+        let mut names = Names::default();
+        names.insert_for_good(b"old", held.clone());
+        assert!(names.remove(b"old"));
+        names.insert(b"new", held);
+        names.clear();
+        assert_eq!(names.len(), 1);
+        names.undo_all();
+        assert_eq!(names.len(), 0);
     }
 }

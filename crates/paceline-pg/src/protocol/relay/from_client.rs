@@ -53,7 +53,7 @@ impl Relay<'_> {
     /// has to wait.
     ///
     /// # Errors
-    /// [`Violation`] if the client breaks the protocol.
+    /// [`Violation`] if the client breaks the protocol. What was taken before is in `out`.
     pub fn from_client(
         &mut self,
         input: &[u8],
@@ -61,15 +61,12 @@ impl Relay<'_> {
     ) -> Result<FromClient, Violation> {
         let mut stream = Stream::new(input, out.to_server);
         let mut counts = Counts::default();
-        let next = loop {
-            if self.has_to_wait(stream.rest()) {
-                self.flush_once(&mut stream);
-                break Next::Wait;
-            }
-            match self.step(&mut stream, out.to_client, &mut counts)? {
-                None => break Next::More,
-                Some(After::Terminate) => break Next::Terminate,
-                Some(After::GoOn) => {}
+        let next = match self.steps(&mut stream, out.to_client, &mut counts) {
+            Ok(next) => next,
+            Err(violation) => {
+                stream.copy_direct();
+                self.server.model.pin();
+                return Err(violation);
             }
         };
         self.client.is_waiting = next == Next::Wait;
@@ -80,6 +77,26 @@ impl Relay<'_> {
             release: self.release(),
             counts,
         })
+    }
+
+    /// Takes as much of the input as it can.
+    fn steps(
+        &mut self,
+        stream: &mut Stream<'_, '_>,
+        to_client: &mut Vec<u8>,
+        counts: &mut Counts,
+    ) -> Result<Next, Violation> {
+        loop {
+            if self.has_to_wait(stream.rest()) {
+                self.flush_once(stream);
+                return Ok(Next::Wait);
+            }
+            match self.step(stream, to_client, counts)? {
+                None => return Ok(Next::More),
+                Some(After::Terminate) => return Ok(Next::Terminate),
+                Some(After::GoOn) => {}
+            }
+        }
     }
 
     /// Whether the next message has to wait for replies.
@@ -102,8 +119,9 @@ impl Relay<'_> {
     ) -> Result<Option<After>, Violation> {
         let (renames, longest) = (self.settings.renames(), self.settings.longest_statement);
         let mut is_too_long = false;
+        let name = stream.rest().get(Header::LENGTH).copied();
         let need = |header: Header| {
-            let need = need(header, renames);
+            let need = need(header, name, renames);
             is_too_long = need == Need::Whole && header.message() > longest;
             need
         };
@@ -292,12 +310,14 @@ fn is_known(tag: u8) -> bool {
     )
 }
 
-/// How much of a message the relay needs at once.
-fn need(header: Header, renames: bool) -> Need {
+/// How much of a message the relay needs at once. `name` is the first byte of its body.
+fn need(header: Header, name: Option<u8>, renames: bool) -> Need {
     match header.tag {
         b'Q' if header.body <= SHORT_QUERY => Need::Whole,
         b'Q' => Need::First(SHORT_QUERY),
-        b'P' | b'C' if renames => Need::Whole,
+        b'P' if renames && name.is_none() => Need::First(1),
+        b'P' if renames && name != Some(0) => Need::Whole,
+        b'C' if renames => Need::Whole,
         b'P' | b'B' => Need::First(LONGEST_NAMES),
         b'D' | b'c' | b'S' | b'X' => Need::Whole,
         _ => Need::Pieces,

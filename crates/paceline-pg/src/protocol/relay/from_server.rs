@@ -23,7 +23,8 @@ impl Relay<'_> {
     ///
     /// # Errors
     /// [`Broken`] if the server does what the model of it has not foreseen, and in the cases that
-    /// [`Broken`] lists. What was taken before is in `out`; the caller may send it.
+    /// [`Broken`] lists. What was taken before is in `out`; the caller may send it. The server is
+    /// never free again.
     pub fn from_server(
         &mut self,
         input: &[u8],
@@ -31,7 +32,11 @@ impl Relay<'_> {
     ) -> Result<FromServer, Broken> {
         let mut stream = Stream::new(input, out.to_client);
         let mut counts = Counts::default();
-        while self.reply_step(&mut stream, &mut counts)? {}
+        if let Err(broken) = self.reply_steps(&mut stream, &mut counts) {
+            stream.copy_direct();
+            self.server.model.pin();
+            return Err(broken);
+        }
         let may_resume = self.client.is_waiting && self.may_resume();
         let mut release = self.release();
         if may_resume {
@@ -49,6 +54,15 @@ impl Relay<'_> {
         })
     }
 
+    fn reply_steps(
+        &mut self,
+        stream: &mut Stream<'_, '_>,
+        counts: &mut Counts,
+    ) -> Result<(), Broken> {
+        while self.reply_step(stream, counts)? {}
+        Ok(())
+    }
+
     /// Takes the next part of the input. Whether there was one.
     fn reply_step(
         &mut self,
@@ -60,7 +74,12 @@ impl Relay<'_> {
             Step::Incomplete => return Ok(false),
             Step::Message(message) => self.reply(message, length, stream, counts)?,
             Step::Begin { header, bytes } => {
-                let partial = self.begin_reply(header.tag, &bytes[Header::LENGTH..])?;
+                let body = &bytes[Header::LENGTH..];
+                let partial = self.begin_reply(header.tag, body)?;
+                if header.tag == b'E' && is_final(body) {
+                    // Too long to be kept: the client gets it.
+                    self.server.model.pin();
+                }
                 self.server.partial = Some(partial);
                 take(stream, length, partial.fate);
             }
@@ -262,14 +281,14 @@ impl Relay<'_> {
 fn undo(entry: Entry, client: &mut ClientHalf, statements: &mut OnServer, unnamed: &mut Unnamed) {
     match entry {
         Entry::Parse {
-            statement: None, ..
-        } => unnamed.client = 0,
-        Entry::Parse {
-            statement: Some(statement),
+            statement,
             is_named,
             ..
         } => {
-            drop(statements.remove(statement.number));
+            match statement {
+                Some(statement) => drop(statements.remove(statement.number)),
+                None => unnamed.client = 0,
+            }
             if is_named {
                 client.names().undo();
             }

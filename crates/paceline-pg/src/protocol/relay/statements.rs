@@ -18,8 +18,11 @@ use super::{
     super::{
         keyword::{self, Class},
         output::Stream,
-        prepared::Held,
-        server::model::{Answer, Entry, Refusal, Whose},
+        prepared::{Held, Names},
+        server::{
+            model::{Answer, Entry, Refusal, Whose},
+            Unnamed,
+        },
         Violation,
     },
     from_client::{class_of_definition, Request, LONGEST_NAMES},
@@ -29,15 +32,12 @@ use super::{
 /// The name of a statement that no server has.
 const NOTHING: &[u8] = b"paceline_none";
 
-/// The most names of statements that one client may have.
-const MOST_NAMES: usize = 1 << 16;
-
 /// What a name of the client means on its server.
-enum On {
+enum On<'n> {
     /// The name passes unchanged. What its statement can do.
     AsItIs(Class),
     /// This statement, which has another name there.
-    Server(Held),
+    Server(&'n Held),
     /// The client has no such statement.
     Nothing,
 }
@@ -50,8 +50,14 @@ impl Relay<'_> {
         stream: &mut Stream<'_, '_>,
         counts: &mut Counts,
     ) -> Result<(), Violation> {
-        if request.body.first() == Some(&0) {
-            self.parse_as_it_is(request, stream);
+        if let Some(definition) = request.body.strip_prefix(&[0]) {
+            let text = definition.split(|byte| *byte == 0).next();
+            match text.and_then(keyword::deallocated) {
+                Some(name) if request.is_whole() && self.has_name(name) => {
+                    self.parse_deallocate(name, request, stream, counts);
+                }
+                _ => self.parse_as_it_is(request, stream),
+            }
             return Ok(());
         }
         let parse = Parse::of(message(request))?;
@@ -63,7 +69,7 @@ impl Relay<'_> {
             self.refuse(Refusal::Taken(parse.statement.into()), stream);
             return Ok(());
         }
-        if names.len() >= MOST_NAMES {
+        if !names.has_room(parse.definition().len()) {
             return Err(Violation::ManyStatements);
         }
         self.parse_new(parse, stream, counts);
@@ -101,10 +107,10 @@ impl Relay<'_> {
         counts: &mut Counts,
     ) -> Result<(), Violation> {
         counts.binds += 1;
-        let Some((portal, name)) = names_of_bind(request.body) else {
-            return Err(Violation::LongNames);
-        };
-        match self.target(name, stream, counts) {
+        let (portal, name) = names_of_bind(request.body).ok_or(Violation::LongNames)?;
+        // Out of the client, so that a statement can be borrowed while the relay changes.
+        let names = self.client.names.take();
+        match self.target(name, names.as_deref(), stream, counts) {
             On::AsItIs(class) => {
                 self.bound(class);
                 self.extended(Entry::Bind(0), request, stream);
@@ -121,11 +127,9 @@ impl Relay<'_> {
                     .model
                     .sent_extended(Entry::Bind(statement.number));
             }
-            On::Nothing => {
-                self.drop_request(request, stream);
-                self.refuse(Refusal::Unknown, stream);
-            }
+            On::Nothing => self.refuse_unknown(request, stream),
         }
+        self.client.names = names;
         Ok(())
     }
 
@@ -140,7 +144,8 @@ impl Relay<'_> {
             self.extended(Entry::Describe(0), request, stream);
             return Ok(());
         };
-        match self.target(name, stream, counts) {
+        let names = self.client.names.take();
+        match self.target(name, names.as_deref(), stream, counts) {
             On::AsItIs(_) => self.extended(Entry::Describe(0), request, stream),
             On::Server(statement) => {
                 self.drop_request(request, stream);
@@ -148,11 +153,9 @@ impl Relay<'_> {
                 let entry = Entry::Describe(statement.number);
                 self.server.model.sent_extended(entry);
             }
-            On::Nothing => {
-                self.drop_request(request, stream);
-                self.refuse(Refusal::Unknown, stream);
-            }
+            On::Nothing => self.refuse_unknown(request, stream),
         }
+        self.client.names = names;
         Ok(())
     }
 
@@ -173,7 +176,13 @@ impl Relay<'_> {
     }
 
     /// What a name of the client means on this server.
-    fn target(&mut self, name: &[u8], stream: &mut Stream<'_, '_>, counts: &mut Counts) -> On {
+    fn target<'n>(
+        &mut self,
+        name: &[u8],
+        names: Option<&'n Names>,
+        stream: &mut Stream<'_, '_>,
+        counts: &mut Counts,
+    ) -> On<'n> {
         if name.is_empty() {
             let unnamed = self.server.unnamed;
             return if unnamed.client == self.client.id {
@@ -185,8 +194,11 @@ impl Relay<'_> {
         if !self.settings.renames() {
             return On::AsItIs(Class::MayCommit);
         }
-        let statement = self.statement_for_use(name, stream, counts);
-        statement.map_or(On::Nothing, On::Server)
+        let statement = names.and_then(|names| names.get(name));
+        match statement {
+            Some(statement) if self.bring(statement, stream, counts) => On::Server(statement),
+            _ => On::Nothing,
+        }
     }
 
     fn close_statement(&mut self, name: &[u8], stream: &mut Stream<'_, '_>) {
@@ -202,23 +214,23 @@ impl Relay<'_> {
         self.server.model.answers(Answer::Closed { is_named });
     }
 
-    /// The statement of this name, which the server has once it has read what was sent.
-    fn statement_for_use(
+    /// Whether the server has the statement, once it has read what was sent.
+    fn bring(
         &mut self,
-        name: &[u8],
+        statement: &Held,
         stream: &mut Stream<'_, '_>,
         counts: &mut Counts,
-    ) -> Option<Held> {
+    ) -> bool {
         self.close_stale(stream);
-        let statement = self.client.names.as_ref()?.get(name)?.clone();
-        if !self.server.statements.touch(statement.number) {
-            if self.server.model.is_pinned() {
-                // A reply to our Parse could not be told from the client's.
-                return None;
-            }
-            self.send_parse(&statement, Whose::Own, stream, counts);
+        if self.server.statements.touch(statement.number) {
+            return true;
         }
-        Some(statement)
+        if self.server.model.is_pinned() {
+            // A reply to our Parse could not be told from the client's.
+            return false;
+        }
+        self.send_parse(statement, Whose::Own, stream, counts);
+        true
     }
 
     /// Sends a Parse of a statement that the server lacks, and first closes one too many.
@@ -256,6 +268,12 @@ impl Relay<'_> {
     fn send_close(&mut self, statement: Held, stream: &mut Stream<'_, '_>) {
         frontend::close(stream.insert(), Target::Statement(&statement.name));
         self.server.model.sent_extended(Entry::Evict(statement));
+    }
+
+    /// Refuses a message that names no statement of the client.
+    fn refuse_unknown(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
+        self.drop_request(request, stream);
+        self.refuse(Refusal::Unknown, stream);
     }
 
     /// Sends a Bind that can only fail.
@@ -299,6 +317,40 @@ impl Relay<'_> {
 
 /// A simple query that deallocates one of the client's statements.
 impl Relay<'_> {
+    fn has_name(&self, name: &[u8]) -> bool {
+        let names = self.client.names.as_ref();
+        !self.server.model.is_pinned() && names.is_some_and(|names| names.get(name).is_some())
+    }
+
+    /// The same among messages of the extended protocol: the server deallocates a statement that
+    /// was made for that, so that its replies and its errors are those of the real thing.
+    fn parse_deallocate(
+        &mut self,
+        name: &[u8],
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+        counts: &mut Counts,
+    ) {
+        self.drop_request(request, stream);
+        let statement = self
+            .settings
+            .statements
+            .unshared(b"SELECT 1\0\0\0", Class::Inside);
+        self.send_parse(&statement, Whose::Own, stream, counts);
+        let sql = [b"DEALLOCATE ", &*statement.name].concat();
+        frontend::parse(stream.insert(), b"", &sql, &[]);
+        self.client.names().remove(name);
+        self.server.unnamed = Unnamed {
+            client: self.client.id,
+            class: Class::Inside,
+        };
+        self.server.model.sent_extended(Entry::Parse {
+            whose: Whose::Client,
+            statement: None,
+            is_named: true,
+        });
+    }
+
     /// Whether the query is exactly `DEALLOCATE name`, of a name that the client has given to a
     /// statement. Among messages without a Sync the query is left to the server.
     pub(super) fn is_own_deallocate(&self, sql: &[u8]) -> bool {

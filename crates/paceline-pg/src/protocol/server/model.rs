@@ -313,8 +313,15 @@ impl Model {
         let number = self.first + self.queue.len() as u64;
         match &entry {
             Entry::Parse {
-                statement: None, ..
-            } => self.unnamed.last = number,
+                statement: None,
+                is_named,
+                ..
+            } => {
+                self.unnamed.last = number;
+                if *is_named {
+                    self.names.last = number;
+                }
+            }
             Entry::Parse { .. } | Entry::Evict(_) | Entry::Answer(_) => self.names.last = number,
             Entry::Query(..) | Entry::Function | Entry::Sync(_) => {
                 self.names.sealed = self.names.last;
@@ -370,6 +377,7 @@ impl Model {
     /// `A` and `S`.
     pub(crate) fn fate(&self, tag: u8) -> Result<Fate, Broken> {
         let fits = match (self.queue.front(), tag) {
+            (Some(Entry::Query(..) | Entry::Execute(_)), b'W') => true,
             (Some(Entry::Query(..)), b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'Z') => true,
             (Some(Entry::Execute(_)), b'D' | b'C' | b'I' | b's' | b'G' | b'H') => true,
             (Some(Entry::Query(..) | Entry::Execute(_)), b'd' | b'c') => self.copy == Copy::Out,
@@ -408,6 +416,8 @@ impl Model {
         match (self.queue.front()?, tag) {
             (_, b'G') => self.begin_copy_in(),
             (_, b'H') => self.copy = Copy::Out,
+            // Data go both ways, and where they end only the two sides know.
+            (_, b'W') => self.pin(),
             (Entry::Execute(_), b'C' | b'I' | b's') => {
                 self.copy = Copy::None;
                 let done = self.pop();

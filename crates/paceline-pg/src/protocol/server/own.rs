@@ -109,8 +109,16 @@ impl ServerHalf {
     /// of parameters, notices and notifications.
     ///
     /// # Errors
-    /// [`Broken`] if the server sends anything else.
+    /// [`Broken`] if the server sends anything else. The server is never free again.
     pub fn alone(&mut self, tracked: &Tracked, input: &[u8]) -> Result<Alone, Broken> {
+        let result = self.alone_steps(tracked, input);
+        if result.is_err() {
+            self.model.pin();
+        }
+        result
+    }
+
+    fn alone_steps(&mut self, tracked: &Tracked, input: &[u8]) -> Result<Alone, Broken> {
         let (mut consumed, mut outcome) = (0, None);
         loop {
             let (step, length) = self.walk.step(&input[consumed..], need_alone)?;

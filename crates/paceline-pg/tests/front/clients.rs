@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
-use crate::support::{
+use crate::{
     pooler::Pooler,
-    postgres::{self, USER},
+    support::postgres::{self, USER},
 };
 
 fn psql(pooler: &Pooler, sql: &str) -> Output {

@@ -8,11 +8,30 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{
+use paceline_pg::front::{self, Start};
+
+use crate::{
     client::{Client, Connect},
-    postgres::{Postgres, PORT, USER},
+    support::postgres::{Postgres, PORT, USER},
     wait_until,
 };
+
+/// Names the configuration to the process that is the pooler.
+const INI: &str = "PACELINE_TEST_INI";
+
+/// Not a test, but the pooler: the test program starts itself with this name.
+#[test]
+#[ignore = "it is the pooler of the other tests"]
+fn program() {
+    if let Some(file) = env::var_os(INI) {
+        let start = Start {
+            file: file.into(),
+            is_quiet: true,
+            verbosity: 0,
+        };
+        front::run(start).expect("it serves");
+    }
+}
 
 /// The program. It ends with this value.
 pub(crate) struct Pooler {
@@ -44,9 +63,11 @@ impl Pooler {
             format!("{head}{settings}\n[databases]\n{databases}\n"),
         )
         .expect("a file");
-        let process = Command::new(env!("CARGO_BIN_EXE_paceline"))
-            .args(["--quiet".as_ref(), ini.as_os_str()])
+        let process = Command::new(env::current_exe().expect("this program"))
+            .args(["--exact", "pooler::program", "--ignored", "--nocapture"])
+            .env(INI, &ini)
             .stdin(Stdio::null())
+            .stdout(Stdio::null())
             .spawn()
             .expect("the program starts");
         let mut pooler = Self {
@@ -93,10 +114,6 @@ impl Pooler {
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// Writes the configuration again, for a reload.

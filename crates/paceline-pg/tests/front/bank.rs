@@ -10,10 +10,11 @@ use std::{
     thread,
 };
 
-use crate::support::{
+use crate::{
     client::{Client, Failure},
     pooler::Pooler,
-    postgres, wait_until,
+    support::postgres,
+    wait_until,
 };
 
 /// How many accounts there are, each with this much money.

@@ -12,7 +12,7 @@ use paceline_pg_wire::{
     Message,
 };
 
-use super::LIMIT;
+use crate::LIMIT;
 
 /// A session of a client.
 pub(crate) struct Client {
@@ -161,6 +161,13 @@ impl Client {
     pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, Failure> {
         self.begin(sql);
         self.finish()
+    }
+
+    /// Whether a query succeeds; the pooler may have closed the connection.
+    pub(crate) fn try_query(&mut self, sql: &str) -> bool {
+        let mut bytes = Vec::new();
+        frontend::query(&mut bytes, sql.as_bytes());
+        self.try_send(&bytes).is_ok() && self.finish().is_ok()
     }
 
     /// Sends a simple query.

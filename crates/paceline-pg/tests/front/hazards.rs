@@ -4,10 +4,10 @@ use std::{thread, time::Duration};
 
 use paceline_pg_wire::{frontend, startup};
 
-use crate::support::{
+use crate::{
     client::{Client, Connect},
     pooler::{entry, Pooler},
-    postgres::{self, USER},
+    support::postgres::{self, USER},
     wait_until,
 };
 

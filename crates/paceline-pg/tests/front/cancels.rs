@@ -5,10 +5,11 @@ use std::{
     thread,
 };
 
-use crate::support::{
-    client::{cancel, Client},
+use crate::{
+    client::{cancel, Client, Connect},
     pooler::Pooler,
-    postgres, wait_until,
+    support::postgres::{self, Postgres, USER},
+    wait_until,
 };
 
 #[test]
@@ -24,6 +25,34 @@ fn a_cancel_ends_the_query() {
     let failure = client.finish().expect_err("it is cancelled");
     assert_eq!(failure.code, "57014");
     assert!(client.query("SELECT 1").is_ok());
+}
+
+/// While the pooler sets a client's parameters no cancel is sent; afterwards it is.
+#[test]
+fn a_cancel_reaches_a_server_with_other_parameters() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let pooler = Pooler::of(postgres, "pool_mode = transaction\ndefault_pool_size = 1");
+    let mut first = pooler.client();
+    first.query("SELECT 1").expect("a row");
+    let connect = Connect::new("db", USER).with("application_name", "another");
+    let mut client = Client::to(pooler.address(), &connect).expect("a login");
+    client.begin("SELECT pg_sleep(20)");
+    wait_until("it runs", || {
+        let sql = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE application_name = 'another' AND query LIKE '%pg_sleep%'";
+        postgres_rows(postgres, sql) == [["1"]]
+    });
+    client.cancel();
+    let failure = client.finish().expect_err("it is cancelled");
+    assert_eq!(failure.code, "57014");
+}
+
+/// Asks the server through a pooler of its own.
+fn postgres_rows(postgres: &Postgres, sql: &str) -> Vec<Vec<String>> {
+    let pooler = Pooler::of(postgres, "");
+    pooler.client().query(sql).expect("rows")
 }
 
 /// Clients run short queries while cancels for idle and for busy ones come without end: only

@@ -1,9 +1,9 @@
 //! What an administrator does.
 
-use crate::support::{
+use crate::{
     client::{Client, Connect},
     pooler::{entry, Pooler},
-    postgres::{self, USER},
+    support::postgres::{self, USER},
     wait_until,
 };
 
@@ -117,4 +117,32 @@ fn auth_query_logs_many_in_at_once() {
             });
         }
     });
+}
+
+/// A session whose server is killed while a commit is on its way learns that the outcome is unknown;
+/// one that is killed in an open block, that the block is rolled back.
+#[test]
+fn a_commit_on_its_way_is_unknown() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    for (mode, survives) in [("session", false), ("transaction", true)] {
+        let pooler = Pooler::of(postgres, &format!("pool_mode = {mode}"));
+        let other = Pooler::of(postgres, "");
+        let mut admin = other.client();
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                    WHERE query LIKE '%pg_sleep(30)%' AND pid <> pg_backend_pid()";
+        let mut client = pooler.client();
+        client.begin("SELECT pg_sleep(30)");
+        wait_until("it is killed", || {
+            admin.query(kill).is_ok_and(|rows| !rows.is_empty())
+        });
+        let failure = client.finish().expect_err("its server is gone");
+        // PostgreSQL's own last words, if it had time for them.
+        assert!(
+            ["08007", "57P01"].contains(&failure.code.as_str()),
+            "{failure:?}"
+        );
+        assert_eq!(client.try_query("SELECT 1"), survives);
+    }
 }
