@@ -14,7 +14,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// An error of the statement: the session goes on.
+    /// An error of the statement: the session continues.
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,

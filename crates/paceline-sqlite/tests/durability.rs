@@ -3,6 +3,8 @@
 mod common;
 
 use std::{
+    net::SocketAddr,
+    process::Command,
     sync::{Arc, Mutex},
     thread,
 };
@@ -10,66 +12,98 @@ use std::{
 use common::{code, url, wait_until, Folder, Process};
 use postgres::{Client, NoTls};
 
-/// Writers insert numbers and note what was acknowledged. The server is killed among them.
+/// A row: its writer, and its number.
+type Row = (i32, i32);
+
+/// What writers have seen of a server that was killed among them.
+struct Ledger {
+    acknowledged: Vec<Row>,
+    /// The last row that each writer has sent: whether it was committed, the writer does not know.
+    tried: Vec<Row>,
+}
+
+impl Ledger {
+    /// Writers insert numbers and note what was acknowledged; then the server is killed.
+    fn write_until_killed(process: Process) -> Self {
+        let mut client = common::connect(process.address);
+        client
+            .batch_execute("CREATE TABLE t(writer int, n int)")
+            .expect("a table");
+        let acknowledged = Arc::new(Mutex::new(Vec::new()));
+        let writers: Vec<_> = (0..6)
+            .map(|writer| {
+                let (address, acknowledged) = (process.address, Arc::clone(&acknowledged));
+                thread::spawn(move || write(address, writer, &acknowledged))
+            })
+            .collect();
+        wait_until("there are commits", || {
+            acknowledged.lock().expect("no panic").len() > 500
+        });
+        process.kill();
+        let tried = writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no panic"));
+        let tried = tried.collect();
+        let acknowledged = acknowledged.lock().expect("no panic").clone();
+        Self {
+            acknowledged,
+            tried,
+        }
+    }
+
+    /// Compares with what a server has: nothing is lost, doubled or invented.
+    fn check(&self, client: &mut Client) {
+        let rows = client.query("SELECT writer, n FROM t", &[]).expect("rows");
+        let mut found: Vec<Row> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        found.sort_unstable();
+        let all = found.len();
+        found.dedup();
+        assert_eq!(found.len(), all, "a row is doubled");
+        let is_lost = |row: &&Row| found.binary_search(row).is_err();
+        let lost: Vec<_> = self.acknowledged.iter().filter(is_lost).collect();
+        assert!(lost.is_empty(), "lost: {lost:?}");
+        let unknown = found.iter().filter(|row| !self.acknowledged.contains(row));
+        assert!(unknown.clone().all(|row| self.tried.contains(row)));
+        let (acknowledged, unknown) = (self.acknowledged.len(), unknown.count());
+        println!("{acknowledged} acknowledged, {unknown} unknown and done");
+    }
+}
+
+/// Inserts numbers until the server is gone. Returns the last row that was sent.
+fn write(address: SocketAddr, writer: i32, acknowledged: &Mutex<Vec<Row>>) -> Row {
+    let mut client = common::connect(address);
+    let insert = "INSERT INTO t VALUES ($1, $2)";
+    let mut n = 0;
+    while client.execute(insert, &[&writer, &n]).is_ok() {
+        acknowledged.lock().expect("no panic").push((writer, n));
+        n += 1;
+    }
+    (writer, n)
+}
+
+/// The log of a killed process is recovered by the next one.
 #[test]
 fn acknowledged_commits_survive_a_kill() {
     let folder = Folder::new();
+    let ledger = Ledger::write_until_killed(Process::start(folder.path(), &[]));
     let process = Process::start(folder.path(), &[]);
-    let mut client = common::connect(process.address);
+    ledger.check(&mut common::connect(process.address));
+}
+
+/// A standby that has the file open takes over from a killed process.
+#[test]
+fn acknowledged_commits_survive_a_takeover() {
+    let folder = Folder::new();
+    let writer = Process::start(folder.path(), &[]);
+    let standby = Process::start(folder.path(), &[]);
+    let mut client = common::connect(standby.address);
+    let ledger = Ledger::write_until_killed(writer);
+    let last = "INSERT INTO t VALUES (-1, -1)";
+    wait_until("the standby writes", || client.batch_execute(last).is_ok());
     client
-        .batch_execute("CREATE TABLE t(writer int, n int)")
-        .expect("a table");
-    let acknowledged = Arc::new(Mutex::new(Vec::new()));
-    let writers: Vec<_> = (0..6)
-        .map(|writer| {
-            let (address, acknowledged) = (process.address, Arc::clone(&acknowledged));
-            thread::spawn(move || {
-                let mut client = common::connect(address);
-                let mut tried = 0;
-                for n in 0_i32.. {
-                    tried = n;
-                    if client
-                        .execute("INSERT INTO t VALUES ($1, $2)", &[&writer, &n])
-                        .is_err()
-                    {
-                        break;
-                    }
-                    acknowledged.lock().expect("no panic").push((writer, n));
-                }
-                (writer, tried)
-            })
-        })
-        .collect();
-    wait_until("there are commits", || {
-        acknowledged.lock().expect("no panic").len() > 500
-    });
-    process.kill();
-    let tried: Vec<(i32, i32)> = writers
-        .into_iter()
-        .map(|writer| writer.join().expect("no panic"))
-        .collect();
-    let process = Process::start(folder.path(), &[]);
-    let mut client = common::connect(process.address);
-    let rows = client.query("SELECT writer, n FROM t", &[]).expect("rows");
-    let mut found: Vec<(i32, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    found.sort_unstable();
-    let all = found.len();
-    found.dedup();
-    assert_eq!(found.len(), all, "a row is doubled");
-    let acknowledged = acknowledged.lock().expect("no panic");
-    let lost: Vec<_> = acknowledged
-        .iter()
-        .filter(|row| found.binary_search(row).is_err())
-        .collect();
-    assert!(lost.is_empty(), "lost: {lost:?}");
-    // What is there and was not acknowledged is the last one that each writer has tried.
-    let unknown = found.iter().filter(|row| !acknowledged.contains(row));
-    assert!(unknown.clone().all(|row| tried.contains(row)));
-    println!(
-        "{} acknowledged, {} unknown and done",
-        acknowledged.len(),
-        unknown.count()
-    );
+        .batch_execute("DELETE FROM t WHERE writer = -1")
+        .expect("it writes");
+    ledger.check(&mut client);
 }
 
 /// A second process on the folder is a standby: it reads, says so, and takes over.
@@ -138,4 +172,73 @@ fn users_prove_who_they_are() {
             "{user}"
         );
     }
+}
+
+/// A file system of a few megabytes, which is gone when the test ends.
+struct Small(Folder);
+
+impl Small {
+    /// `None`, and a visible line, where it can't be mounted.
+    fn mount(size: &str) -> Option<Self> {
+        let folder = Folder::new();
+        let is_mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", size, "tmpfs"])
+            .arg(folder.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !is_mounted {
+            eprintln!("SKIPPED: only root may mount a small file system");
+        }
+        is_mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // A failure leaves an empty mount behind, which the next start of the system removes.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+/// On a full disk a transaction fails as a whole, reads go on, and with room writes go on too.
+#[test]
+fn a_full_disk_fails_whole_transactions() {
+    let Some(small) = Small::mount("size=8m") else {
+        return;
+    };
+    let ballast = small.0.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 2 << 20]).expect("room");
+    let process = Process::start(small.0.path(), &[]);
+    let mut client = common::connect(process.address);
+    client
+        .batch_execute("CREATE TABLE t(n text)")
+        .expect("a table");
+    let insert = "INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 100) AS g(i)";
+    let mut done = 0;
+    let failure = loop {
+        match client.batch_execute(insert) {
+            Ok(()) => done += 100,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(
+        failure.code().map(|code| code.code()),
+        Some("53100"),
+        "{failure}"
+    );
+    let mut count = || -> i64 {
+        let row = client
+            .query_one("SELECT count(*) FROM t", &[])
+            .expect("reads go on");
+        row.get(0)
+    };
+    assert_eq!(count(), done);
+    std::fs::remove_file(&ballast).expect("it is there");
+    client.batch_execute(insert).expect("there is room");
+    let row = client
+        .query_one("SELECT count(*) FROM t", &[])
+        .expect("a count");
+    assert_eq!(row.get::<_, i64>(0), done + 100);
+    drop(client);
+    process.kill();
 }

@@ -1,4 +1,4 @@
-//! The protocol message by message: what a driver would never send, and what goes wrong between.
+//! The protocol message by message: what a driver never sends, and failures in between.
 
 mod common;
 
@@ -241,4 +241,32 @@ fn hostile_input_ends_its_own_session_only() {
     long.send(b"Q\x7f\xff\xff\xff");
     assert_eq!(long.tags_to_ready(), "E08P01.");
     other.batch_execute("SELECT 1").expect("the others go on");
+}
+
+/// The lane must not stay with a client that asks for a large result and does not read it.
+#[test]
+fn a_lane_holder_that_does_not_read_is_ended() {
+    let idle_writer = Duration::from_millis(100);
+    let limits = paceline_sqlite::Limits {
+        idle_writer,
+        ..Default::default()
+    };
+    let world = World::with(|builder| builder.limits(limits));
+    let mut raw = Raw::open(&world);
+    raw.send(&messages(|out| {
+        frontend::query(out, b"CREATE TABLE t(id int)");
+        frontend::query(out, b"BEGIN; INSERT INTO t VALUES (1)");
+        let large = b"SELECT repeat('x', 1000) FROM generate_series(1, 30000) AS g(i)";
+        frontend::query(out, large);
+    }));
+    assert_eq!(raw.tags_to_ready(), "CZ");
+    assert_eq!(raw.tags_to_ready(), "CCZT");
+    let mut other = world.client();
+    other
+        .batch_execute("INSERT INTO t VALUES (2)")
+        .expect("the lane");
+    let row = other
+        .query_one("SELECT sum(id)::int FROM t", &[])
+        .expect("a sum");
+    assert_eq!(row.get::<_, i32>(0), 2);
 }

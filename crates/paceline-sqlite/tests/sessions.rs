@@ -328,7 +328,7 @@ fn a_statement_is_cancelled() {
     let sleeper = std::thread::spawn(move || {
         let result = client.simple_query("SELECT pg_sleep(600)");
         let code = code(result);
-        // The session goes on, and the cancel hits nothing else.
+        // The session continues.
         (code, one(&mut client, "SELECT 5"))
     });
     wait_until("the cancel arrives", || {
@@ -386,4 +386,28 @@ fn many_long_statements_are_cancelled() {
     for sleeper in sleepers {
         assert_eq!(sleeper.join().expect("no panic"), "57014");
     }
+}
+
+/// Sessions share connections to the file: a cancel that comes late must not stop the statement of
+/// the next session on the same connection.
+#[test]
+fn a_late_cancel_hits_nothing() {
+    let world = World::new();
+    let (mut first, mut second) = (world.client(), world.client());
+    first.batch_execute("SELECT 1").expect("it has run");
+    let token = first.cancel_token();
+    let runner = std::thread::spawn(move || {
+        for _ in 0..10 {
+            second
+                .batch_execute("SELECT pg_sleep(0.02)")
+                .expect("it is not stopped");
+        }
+    });
+    while !runner.is_finished() {
+        token
+            .cancel_query(postgres::NoTls)
+            .expect("a cancel is sent");
+    }
+    runner.join().expect("no panic");
+    first.batch_execute("SELECT 1").expect("nor is this one");
 }

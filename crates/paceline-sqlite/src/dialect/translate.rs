@@ -298,7 +298,7 @@ impl Pass<'_, '_> {
         self.put(at, behind, text)
     }
 
-    /// Collations of PostgreSQL that SQLite's own order stands for are left out.
+    /// Removes collations of PostgreSQL that equal SQLite's own order.
     fn collation(&mut self, at: usize) -> Option<usize> {
         let (name, behind) = self.source.name(at + 1)?;
         let is_known = matches!(name.as_str(), "default" | "C" | "POSIX" | "c" | "ucs_basic");

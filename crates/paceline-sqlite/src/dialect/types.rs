@@ -60,7 +60,7 @@ pub(crate) fn is_quoted_number(text: &str) -> bool {
     !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What stands before and behind an expression that is cast to a type.
+/// The texts before and behind an expression that is cast to a type.
 pub(crate) fn cast(written: &Written) -> (&'static str, &'static str) {
     let kind = Type::named(&written.name).map(|declared| declared.kind);
     if written.is_array {

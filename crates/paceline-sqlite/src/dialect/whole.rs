@@ -42,7 +42,6 @@ pub(super) fn tag_of_definition(source: &Source<'_>) -> Tag {
     let objects = ["table", "index", "view", "trigger"];
     let object = (1..4).find(|at| source.is_one_of(*at, &objects));
     let words = match object {
-        // `CREATE TABLE .. AS` is told as a SELECT.
         Some(at) => format!("{verb} {}", source.text(at).to_uppercase()),
         None => verb,
     };

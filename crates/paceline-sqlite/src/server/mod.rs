@@ -154,8 +154,8 @@ impl Builder {
         self
     }
 
-    /// Ends the process when a sync of the log has failed, a second after the clients that wait for
-    /// it were told. Without this the server refuses to commit from then on.
+    /// Ends the process when a sync of the log has failed, one second later, so that all clients that
+    /// wait get their error. Without this the server runs on and refuses to commit.
     #[must_use]
     pub fn end_process_on_lost_log(mut self) -> Self {
         self.ends_process = true;
@@ -176,7 +176,14 @@ impl Builder {
             );
             io::Error::new(error.kind(), text)
         })?;
-        let role = Arc::new(Role::of(&self.folder)?);
+        let role = Role::of(&self.folder).map_err(|error| {
+            let text = format!(
+                "could not lock the folder {}: {error}",
+                self.folder.display()
+            );
+            io::Error::new(error.kind(), text)
+        })?;
+        let role = Arc::new(role);
         let is_durable = self.durability == Durability::Synced;
         let databases: io::Result<Vec<_>> = self
             .databases
@@ -303,7 +310,7 @@ fn default_threads() -> RangeInclusive<usize> {
     least..=MOST_THREADS
 }
 
-/// How often a standby looks whether the writer has gone.
+/// How often a standby tries to take the lock of the writer.
 const STANDBY_PERIOD: Duration = Duration::from_millis(20);
 
 /// A server that runs. Dropped, it ends at once.

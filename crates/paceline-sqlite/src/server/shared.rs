@@ -139,7 +139,7 @@ impl Shared {
         let detail = failure.detail.as_deref().unwrap_or_default();
         eprintln!("paceline back: {}. {detail}", failure.message);
         if self.ends_process {
-            // Others that wait for the same sync still hear of it.
+            // Other clients that wait for the same sync still get their error.
             thread::spawn(|| {
                 thread::sleep(Duration::from_secs(1));
                 std::process::exit(74);

@@ -23,7 +23,7 @@ use crate::{
 };
 use paceline_pg_wire::TransactionStatus;
 
-/// Whether a transaction is open, and who has opened it.
+/// Whether a transaction is open, and which side has opened it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
@@ -273,6 +273,7 @@ impl Open {
         let block = std::mem::take(&mut self.block);
         self.predicts_write |= block.has_written;
         drop(block);
+        self.has_seen();
         self.ended(false);
     }
 
@@ -298,6 +299,7 @@ impl Open {
                 let can_go_back = !self.block.savepoints.is_empty()
                     && self.block.held.as_ref().is_some_and(is_alive);
                 if !can_go_back {
+                    self.ticket = self.ticket.max(self.database.log.seen());
                     // The lane passes on now, not when the client has read of the failure.
                     self.block.held = None;
                     self.block.savepoints.clear();

@@ -27,7 +27,7 @@ impl Control {
 }
 
 impl Open {
-    /// Does what such a statement asks for, and tells its end.
+    /// Runs such a statement, and sends its `CommandComplete`.
     pub(super) fn control(
         &mut self,
         cx: &mut Cx<'_>,
@@ -56,7 +56,7 @@ impl Open {
                 value,
                 is_local,
             } => {
-                self.set(output, name, value.as_deref(), *is_local)?;
+                self.set(name, value.as_deref(), *is_local)?;
             }
             Control::Show(name) => self.show(output, name)?,
             Control::ResetAll => self.settings.reset_all(),
@@ -180,29 +180,13 @@ impl Open {
         }
     }
 
-    fn set(
-        &mut self,
-        output: &mut Output,
-        name: &str,
-        value: Option<&str>,
-        is_local: bool,
-    ) -> Result<(), Failure> {
+    fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Failure> {
         let in_block = self.block.is_open();
         self.settings.set(name, value, is_local, in_block)?;
         if name.eq_ignore_ascii_case("transaction_read_only") {
             self.block.read_only = self.settings.is_on("transaction_read_only");
         }
-        self.report(output, name);
         Ok(())
-    }
-
-    /// Tells the client of a setting that it may rely on.
-    fn report(&self, output: &mut Output, name: &str) {
-        use super::settings::Settings;
-        if let Some(name) = Settings::reported_name(name) {
-            let value = self.settings.get(name).unwrap_or_default();
-            backend::parameter(output.spool.end(), name.as_bytes(), value.as_bytes());
-        }
     }
 
     fn show(&mut self, output: &mut Output, name: &str) -> Result<(), Failure> {

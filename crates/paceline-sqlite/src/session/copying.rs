@@ -18,7 +18,7 @@ use crate::{
     types::{encode, parameter::Parameter, Declared},
 };
 
-/// A copy into a table that goes on.
+/// A copy into a table that is in progress.
 #[derive(Debug)]
 pub(super) struct CopyIn {
     sql: String,
@@ -145,7 +145,7 @@ impl Open {
         });
         self.put_back(held);
         let rows = result?;
-        self.ticket = self.ticket.max(self.database.log.seen());
+        self.has_seen();
         backend::copy_done(output.spool.end());
         backend::command_complete(output.spool.end(), format!("COPY {rows}").as_bytes());
         Ok(Progress::Done)

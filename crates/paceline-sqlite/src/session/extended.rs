@@ -367,7 +367,7 @@ impl Open {
         ))
     }
 
-    /// A statement of the session, whose columns Describe has told.
+    /// Runs a statement of the session without the columns, which Describe sends.
     fn control_without_description(
         &mut self,
         cx: &mut Cx<'_>,
@@ -389,7 +389,7 @@ impl Open {
     }
 }
 
-/// The results must be of the types that the client was told.
+/// Checks that the results still have the types that were described.
 fn check_result(link: &crate::store::link::Link, prepared: &Prepared) -> Result<(), Failure> {
     // A compiled one would still have the columns of before.
     let statement = link

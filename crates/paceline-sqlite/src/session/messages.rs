@@ -94,7 +94,7 @@ impl Open {
         Progress::Done
     }
 
-    /// Whether the session goes on among the writers. One that has written stays there for a while.
+    /// Whether the session belongs to the level of writers. A writer stays there for a while.
     pub(super) fn belongs_to_writers(&mut self) -> bool {
         if self.predicts_write || self.block.holds_lane() {
             self.rests = 0;

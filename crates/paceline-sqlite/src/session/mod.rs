@@ -9,7 +9,7 @@
 //!             the client does not read             the rest of the output waits in a spool
 //! ```
 //!
-//! A session that is parked blocks no thread. There is one place where it goes on:
+//! A session that is parked blocks no thread. It resumes in one place:
 //! [`Session::advance`].
 
 mod block;
@@ -82,7 +82,7 @@ pub(crate) struct Output {
     pub(crate) ticket: u64,
 }
 
-/// A session whose client has proved who it is.
+/// A session whose client is authenticated.
 pub(crate) struct Open {
     server: Arc<Shared>,
     database: Arc<Database>,
@@ -152,7 +152,12 @@ impl EventHandler<TcpStream> for Session {
                 let text = "terminating connection due to idle-in-transaction timeout";
                 let failure = Failure::fatal("25P03", text);
                 open.fail(&mut self.output, &failure);
-                self.advance(cx)
+                if self.flush(cx)? == Flush::Lost {
+                    return self.lose(cx);
+                }
+                self.stage = Stage::Over;
+                // A client that does not read has the pool's linger time, not more.
+                Ok(Next::CloseGently)
             }
             Stage::Open(_) => Ok(Next::Continue),
             Stage::Starting(_) | Stage::Over => Ok(Next::Close),
@@ -243,7 +248,11 @@ impl Session {
             }
             match self.flush(cx)? {
                 Flush::Empty => {}
-                Flush::Full => return Ok(Next::Again),
+                Flush::Full => {
+                    // A client that does not read must not keep the lane either.
+                    self.set_deadline(cx);
+                    return Ok(Next::Again);
+                }
                 Flush::Parked => return Ok(Next::Continue),
                 Flush::Lost => return self.lose(cx),
             }
@@ -262,7 +271,7 @@ impl Session {
         }
     }
 
-    /// A session whose last transaction has written goes on among the writers, until it has only
+    /// A session whose last transaction has written moves to the level of writers, until it has only
     /// read for a while. It waits for nothing now, so no queue knows its handle.
     fn change_level(&mut self, cx: &mut Cx<'_>) -> Next {
         let Stage::Open(open) = &mut self.stage else {
@@ -420,6 +429,12 @@ impl Session {
             cx.handle().set_interest(Interest::READ)?;
             self.is_deaf = false;
         }
+        self.set_deadline(cx);
+        Ok(())
+    }
+
+    /// The time that the session may stay as it is.
+    fn set_deadline(&self, cx: &mut Cx<'_>) {
         let limit = match &self.stage {
             Stage::Starting(start) => start.first_rest(&self.server),
             Stage::Open(open) => Some(open.patience()),
@@ -428,7 +443,6 @@ impl Session {
         if let Some(limit) = limit {
             cx.set_deadline(limit);
         }
-        Ok(())
     }
 }
 

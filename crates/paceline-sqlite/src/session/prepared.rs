@@ -40,7 +40,7 @@ pub(super) struct Portal {
     pub(super) prepared: Arc<Prepared>,
     pub(super) values: Vec<Value>,
     pub(super) formats: Vec<bool>,
-    /// What the client was told of the results.
+    /// The description of the results that the client has.
     pub(super) described: Option<Vec<Shape>>,
     pub(super) progress: Progress,
 }

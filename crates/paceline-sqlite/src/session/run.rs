@@ -41,7 +41,7 @@ pub(super) struct Run<'r> {
     pub(super) values: &'r [Value],
     /// Whether the results are binary: for each, for all, or none.
     pub(super) formats: &'r [bool],
-    /// What the client was told of the results; `None`: it is told now.
+    /// The description of the results that the client has; `None`: it gets one now.
     pub(super) described: Option<&'r [Shape]>,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct Run<'r> {
 pub(super) struct Ran {
     pub(super) rows: u64,
     pub(super) changes: u64,
-    /// What the client was told now.
+    /// The description that the client got.
     pub(super) shapes: Vec<Shape>,
 }
 
 /// Where rows are written.
 pub(super) struct Sink<'s> {
     pub(super) spool: &'s mut Spool,
-    /// Whether the client is told of the columns here.
+    /// Whether the description of the columns is sent here.
     pub(super) announces: bool,
     /// Called now and then while rows are written: sends what the client takes.
     pub(super) relieve: &'s mut dyn FnMut(&mut Spool) -> Result<(), Failure>,
@@ -161,7 +161,7 @@ pub(super) fn changed() -> Failure {
     Failure::unsupported("cached plan must not change result type")
 }
 
-/// Whether the result at `index` is binary: one format stands for all.
+/// Whether the result at `index` is binary: one format applies to all.
 fn is_binary(formats: &[bool], index: usize) -> bool {
     match formats {
         [] => false,

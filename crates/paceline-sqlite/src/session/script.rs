@@ -157,7 +157,7 @@ impl Open {
         Ok(Progress::Done)
     }
 
-    /// A statement that is alone in its message is committed before the client hears of its end.
+    /// A statement that is alone in its message is committed before its `CommandComplete` is sent.
     fn finish_alone(&mut self, is_alone: bool) -> Result<(), Failure> {
         if is_alone {
             self.end_implicit()
@@ -166,9 +166,17 @@ impl Open {
         }
     }
 
+    /// The next reply may show every commit so far. A transaction that holds the lane leaves this
+    /// wait to its end: while its replies waited for a sync, all other writers would wait for it.
+    pub(super) fn has_seen(&mut self) {
+        if !self.block.holds_lane() {
+            self.ticket = self.ticket.max(self.database.log.seen());
+        }
+    }
+
     /// Remembers what a statement has done, for the end of its transaction.
     pub(super) fn note(&mut self, statement: &Statement, need: Need) {
-        self.ticket = self.ticket.max(self.database.log.seen());
+        self.has_seen();
         if need == Need::Write {
             self.block.has_written = true;
             self.block.has_defined |= matches!(statement.kind, Kind::Define(_) | Kind::Several(_));
@@ -267,24 +275,24 @@ impl Open {
         Ok(())
     }
 
-    /// Tells the client that its requests so far are done.
+    /// Sends `ReadyForQuery`.
     pub(super) fn ready(&mut self, output: &mut Output) {
-        let is_standby = !self.database.writes();
-        if self.settings.set_standby(is_standby) {
-            let value = if is_standby { &b"on"[..] } else { b"off" };
-            backend::parameter(output.spool.end(), b"in_hot_standby", value);
+        self.settings.set_standby(!self.database.writes());
+        for (name, value) in self.settings.take_news() {
+            backend::parameter(output.spool.end(), name.as_bytes(), value.as_bytes());
         }
         output.ticket = output.ticket.max(self.ticket);
         backend::ready_for_query(output.spool.end(), self.block.status());
     }
 
-    /// Tells the client of a failure, and ends what it ends.
+    /// Sends an error, and ends what it ends.
     pub(super) fn fail(&mut self, output: &mut Output, failure: &Failure) {
         self.script = None;
         self.fail_block(failure);
         output.ticket = output.ticket.max(self.ticket);
         backend::error(output.spool.end(), &failure.report());
         if failure.is_fatal() {
+            self.roll_back();
             self.is_over = true;
         }
     }

@@ -67,6 +67,10 @@ pub(crate) struct Settings {
     before: Option<HashMap<String, String>>,
     /// Settings of this transaction alone.
     locals: Vec<String>,
+    /// The values that the client was sent last.
+    sent: HashMap<&'static str, String>,
+    /// Whether values may have changed since.
+    is_stale: bool,
 }
 
 impl Settings {
@@ -83,22 +87,31 @@ impl Settings {
             values,
             before: None,
             locals: Vec::new(),
+            sent: HashMap::new(),
+            is_stale: true,
         }
     }
 
-    /// The names and values that a client is told at the start.
-    pub(crate) fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    /// The reported settings whose present values the client has not been sent.
+    pub(crate) fn take_news(&mut self) -> Vec<(&'static str, String)> {
+        if !std::mem::take(&mut self.is_stale) {
+            return Vec::new();
+        }
+        let mut news = Vec::new();
+        for (name, value) in self.reported() {
+            if self.sent.get(name).map(String::as_str) != Some(value) {
+                news.push((name, value.to_owned()));
+            }
+        }
+        self.sent.extend(news.iter().cloned());
+        news
+    }
+
+    /// The settings that the server reports, with their values.
+    fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let names = REPORTED.iter().map(|(name, _)| *name);
         let names = names.chain(["server_version", "in_hot_standby"]);
         names.map(|name| (name, self.get(name).unwrap_or_default()))
-    }
-
-    /// The spelling of the setting, if its changes are told to the client.
-    pub(crate) fn reported_name(name: &str) -> Option<&'static str> {
-        let found = REPORTED
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(name, _)| *name)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -107,7 +120,7 @@ impl Settings {
             .map(String::as_str)
     }
 
-    /// A value that the client begins with: it is what RESET goes back to.
+    /// A value that the client begins with: RESET returns to it.
     pub(crate) fn begin_with(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         self.change(name, value)?;
         self.initial = self.values.clone();
@@ -123,6 +136,7 @@ impl Settings {
         in_block: bool,
     ) -> Result<(), Failure> {
         let name = name.to_ascii_lowercase();
+        self.is_stale = true;
         if in_block && self.before.is_none() {
             self.before = Some(self.values.clone());
         }
@@ -139,12 +153,13 @@ impl Settings {
     }
 
     /// The server's own word.
-    pub(crate) fn set_standby(&mut self, is_standby: bool) -> bool {
+    pub(crate) fn set_standby(&mut self, is_standby: bool) {
         let value = if is_standby { "on" } else { "off" };
-        let before = self
-            .values
-            .insert("in_hot_standby".to_owned(), value.to_owned());
-        before.as_deref() != Some(value)
+        if self.get("in_hot_standby") != Some(value) {
+            self.values
+                .insert("in_hot_standby".to_owned(), value.to_owned());
+            self.is_stale = true;
+        }
     }
 
     fn change(&mut self, name: &str, value: &str) -> Result<(), Failure> {
@@ -164,6 +179,7 @@ impl Settings {
     }
 
     pub(crate) fn reset_all(&mut self) {
+        self.is_stale = true;
         let standby = self.values.remove("in_hot_standby");
         self.values = self.initial.clone();
         self.values
@@ -175,6 +191,7 @@ impl Settings {
         let Some(mut before) = self.before.take() else {
             return;
         };
+        self.is_stale = true;
         if !is_committed {
             self.values = before;
             self.locals.clear();
@@ -280,6 +297,27 @@ mod tests {
         settings.transaction_ended(true);
         assert_eq!(settings.get("search_path"), Some("a"));
         assert_eq!(settings.get("My.Own"), Some("x"));
+    }
+
+    /// A pooler that gives the connection to another client relies on these reports.
+    #[test]
+    fn the_client_hears_of_each_change() {
+        let mut settings = Settings::new("ada", "15.0");
+        assert_eq!(settings.take_news().len(), 13);
+        assert_eq!(settings.take_news(), []);
+        let name = "application_name";
+        settings.set(name, Some("a"), false, true).expect("known");
+        settings
+            .set("search_path", Some("a"), false, true)
+            .expect("known");
+        assert_eq!(settings.take_news(), [(name, "a".to_owned())]);
+        settings.transaction_ended(false);
+        assert_eq!(settings.take_news(), [(name, String::new())]);
+        settings.set_standby(true);
+        assert_eq!(settings.take_news(), [("in_hot_standby", "on".to_owned())]);
+        settings.set(name, Some("b"), false, false).expect("known");
+        settings.reset_all();
+        assert_eq!(settings.take_news(), []);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The start of a session: what the client wants, and whether it is who it says.
+//! The start of a session: what the client asks for, and its authentication.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) struct Start {
 enum State {
     #[default]
     First,
-    /// The client proves who it is.
+    /// The client authenticates itself.
     Proves(Box<Wish>, Proof),
     Over,
 }
@@ -277,7 +277,8 @@ fn options(settings: &mut Settings, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The client is who it says: it hears what it needs to know, and that the server is ready.
+/// Opens the session of an authenticated client: sends the settings, the key for cancels and
+/// `ReadyForQuery`.
 fn open(
     server: &Arc<Shared>,
     mut wish: Wish,
@@ -288,7 +289,7 @@ fn open(
     let key = server.keys.issue(&running).map_err(no_randomness)?;
     wish.settings.set_standby(!wish.database.writes());
     backend::authentication(output, Authentication::Ok);
-    for (name, value) in wish.settings.reported() {
+    for (name, value) in wish.settings.take_news() {
         backend::parameter(output, name.as_bytes(), value.as_bytes());
     }
     backend::key_data(output, key.process, &key.secret);

@@ -24,7 +24,7 @@ use crate::failure::Failure;
 /// How many statements a connection keeps compiled.
 const STATEMENTS: usize = 256;
 
-/// A statement looks at its deadline after so many steps of SQLite's machine.
+/// A statement checks its deadline after so many steps of SQLite's machine.
 const STEPS: i32 = 5_000;
 
 /// What a connection is for.

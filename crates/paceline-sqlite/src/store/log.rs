@@ -27,7 +27,7 @@ use paceline::Handle;
 
 use crate::failure::Failure;
 
-/// The log of a database, as far as its durability goes.
+/// The durability of the log of a database.
 pub(crate) struct Log {
     begun: AtomicU64,
     /// Written under the lock of `state`.

@@ -1,4 +1,4 @@
-//! A database: its file, the connections to it, who may write, and what is durable.
+//! A database: its file, the connections to it, the right to write, and what is durable.
 
 pub(crate) mod catalogue;
 mod functions;

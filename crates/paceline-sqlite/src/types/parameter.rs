@@ -5,7 +5,7 @@ use rusqlite::types::Value;
 use super::{encode, numeric, time, Type};
 use crate::failure::Failure;
 
-/// The type that a parameter has, and who says so.
+/// The type of a parameter, and where it is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
     /// The client has declared it, or the statement shows it.

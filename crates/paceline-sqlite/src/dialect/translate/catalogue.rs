@@ -3,7 +3,7 @@
 use super::Pass;
 
 impl Pass<'_, '_> {
-    /// `ARRAY(SELECT ..)`, which only questions about the catalogue have: the first row stands for
+    /// `ARRAY(SELECT ..)`, which only questions about the catalogue have: the first row replaces
     /// the array, and options of tables do not exist.
     pub(super) fn array_of_rows(&mut self, at: usize) -> Option<usize> {
         let behind = self.source.behind_bracket(at + 1);
