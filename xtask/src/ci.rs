@@ -101,6 +101,21 @@ const STEPS: [Step; 13] = [
         name: "test",
         run: |_| cargo(&["test", "--workspace", FEATURES]),
     },
+    // These start servers, and a plain `cargo test` leaves them out: it is for the library.
+    Step {
+        name: "system",
+        run: |_| {
+            cargo(&[
+                "test",
+                "-p",
+                "paceline-cli",
+                "--test",
+                "demo",
+                "--test",
+                "front",
+            ])
+        },
+    },
     Step {
         name: "loom",
         run: run_loom,

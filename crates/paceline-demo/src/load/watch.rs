@@ -193,3 +193,19 @@ pub(crate) fn target(front: &Target, database: &str) -> Target {
         ..front.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted: half of a payment is there.
+    #[test]
+    fn sums_that_differ_are_found() {
+        let mut seen = Seen::default();
+        seen.compare("sums", &[7, 7, 7, 7]);
+        assert!(seen.agrees());
+        seen.compare("sums", &[7, 7, 6, 7]);
+        assert_eq!(seen.wrong, ["sums differ: [7, 7, 6, 7]"]);
+        assert!(!seen.agrees());
+    }
+}

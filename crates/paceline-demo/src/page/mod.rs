@@ -158,6 +158,7 @@ fn of_server(view: &View) -> Value {
         "name": view.name,
         "tier": view.tier,
         "address": view.address,
+        "page": view.page,
         "process": view.process,
         "state": state,
         "restarts": view.restarts,

@@ -63,5 +63,6 @@ fn plan(folder: &Path, program: PathBuf, names: &[&str], port: u16) -> io::Resul
             ..Target::default()
         },
         question: "SELECT 1",
+        page: None,
     })
 }

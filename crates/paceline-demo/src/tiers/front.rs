@@ -10,7 +10,10 @@ use std::{
 use paceline_check::client::{Protocol, Session, Target};
 
 use super::{Launch, Plan, PROBE};
-use crate::USER;
+use crate::{
+    ports::{self, Wish},
+    USER,
+};
 
 /// A database that clients name, and the server that has it.
 #[derive(Clone, Debug)]
@@ -54,7 +57,12 @@ pub(crate) fn plan(
     let users = folder.join("userlist.txt");
     fs::write(&users, format!("\"{USER}\" \"\"\n"))?;
     let configuration = folder.join("front.ini");
-    fs::write(&configuration, ini(port, databases, &users, is_ours))?;
+    let page = is_ours.then(|| ports::find(Wish::Any, "the front-end's page"));
+    let page = page.transpose()?.map(|port| format!("127.0.0.1:{port}"));
+    fs::write(
+        &configuration,
+        ini(port, databases, &users, page.as_deref()),
+    )?;
     arguments.push(configuration.into());
     Ok(Plan {
         name: "front".to_owned(),
@@ -71,12 +79,13 @@ pub(crate) fn plan(
             ..Target::default()
         },
         question: "SHOW VERSION",
+        page,
     })
 }
 
-fn ini(port: u16, databases: &[Database], users: &Path, is_ours: bool) -> String {
+fn ini(port: u16, databases: &[Database], users: &Path, page: Option<&str>) -> String {
     // Clients wait while no server of their database can write.
-    let roles = if is_ours { " roles=auto" } else { "" };
+    let roles = if page.is_some() { " roles=auto" } else { "" };
     let mut text = "[databases]\n".to_owned();
     for Database {
         name,
@@ -106,6 +115,9 @@ fn ini(port: u16, databases: &[Database], users: &Path, is_ours: bool) -> String
          ignore_startup_parameters = extra_float_digits\n",
         users.display()
     );
+    if let Some(page) = page {
+        let _ = writeln!(text, "http_listen = {page}");
+    }
     text
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) probe: Target,
     /// The request of the probe.
     pub(crate) question: &'static str,
+    /// Where it shows its threads itself.
+    pub(crate) page: Option<String>,
 }
 
 /// Where a server is in its life.
@@ -100,6 +102,7 @@ pub(crate) struct View {
     pub(crate) name: String,
     pub(crate) tier: &'static str,
     pub(crate) address: String,
+    pub(crate) page: Option<String>,
     pub(crate) process: Option<u32>,
     pub(crate) state: State,
     pub(crate) restarts: u32,
@@ -278,6 +281,7 @@ impl Server {
             name: self.plan.name.clone(),
             tier: self.plan.tier,
             address: self.plan.probe.address(),
+            page: self.plan.page.clone(),
             process: life.process.as_ref().map(Process::id),
             state: life.state,
             restarts: life.restarts,

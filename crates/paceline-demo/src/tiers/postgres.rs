@@ -102,6 +102,7 @@ impl Cluster {
                 ..Target::default()
             },
             question: "SELECT 1",
+            page: None,
         }
     }
 
