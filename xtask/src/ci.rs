@@ -76,7 +76,7 @@ struct Step {
 }
 
 /// The steps of every run.
-const STEPS: [Step; 13] = [
+const STEPS: &[Step] = &[
     Step {
         name: "setup",
         run: |_| setup::install_all(),
