@@ -32,7 +32,7 @@ mod tiers;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub use options::HELP;
+pub use options::{is_option, HELP};
 
 /// The user of all sessions.
 const USER: &str = "demo";
