@@ -78,6 +78,16 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
         }
     }
 
+    /// Asks for another call for this member, after the others had their turn.
+    pub(crate) fn again(&mut self, member: &Handle) {
+        if self.subject() != Some(member.id()) {
+            // If it is over, nothing is left to do.
+            let _ = member.notify();
+        } else if self.next == Next::Continue {
+            self.next = Next::Again;
+        }
+    }
+
     /// Closes the member that this call is for.
     pub(crate) fn finish_subject(&mut self) {
         self.next = Next::Close;
