@@ -99,7 +99,8 @@ impl Process {
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]);
         shell.args(tree(self.id()).iter().map(u32::to_string));
-        let shell = shell.stdin(Stdio::null()).process_group(0).spawn()?;
+        let shell = shell.stdin(Stdio::null()).stderr(Stdio::null());
+        let shell = shell.process_group(0).spawn()?;
         self.signal(Signal::STOP);
         Ok(shell)
     }
