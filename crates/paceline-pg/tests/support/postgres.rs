@@ -116,6 +116,8 @@ impl Postgres {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
+        // A signal that ends the test program and its group must not end the keeper before its work.
+        shell.process_group(0);
         let keeper = owner.runs(&mut shell).current_dir(&folder).spawn()?;
         let server = Self {
             folder,
