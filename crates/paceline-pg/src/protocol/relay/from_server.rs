@@ -12,7 +12,9 @@ use super::{
         },
         Broken, ClientHalf, Mode, OwnOutcome, ServerHalf,
     },
-    forgets_all, is_final, status, Counts, FromServer, Relay,
+    forgets_all, is_final, status,
+    unreplicated::LONGEST_NOTICE,
+    Counts, FromServer, Relay,
 };
 
 /// The severity and the code of an error are in its first bytes.
@@ -111,6 +113,10 @@ impl Relay<'_> {
                 take(stream, length, fate);
                 return Ok(());
             }
+            b'N' if self.is_unreplicated(message) => {
+                self.take_unreplicated(length, stream);
+                return Ok(());
+            }
             b'E' if is_final(message.body) => {
                 self.server.keep_farewell(message);
                 stream.skip(length);
@@ -140,6 +146,7 @@ impl Relay<'_> {
             b'E' => Fate::Deliver,
             _ => model.fate(tag)?,
         };
+        let fate = self.fate_after_unreplicated(tag, fate)?;
         Ok(Partial { tag, fate, error })
     }
 
@@ -148,6 +155,12 @@ impl Relay<'_> {
         if self.server.model.is_pinned() {
             return;
         }
+        let mut nowhere = Vec::new();
+        let to_client = if self.server.is_unreplicated {
+            &mut nowhere
+        } else {
+            to_client
+        };
         match partial.tag {
             b'N' | b'A' => return,
             b'E' => self.failed(partial.error, to_client),
@@ -219,6 +232,7 @@ impl Relay<'_> {
         let fate = self.server.model.fate_of_head();
         let done = self.server.model.ready(status);
         self.server.bound = None;
+        self.server.is_unreplicated = false;
         take(stream, length, fate);
         match done {
             Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)) => self.own_done(status)?,
@@ -314,6 +328,7 @@ fn need(header: Header) -> Need {
     match header.tag {
         b'Z' | b'S' | b'C' => Need::Whole,
         b'E' => Need::First(START_OF_ERROR),
+        b'N' if header.body <= LONGEST_NOTICE => Need::Whole,
         _ => Need::Pieces,
     }
 }

@@ -57,7 +57,7 @@ impl Relay<'_> {
             self.client.lost = Some(loss);
             return;
         }
-        let mut has_error = model.is_skipping();
+        let mut has_error = model.is_skipping() || self.server.is_unreplicated;
         for entry in model.entries() {
             match entry {
                 Entry::Query(Whose::Client, _) | Entry::Function | Entry::Sync(Whose::Client) => {

@@ -30,6 +30,9 @@ pub struct ServerHalf {
     pub(super) farewell: Option<Box<[u8]>>,
     /// Whether the server is a standby, if it says so.
     hot_standby: Option<bool>,
+    /// Whether the client has got an error for a commit that did not wait for its standby: the
+    /// other replies up to `Z` are swallowed.
+    pub(super) is_unreplicated: bool,
     /// Whether a Flush was sent because of too many outstanding messages.
     pub(super) is_flushed: bool,
 }
@@ -130,6 +133,7 @@ impl ServerHalf {
             own: own::Own::default(),
             farewell: None,
             hot_standby: None,
+            is_unreplicated: false,
             is_flushed: false,
         }
     }
