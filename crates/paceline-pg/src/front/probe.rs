@@ -8,9 +8,7 @@
 
 use std::{io, io::IoSlice, sync::Arc, time::Duration};
 
-use paceline::{
-    scratch, Closed, Context, Group, GroupHandler, Handle, Members, Next, Overdue,
-};
+use paceline::{scratch, Closed, Context, Group, GroupHandler, Handle, Members, Next, Overdue};
 
 use super::{
     call::Call,
@@ -234,7 +232,10 @@ impl Probe {
         let seen = match (&answer.row, &answer.error) {
             (Some(row), None) => seen(&self.site, row),
             (_, error) => {
-                let why = error.as_deref().unwrap_or("the answer has no row").to_owned();
+                let why = error
+                    .as_deref()
+                    .unwrap_or("the answer has no row")
+                    .to_owned();
                 return self.end(&why, call);
             }
         };

@@ -393,7 +393,13 @@ impl Front {
             return;
         };
         let (database, doubtful) = (&server.pool.database, Observed::Doubtful);
-        self.observe(database, &seat.site, seat.host, doubtful, "a lost connection");
+        self.observe(
+            database,
+            &seat.site,
+            seat.host,
+            doubtful,
+            "a lost connection",
+        );
         front.probe_hosts(database);
     }
 

@@ -476,7 +476,8 @@ impl Source for Snapshots<'_> {
         let rows = databases.iter().flat_map(|database| {
             let site = database.site();
             let rows = site.map(|site| site.rows()).unwrap_or_default();
-            rows.into_iter().map(|row| self.host_row(&database.name, row))
+            rows.into_iter()
+                .map(|row| self.host_row(&database.name, row))
         });
         rows.collect()
     }

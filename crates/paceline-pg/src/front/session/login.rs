@@ -754,8 +754,7 @@ impl Session {
 }
 
 /// What a client gets that was parked for too long.
-const NO_HOST: &str =
-    "query_wait_timeout: no host of the database has the role that is asked for";
+const NO_HOST: &str = "query_wait_timeout: no host of the database has the role that is asked for";
 
 /// The length of the message that says that a session is ready.
 const READY: usize = 6;

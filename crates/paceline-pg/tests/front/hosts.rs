@@ -1,0 +1,273 @@
+//! Several hosts with roles: reads reach replicas, writes the primary, and a failover loses nothing
+//! that was acknowledged.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        Mutex,
+    },
+    thread,
+};
+
+use paceline_pg_wire::{backend::Reply, frontend, Message};
+
+use crate::{
+    client::{Client, Connect, Failure},
+    cluster::Cluster,
+    pooler::{entry, Pooler},
+    support::postgres::{self, USER},
+    wait_until,
+};
+
+const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 8\nhost_check_period = 0.2";
+
+/// The columns of `SHOW HOSTS`.
+const HOST: usize = 1;
+const STATE: usize = 3;
+
+fn client(pooler: &Pooler, database: &str) -> Client {
+    Client::to(pooler.address(), &Connect::new(database, USER)).expect("a login")
+}
+
+/// The state of the host in the folder of this name, as the console shows it.
+fn state(pooler: &Pooler, database: &str, name: &str) -> String {
+    let rows = pooler.admin("SHOW HOSTS");
+    let folder = format!("/{name}");
+    let row = rows
+        .iter()
+        .find(|row| row[0] == database && row[HOST].ends_with(&folder));
+    row.map_or_else(String::new, |row| row[STATE].clone())
+}
+
+/// The name of the server that a client reaches, and whether it is a standby.
+const WHERE: &str = "SELECT current_setting('cluster_name'), pg_is_in_recovery()";
+
+/// What the writers know of their rows.
+#[derive(Default)]
+struct Ledger {
+    numbers: AtomicU64,
+    done: Mutex<HashSet<u64>>,
+    unknown: Mutex<HashSet<u64>>,
+    rolled_back: Mutex<HashSet<u64>>,
+}
+
+impl Ledger {
+    fn done(&self) -> usize {
+        self.done.lock().expect("a ledger").len()
+    }
+
+    fn note(&self, number: u64, outcome: Result<(), Failure>) {
+        let list = match &outcome {
+            Ok(()) => &self.done,
+            Err(failure) if failure.code == "08007" => &self.unknown,
+            Err(failure) if failure.code == "08006" => &self.rolled_back,
+            Err(other) => panic!("an outcome that is neither known nor unknown: {other:?}"),
+        };
+        list.lock().expect("a ledger").insert(number);
+    }
+
+    /// Writes row after row on one session, which a failover does not end.
+    fn write(&self, pooler: &Pooler, is_over: &AtomicBool) {
+        let mut client = client(pooler, "rw");
+        while !is_over.load(Ordering::Relaxed) {
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+            let insert = format!("INSERT INTO ledger VALUES ({number})");
+            let outcome = match number % 2 {
+                0 => client.query(&insert).map(drop),
+                _ => in_block(&mut client, &insert),
+            };
+            self.note(number, outcome);
+        }
+    }
+
+    /// Compares with what is there.
+    fn check(&self, found: &str) {
+        let rows: Vec<u64> = found.lines().map(|it| it.parse().expect("a row")).collect();
+        let found: HashSet<u64> = rows.iter().copied().collect();
+        assert_eq!(rows.len(), found.len(), "a row is there twice");
+        let done = self.done.lock().expect("a ledger");
+        let lost: Vec<_> = done.difference(&found).collect();
+        assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
+        let rolled_back = self.rolled_back.lock().expect("a ledger");
+        let there: Vec<_> = rolled_back.intersection(&found).collect();
+        assert!(there.is_empty(), "rolled back and there: {there:?}");
+        let unknown = self.unknown.lock().expect("a ledger");
+        let strange = found.iter();
+        let strange: Vec<_> = strange
+            .filter(|it| !done.contains(it) && !unknown.contains(it))
+            .collect();
+        assert!(
+            strange.is_empty(),
+            "there, and not acknowledged: {strange:?}"
+        );
+        println!(
+            "acknowledged {}, rolled back {}, unknown {}, of them done {}",
+            done.len(),
+            rolled_back.len(),
+            unknown.len(),
+            unknown.intersection(&found).count()
+        );
+    }
+}
+
+fn in_block(client: &mut Client, insert: &str) -> Result<(), Failure> {
+    client.query("BEGIN")?;
+    client.query(insert)?;
+    client.query("COMMIT").map(drop)
+}
+
+/// The primary is killed with all its sessions while clients write. They wait, a replica is
+/// promoted, and they go on; when the old primary returns, it gets none of them.
+#[test]
+fn a_failover_loses_nothing() {
+    let Some(mut cluster) = Cluster::start(3) else {
+        return;
+    };
+    let databases = [
+        cluster.entry("rw", "roles=auto target_session_attrs=primary"),
+        cluster.entry("ro", "roles=auto target_session_attrs=standby"),
+    ];
+    let pooler = Pooler::start(&databases.concat(), SETTINGS);
+    client(&pooler, "rw")
+        .query("CREATE TABLE ledger (number bigint)")
+        .expect("a table");
+    reads_reach_replicas(&pooler);
+    let (ledger, is_over) = (Ledger::default(), AtomicBool::new(false));
+    let primary = thread::scope(|scope| {
+        let writers = [(); 6].map(|()| scope.spawn(|| ledger.write(&pooler, &is_over)));
+        wait_until("rows", || ledger.done() > 200);
+        cluster.kill("a");
+        wait_until("the primary is down", || {
+            state(&pooler, "rw", "a") == "down"
+        });
+        wait_until("all writers are parked", || pooler.pool("rw", 3) == 6);
+        let before = ledger.done();
+        let primary = cluster.promote_best();
+        wait_until("the writers go on", || {
+            ledger.done() > before + 200 || writers.iter().any(|it| it.is_finished())
+        });
+        cluster.run("a");
+        wait_until("the old primary is fenced", || {
+            state(&pooler, "rw", "a") == "fenced"
+        });
+        let before = ledger.done();
+        wait_until("the writers go on", || {
+            ledger.done() > before + 50 || writers.iter().any(|it| it.is_finished())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        primary
+    });
+    ledger.check(&cluster.ask(primary, "SELECT number FROM ledger"));
+    let stays = cluster.ask("a", "SELECT pg_is_in_recovery()");
+    assert_eq!(stays, "f", "the old primary takes itself for one");
+    check_log(&pooler.log());
+}
+
+fn reads_reach_replicas(pooler: &Pooler) {
+    let mut writer = client(pooler, "rw");
+    assert_eq!(writer.query(WHERE).expect("a row"), [["a", "f"]]);
+    // Each holds a server of its own.
+    let mut readers: Vec<_> = (0..6).map(|_| client(pooler, "ro")).collect();
+    let mut names = Vec::new();
+    for reader in &mut readers {
+        reader.query("BEGIN").expect("a transaction");
+        let row = reader.query(WHERE).expect("a row").concat();
+        assert_eq!(row[1], "t", "a read reached the primary");
+        names.push(row[0].clone());
+    }
+    let on_b = names.iter().filter(|name| *name == "b").count();
+    assert_eq!(on_b, 3, "the replicas share the readers: {names:?}");
+    for (host, expected) in [("a", "primary"), ("b", "replica"), ("c", "replica")] {
+        wait_until("the console shows the roles", || {
+            state(pooler, "ro", host) == expected
+        });
+    }
+}
+
+/// The log names each change.
+fn check_log(log: &str) {
+    let changes = |what: &str| log.lines().any(|line| line.contains(what));
+    for change in ["primary -> down", "replica -> primary", "down -> fenced"] {
+        assert!(changes(change), "no {change} in the log");
+    }
+}
+
+/// Clients do not wait for ever for a role that no host has.
+#[test]
+fn clients_without_a_host_get_an_error_in_time() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let databases = entry("db", postgres, "roles=auto target_session_attrs=standby");
+    let pooler = Pooler::start(
+        &databases,
+        "query_wait_timeout = 1\nhost_check_period = 0.2",
+    );
+    let refused = Client::to(pooler.address(), &Connect::new("db", USER));
+    let failure = refused.err().expect("there is no standby");
+    assert_eq!(failure.code, "57P03", "{failure:?}");
+    let folder = postgres.socket_folder().display().to_string();
+    let row = pooler.admin("SHOW HOSTS").remove(0);
+    assert_eq!((&row[HOST], row[STATE].as_str()), (&folder, "primary"));
+}
+
+/// A commit waits for a standby that is not there, and its wait is cancelled: PostgreSQL reports
+/// success. With `strict_commit` the outcome is unknown, in both forms of the protocol.
+#[test]
+fn a_commit_without_its_standby_is_unknown() {
+    let Some(cluster) = Cluster::start(1) else {
+        return;
+    };
+    let databases = [
+        cluster.entry("strict", "strict_commit=1"),
+        cluster.entry("plain", ""),
+    ];
+    let pooler = Pooler::start(&databases.concat(), "pool_mode = transaction");
+    let mut plain = client(&pooler, "plain");
+    let table = "SET LOCAL synchronous_commit = local; CREATE TABLE t (n int)";
+    plain.query(table).expect("a table");
+    plain.begin("INSERT INTO t VALUES (1)");
+    cancel_wait(&cluster, &plain);
+    plain.finish().expect("PostgreSQL reports success");
+    let mut strict = client(&pooler, "strict");
+    strict.begin("INSERT INTO t VALUES (2)");
+    cancel_wait(&cluster, &strict);
+    let failure = strict.finish().expect_err("it is not on the standby");
+    assert_eq!(failure.code, "08007");
+    strict.begin("BEGIN; INSERT INTO t VALUES (3); COMMIT; SELECT 1");
+    cancel_wait(&cluster, &strict);
+    let failure = strict.finish().expect_err("it is not on the standby");
+    assert_eq!(failure.code, "08007");
+    extended(&cluster, &mut strict);
+    let count = strict.query("SELECT count(*) FROM t").expect("a row");
+    assert_eq!(count, [["4"]], "the session goes on");
+}
+
+/// The same by Parse, Bind, Execute, Sync.
+fn extended(cluster: &Cluster, client: &mut Client) {
+    let mut bytes = Vec::new();
+    frontend::parse(&mut bytes, b"", b"INSERT INTO t VALUES (4)", &[]);
+    frontend::bind(&mut bytes, b"", b"", &[]);
+    frontend::execute(&mut bytes, b"", 0);
+    frontend::sync(&mut bytes);
+    client.send(&bytes);
+    cancel_wait(cluster, client);
+    let mut codes = Vec::new();
+    loop {
+        let (tag, body) = client.message().expect("an answer");
+        match Reply::read(Message { tag, body: &body }).expect("a message") {
+            Reply::Error(report) => codes.push(report.code().to_vec()),
+            Reply::Ready(_) => break,
+            _ => {}
+        }
+    }
+    assert_eq!(codes, [b"08007"]);
+}
+
+/// Waits until a commit waits for its standby, and cancels that.
+fn cancel_wait(cluster: &Cluster, client: &Client) {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    wait_until("a commit waits", || cluster.ask("a", waits) == "1");
+    client.cancel();
+}
