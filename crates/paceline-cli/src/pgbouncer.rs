@@ -129,7 +129,7 @@ fn refused(option: &str, instead: &str) -> Mistake {
 }
 
 fn print_help(commands: &[Command]) {
-    print!("{HELP}Commands (paceline COMMAND --help says more):\n");
+    println!("{HELP}Commands (paceline COMMAND --help says more):");
     for command in commands {
         println!("  {:10} {}", command.name, command.summary);
     }

@@ -90,7 +90,8 @@ impl Key {
         OWN.contains(&self.name)
     }
 
-    /// Whether the key is read and has no effect yet: another value than the default is a warning.
+    /// Whether the key is read and has no effect yet: a value other than
+    /// the default and 0 is a warning.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         PENDING.contains(&self.name)
@@ -111,7 +112,9 @@ impl Key {
             Standing::Honoured => {
                 let read = (self.read)(settings, text);
                 read.map_err(|rule| Reason::BadValue(text.into(), rule.into()))?;
-                let is_without_effect = self.is_pending() && text != self.default;
+                // Zero turns a feature off, and what is not built is off.
+                let asks = text != self.default && text != "0";
+                let is_without_effect = self.is_pending() && asks;
                 Ok(if is_without_effect {
                     Outcome::NoEffect(NOT_BUILT)
                 } else {

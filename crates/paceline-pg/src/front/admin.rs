@@ -38,8 +38,9 @@ impl Front {
         match done {
             Ok(reply) => {
                 if let Reply::Pending(_, operation) = &reply {
-                    locked(&self.operations).insert(*operation, Arc::clone(client));
-                    self.recheck(*operation);
+                    if locked(&self.operations).wait(*operation, client) {
+                        client.send(Letter::Completed);
+                    }
                 }
                 reply
             }
@@ -255,21 +256,15 @@ impl Front {
             self.note(Level::Log, format_args!("{what}"));
             self.lifecycle.end();
         }
-        let client = locked(&self.operations).remove(&operation);
+        let client = locked(&self.operations).complete(operation);
         if let Some(client) = client {
             client.send(Letter::Completed);
         }
     }
 
-    /// The operation may have become complete before its client was noted down.
-    fn recheck(&self, _operation: OperationId) {
-        let ((), orders) = self.with_book(|book, now, orders| book.maintain(now, orders));
-        self.carry_out(orders);
-    }
-
     /// Nothing waits for the operation any more.
     pub(crate) fn give_up(&self, operation: OperationId) {
-        locked(&self.operations).remove(&operation);
+        locked(&self.operations).forget(operation);
         self.book().give_up(operation);
     }
 }

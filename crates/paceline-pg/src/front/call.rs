@@ -78,12 +78,7 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
         }
     }
 
-    /// Closes the member that this call is for.
-    pub(crate) fn finish_subject(&mut self) {
-        self.next = Next::Close;
-    }
-
-    /// Asks for another call for the member that this one is for.
+    /// Asks for another call for this member, after the others had their turn.
     pub(crate) fn again(&mut self, member: &Handle) {
         if self.subject() != Some(member.id()) {
             // If it is over, nothing is left to do.
@@ -91,6 +86,11 @@ impl<'a, 'c, 'g> Call<'a, 'c, 'g> {
         } else if self.next == Next::Continue {
             self.next = Next::Again;
         }
+    }
+
+    /// Closes the member that this call is for.
+    pub(crate) fn finish_subject(&mut self) {
+        self.next = Next::Close;
     }
 
     /// Moves a member to another group.

@@ -77,9 +77,9 @@ impl Front {
         let Some(threads) = self.pool() else { return };
         let within = self.live().settings().server_connect_timeout;
         let begun = match (target, threads.group(carrier)) {
-            (Some(target), Ok(group)) => target.connect(&group, within).map_err(|error| {
+            (Some(target), Ok(group)) => target.connect(&group, within).inspect_err(|_| {
+                // It has ended already, if that fails.
                 let _ = group.close();
-                error
             }),
             _ => Err(io::ErrorKind::NotFound.into()),
         };

@@ -29,7 +29,6 @@ use super::{
 use crate::{
     log::Level,
     login::{ServerFailure, ServerLogin, ServerReady},
-    pg_wire::frontend,
     pools::{FailureScope, LoginFailure, ServerId, ServerKey},
     protocol::{OwnOutcome, Purpose, Release, ServerHalf, Values},
 };
@@ -485,11 +484,4 @@ pub(crate) fn login_failure(reason: &str, failure: Option<&ServerFailure>) -> Lo
             scope: FailureScope::Temporary,
         },
     }
-}
-
-/// The last message of the front to a server.
-pub(crate) fn farewell() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frontend::terminate(&mut bytes);
-    bytes
 }

@@ -35,11 +35,8 @@ impl Front {
                 let _ = connection.home().notify();
             }
             Order::Give {
-                client,
-                connection,
-                binding,
-                ..
-            } => self.give(client, connection, binding),
+                client, connection, ..
+            } => self.give(client, connection),
             Order::Welcome { client } => self.tell(client, Letter::Welcome),
             Order::Refuse { client, why } => self.tell(client, Letter::Refuse(why)),
             Order::Notify { client } => self.tell(client, Letter::WaitsLong),
@@ -86,11 +83,10 @@ impl Front {
     }
 
     /// A client that has waited gets an idle server, which it fetches.
-    fn give(&self, client: ClientId, server: Arc<Server>, binding: u64) {
+    fn give(&self, client: ClientId, server: Arc<Server>) {
         let client = self.clients().find(client).cloned();
         let given = Given {
             server: Arc::clone(&server),
-            binding,
             way: Way::Fetch,
         };
         let delivery = client.map(|client| client.give(given));

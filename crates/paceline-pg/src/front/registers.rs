@@ -76,11 +76,14 @@ pub(crate) struct Terms {
     pub(crate) check: Box<[u8]>,
 }
 
+/// The name of a parameter, and its value.
+pub(crate) type Parameter = (Box<[u8]>, Box<[u8]>);
+
 /// What a server has reported at its login.
 #[derive(Clone, Debug)]
 pub(crate) struct Reported {
     /// Every parameter, in the server's order.
-    pub(crate) parameters: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub(crate) parameters: Vec<Parameter>,
     /// The tracked ones.
     pub(crate) values: Values,
 }
@@ -139,11 +142,6 @@ impl PoolEntry {
 
     pub(crate) fn set_reported(&self, reported: Reported) {
         self.welcome.store(Some(Arc::new(reported)));
-    }
-
-    /// `database/user`, for the log.
-    pub(crate) fn label(&self) -> String {
-        format!("{}/{}", self.database.name, self.user)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all sessions share.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
         atomic::{AtomicU64, Ordering},
@@ -60,8 +60,41 @@ pub(crate) struct Front {
     targets: Mutex<Vec<Target>>,
     /// The counters of the console.
     pub(crate) console: Counters,
-    /// Clients of the console that wait for a command, or what else follows it.
-    pub(crate) operations: Mutex<HashMap<OperationId, Arc<Client>>>,
+    /// Commands of the console that are not complete.
+    pub(crate) operations: Mutex<Operations>,
+}
+
+/// Commands that take time, and the clients of the console that wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    waiting: HashMap<OperationId, Arc<Client>>,
+    /// Those that were complete before their client was noted down.
+    done: HashSet<OperationId>,
+}
+
+impl Operations {
+    /// The client waits for the operation. Whether that is complete already.
+    pub(crate) fn wait(&mut self, operation: OperationId, client: &Arc<Client>) -> bool {
+        let is_done = self.done.remove(&operation);
+        if !is_done {
+            self.waiting.insert(operation, Arc::clone(client));
+        }
+        is_done
+    }
+
+    /// The operation is complete: the client that waits for it.
+    pub(crate) fn complete(&mut self, operation: OperationId) -> Option<Arc<Client>> {
+        let client = self.waiting.remove(&operation);
+        if client.is_none() {
+            self.done.insert(operation);
+        }
+        client
+    }
+
+    pub(crate) fn forget(&mut self, operation: OperationId) {
+        self.waiting.remove(&operation);
+        self.done.remove(&operation);
+    }
 }
 
 impl Front {

@@ -1,3 +1,5 @@
+//! Dates, the form of a line, and texts that try to leave it.
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Rules, and clients that they admit or refuse.
+
 use super::*;
 
 const RULES: &str = r#"

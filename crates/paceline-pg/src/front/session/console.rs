@@ -18,6 +18,8 @@ pub(super) struct ConsoleSession {
     id: ClientId,
     access: Access,
     key: ClientKey,
+    /// Others had their turn since the command came: what they had done before it shows.
+    has_yielded: bool,
     /// The command that is not complete: its tag, and its operation in the book.
     pending: Option<(String, OperationId)>,
 }
@@ -28,8 +30,16 @@ impl ConsoleSession {
             id,
             access,
             key,
+            has_yielded: false,
             pending: None,
         }
+    }
+
+    /// Whether a command is done at once. It is not at first: a connection that was closed before
+    /// the command was sent may still be in the line.
+    fn has_its_turn(&mut self) -> bool {
+        self.has_yielded = !self.has_yielded;
+        !self.has_yielded
     }
 }
 
@@ -45,9 +55,16 @@ impl Session {
 
     /// Bytes of a client of the console.
     pub(super) fn console_input(&mut self, bytes: &[u8], call: &mut Call<'_, '_, '_>) -> Progress {
-        let State::Console(console) = &self.state else {
+        let is_whole = matches!(Message::first(bytes, LONGEST), Ok(Some(_)));
+        let State::Console(console) = &mut self.state else {
             return Progress::Stuck;
         };
+        if console.pending.is_none() && is_whole && !console.has_its_turn() {
+            if let Some(handle) = &self.handle {
+                call.again(handle);
+            }
+            return Progress::Stuck;
+        }
         if console.pending.is_some() {
             self.read_client(Reading::Off);
             return Progress::Stuck;

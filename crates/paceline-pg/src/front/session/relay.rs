@@ -40,6 +40,10 @@ impl Session {
             // Its request waits already: the socket's buffer holds the rest.
             return self.read_client(Reading::Off);
         }
+        if let (State::Console(_), false) = (&self.state, self.input.is_empty()) {
+            // The command has waited for its turn.
+            self.take_input(call);
+        }
         self.receive_from_client(call);
     }
 

@@ -259,9 +259,7 @@ impl crate::front::state::Front {
         call: &mut Call<'_, '_, '_>,
     ) -> bool {
         match given {
-            GiveBack::ToClient {
-                client, binding, ..
-            } => self.hand_over(server, client, binding, call),
+            GiveBack::ToClient { client, .. } => self.hand_over(server, client, call),
             GiveBack::Idle | GiveBack::Held => {
                 self.send_home(server, call);
                 true
@@ -277,7 +275,6 @@ impl crate::front::state::Front {
         &self,
         server: &Arc<Server>,
         client: ClientId,
-        binding: u64,
         call: &mut Call<'_, '_, '_>,
     ) -> bool {
         let Some(client) = self.clients().find(client).cloned() else {
@@ -285,7 +282,6 @@ impl crate::front::state::Front {
         };
         let given = Given {
             server: Arc::clone(server),
-            binding,
             way: Way::Sent,
         };
         if client.give(given) == Delivery::Closed {

@@ -71,16 +71,6 @@ impl ServerSide {
         };
         Ok(Self { mode, tls })
     }
-
-    /// Whether a server is asked for TLS at first.
-    pub(crate) fn asks(&self) -> bool {
-        self.mode >= SslMode::Prefer
-    }
-
-    /// Whether a server without TLS is refused.
-    pub(crate) fn is_required(&self) -> bool {
-        self.mode >= SslMode::Require
-    }
 }
 
 fn accepting(settings: &Settings) -> io::Result<ServerConfig> {
