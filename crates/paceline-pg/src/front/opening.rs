@@ -272,7 +272,7 @@ impl Front {
         failure: Option<&ServerFailure>,
     ) {
         self.openings().remove(&id);
-        let is_down = failure.map_or(true, says_down);
+        let is_down = failure.is_none_or(says_down);
         let blame = if reason == ABORTED || reason == UNSUITABLE || !is_down {
             Blame::Nobody
         } else {

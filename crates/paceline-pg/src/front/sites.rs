@@ -387,19 +387,13 @@ impl Front {
         }
     }
 
-    /// A server's connection was lost: its host is probed at once.
-    pub(crate) fn doubt_host(&self, server: &Server) {
+    /// A server's connection was lost, or it takes no writes: its host is probed at once.
+    pub(crate) fn doubt_host(&self, server: &Server, why: &str) {
         let (Some(seat), Some(front)) = (&server.seat, self.shared()) else {
             return;
         };
         let (database, doubtful) = (&server.pool.database, Observed::Doubtful);
-        self.observe(
-            database,
-            &seat.site,
-            seat.host,
-            doubtful,
-            "a lost connection",
-        );
+        self.observe(database, &seat.site, seat.host, doubtful, why);
         front.probe_hosts(database);
     }
 

@@ -174,6 +174,7 @@ impl Relay<'_> {
 
     /// An error is complete.
     fn failed(&mut self, error: ErrorClass, to_client: &mut Vec<u8>) {
+        self.server.is_doubtful |= error == ErrorClass::ReadOnly;
         match (self.server.model.head(), error) {
             (Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)), _) => {
                 self.server.own.fail()
