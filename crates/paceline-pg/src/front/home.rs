@@ -261,6 +261,7 @@ impl Home {
             self.front.give_back(&server, call);
         }
         self.front.carry_out(orders);
+        self.front.judge(&server);
     }
 
     /// Runs a query of the front-end.

@@ -422,18 +422,25 @@ impl Front {
 
     /// Other hosts may be used than before.
     pub(crate) fn apply_roles(&self, database: &Database, site: &Arc<Site>) {
-        for (server, host) in self.servers_at(site) {
-            match site.verdict(host) {
-                Verdict::Keep => {}
-                Verdict::Retire => {
-                    let id = server.id;
-                    let ((), orders) = self.with_book(|book, _, orders| book.retire(id, orders));
-                    self.carry_out(orders);
-                }
-                Verdict::End => server.close("another host has taken the place of its host"),
-            }
+        for (server, _) in self.servers_at(site) {
+            self.judge(&server);
         }
         self.try_other_hosts(database);
+    }
+
+    /// Ends a connection whose host does not suit any more. The book must have it as opened: what
+    /// changes before is judged then.
+    pub(crate) fn judge(&self, server: &Server) {
+        let Some(seat) = &server.seat else { return };
+        match seat.site.verdict(seat.host) {
+            Verdict::Keep => {}
+            Verdict::Retire => {
+                let id = server.id;
+                let ((), orders) = self.with_book(|book, _, orders| book.retire(id, orders));
+                self.carry_out(orders);
+            }
+            Verdict::End => server.close("another host has taken the place of its host"),
+        }
     }
 
     /// Asks the hosts of all databases that are due.

@@ -198,17 +198,22 @@ impl Cluster {
         Err(io::Error::other(text.into_owned()))
     }
 
-    /// Kills all processes of a server at once: its sessions get no time to commit.
-    pub(crate) fn kill(&mut self, name: &str) {
-        let folder = self.node(name).folder.clone();
+    /// Sends a signal to all processes of a server.
+    pub(crate) fn signal(&self, name: &str, signal: &str) {
         let pidfile = fs::read_to_string(self.data(name).join("postmaster.pid"));
         let pidfile = pidfile.expect("the server runs");
         let server: u32 = pidfile.lines().next().and_then(number).expect("its number");
         let mut tree = vec![server];
         tree.extend(children(server));
         let tree: Vec<String> = tree.iter().map(u32::to_string).collect();
-        let killed = Command::new("kill").arg("-9").args(&tree).status();
-        assert!(killed.expect("kill runs").success(), "{tree:?}");
+        let sent = Command::new("kill").arg(signal).args(&tree).status();
+        assert!(sent.expect("kill runs").success(), "{tree:?}");
+    }
+
+    /// Kills all processes of a server at once: its sessions get no time to commit.
+    pub(crate) fn kill(&mut self, name: &str) {
+        let folder = self.node(name).folder.clone();
+        self.signal(name, "-KILL");
         // The keeper ends too, and leaves the data.
         fs::write(folder.join("keep"), "").expect("a file");
         let node = self.nodes.iter_mut().find(|node| node.name == name);
@@ -251,6 +256,13 @@ impl Drop for Cluster {
                 eprintln!("server {}, newest first: {last:#?}", node.name);
             }
             if let Some(mut keeper) = node.keeper.take() {
+                // A stopped server does not end. One that has ended needs no signal.
+                let pidfile = fs::read_to_string(node.folder.join("data/postmaster.pid"));
+                if let Some(server) = pidfile.ok().and_then(|it| number(it.lines().next()?)) {
+                    let _ = Command::new("kill")
+                        .args(["-CONT", &server.to_string()])
+                        .status();
+                }
                 drop(keeper.stdin.take());
                 // It has ended already, if that fails.
                 let _ = keeper.wait();

@@ -209,6 +209,40 @@ fn check_log(log: &str) {
     }
 }
 
+/// A primary that hangs answers nothing, and its connections do not end. When another host has taken
+/// its place, clients that wait for it learn that the outcome is unknown.
+#[test]
+fn a_primary_that_hangs_is_replaced() {
+    let Some(mut cluster) = Cluster::start(3) else {
+        return;
+    };
+    let databases = cluster.entry("rw", "roles=auto target_session_attrs=primary");
+    let pooler = Pooler::start(&databases, SETTINGS);
+    let (mut hangs, mut waits) = (client(&pooler, "rw"), client(&pooler, "rw"));
+    let table = "CREATE TABLE ledger (number bigint)";
+    waits.query(table).expect("a table");
+    hangs.begin("INSERT INTO ledger SELECT 1 FROM pg_sleep(3600)");
+    wait_until("the query runs", || {
+        let runs = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        cluster.ask("a", runs) == "1"
+    });
+    cluster.signal("a", "-STOP");
+    wait_until("the primary is down", || {
+        state(&pooler, "rw", "a") == "down"
+    });
+    waits.begin("INSERT INTO ledger VALUES (2)");
+    wait_until("the client is parked", || pooler.pool("rw", 3) == 1);
+    let primary = cluster.promote_best();
+    waits.finish().expect("it goes on");
+    let failure = hangs.finish().expect_err("its server hangs");
+    assert_eq!(failure.code, "08007");
+    let again = hangs.query("SELECT number FROM ledger");
+    assert_eq!(again.expect("its session goes on"), [["2"]]);
+    cluster.kill("a");
+    let found = cluster.ask(primary, "SELECT number FROM ledger");
+    assert_eq!(found, "2");
+}
+
 /// Clients do not wait for ever for a role that no host has.
 #[test]
 fn clients_without_a_host_get_an_error_in_time() {
