@@ -181,6 +181,10 @@ fn reads_reach_replicas(pooler: &Pooler) {
     }
     let on_b = names.iter().filter(|name| *name == "b").count();
     assert_eq!(on_b, 3, "the replicas share the readers: {names:?}");
+    for reader in &mut readers {
+        // Its server stays, idle.
+        reader.query("COMMIT").expect("an end");
+    }
     for (host, expected) in [("a", "primary"), ("b", "replica"), ("c", "replica")] {
         wait_until("the console shows the roles", || {
             state(pooler, "ro", host) == expected

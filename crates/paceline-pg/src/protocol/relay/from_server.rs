@@ -234,6 +234,9 @@ impl Relay<'_> {
         let done = self.server.model.ready(status);
         self.server.bound = None;
         self.server.is_unreplicated = false;
+        if status == TransactionStatus::Idle {
+            self.server.before = None;
+        }
         take(stream, length, fate);
         match done {
             Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)) => self.own_done(status)?,
@@ -268,6 +271,8 @@ impl Relay<'_> {
             return Ok(place.map_or(Fate::Deliver, |_| Fate::Swallow));
         }
         if place.is_some() && !self.server.own.is_running() {
+            let before = self.client.parameters();
+            self.server.before.get_or_insert_with(|| before.clone());
             self.client.take_over(&self.server.parameters);
         }
         Ok(Fate::Deliver)

@@ -42,6 +42,10 @@ impl Relay<'_> {
         if let Some(names) = &mut self.client.names {
             names.undo_all();
         }
+        if let Some(before) = self.server.before.take() {
+            // A server would have gone back to these values.
+            self.client.take_over(&before);
+        }
         if loss != Loss::Nothing {
             self.answer_outstanding(loss, to_client);
         }

@@ -33,6 +33,8 @@ pub struct ServerHalf {
     /// Whether the client has got an error for a commit that did not wait for its standby: the
     /// other replies up to `Z` are swallowed.
     pub(super) is_unreplicated: bool,
+    /// What the client wanted before its transaction, if that has changed a parameter.
+    pub(super) before: Option<Values>,
     /// Whether the server has said that it takes no writes: its role may have changed.
     pub(super) is_doubtful: bool,
     /// Whether a Flush was sent because of too many outstanding messages.
@@ -139,6 +141,7 @@ impl ServerHalf {
             farewell: None,
             hot_standby: None,
             is_unreplicated: false,
+            before: None,
             is_doubtful: false,
             is_flushed: false,
         }
