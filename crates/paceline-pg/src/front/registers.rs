@@ -214,6 +214,15 @@ impl Registers {
         all
     }
 
+    /// The databases that know the roles of their hosts.
+    pub(crate) fn with_roles(&self) -> Vec<Arc<Database>> {
+        let tables = self.tables();
+        let all = tables.databases.values();
+        all.filter(|database| database.site.load().is_some())
+            .cloned()
+            .collect()
+    }
+
     pub(crate) fn pools(&self) -> Vec<Arc<PoolEntry>> {
         self.tables().pools.values().cloned().collect()
     }

@@ -445,7 +445,7 @@ impl Front {
 
     /// Asks the hosts of all databases that are due.
     pub(crate) fn probe_all(self: &Arc<Self>) {
-        for database in self.registers.databases() {
+        for database in self.registers.with_roles() {
             self.probe_hosts(&database);
         }
     }

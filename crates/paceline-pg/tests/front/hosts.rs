@@ -264,6 +264,25 @@ fn clients_without_a_host_get_an_error_in_time() {
     let folder = postgres.socket_folder().display().to_string();
     let row = pooler.admin("SHOW HOSTS").remove(0);
     assert_eq!((&row[HOST], row[STATE].as_str()), (&folder, "primary"));
+    let settings = "query_wait_timeout = 1";
+    let databases = entry("db", postgres, "roles=auto target_session_attrs=any");
+    pooler.rewrite(&databases, settings);
+    pooler.admin("RELOAD");
+    let answer = pooler.client().query("SELECT 1");
+    assert_eq!(answer.expect("any role suits now"), [["1"]]);
+    let databases = entry("db", postgres, "roles=equal");
+    pooler.rewrite(&databases, settings);
+    pooler.admin("RELOAD");
+    let answer = pooler.client().query("SELECT 1");
+    assert_eq!(answer.expect("it answers"), [["1"]]);
+    wait_until("the host is asked", || {
+        pooler.admin("SHOW HOSTS")[0][STATE] == "equal"
+    });
+    pooler.rewrite(&entry("db", postgres, ""), settings);
+    pooler.admin("RELOAD");
+    assert!(pooler.admin("SHOW HOSTS").is_empty(), "as in PgBouncer");
+    let answer = pooler.client().query("SELECT 1");
+    assert_eq!(answer.expect("it answers"), [["1"]]);
 }
 
 /// A commit waits for a standby that is not there, and its wait is cancelled: PostgreSQL reports
