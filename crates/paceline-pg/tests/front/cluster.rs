@@ -203,11 +203,13 @@ impl Cluster {
         let pidfile = fs::read_to_string(self.data(name).join("postmaster.pid"));
         let pidfile = pidfile.expect("the server runs");
         let server: u32 = pidfile.lines().next().and_then(number).expect("its number");
-        let mut tree = vec![server];
-        tree.extend(children(server));
-        let tree: Vec<String> = tree.iter().map(u32::to_string).collect();
-        let sent = Command::new("kill").arg(signal).args(&tree).status();
-        assert!(sent.expect("kill runs").success(), "{tree:?}");
+        // It starts no more processes from now on.
+        assert!(send("-STOP", server), "the server runs");
+        for child in children(server) {
+            // It has ended meanwhile, if that fails.
+            let _ = send(signal, child);
+        }
+        assert!(send(signal, server), "the server runs");
     }
 
     /// Kills all processes of a server at once: its sessions get no time to commit.
@@ -259,9 +261,7 @@ impl Drop for Cluster {
                 // A stopped server does not end. One that has ended needs no signal.
                 let pidfile = fs::read_to_string(node.folder.join("data/postmaster.pid"));
                 if let Some(server) = pidfile.ok().and_then(|it| number(it.lines().next()?)) {
-                    let _ = Command::new("kill")
-                        .args(["-CONT", &server.to_string()])
-                        .status();
+                    let _ = send("-CONT", server);
                 }
                 drop(keeper.stdin.take());
                 // It has ended already, if that fails.
@@ -270,6 +270,13 @@ impl Drop for Cluster {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Sends a signal to one process. Whether there was one.
+fn send(signal: &str, process: u32) -> bool {
+    let mut kill = Command::new("kill");
+    let sent = kill.args([signal, &process.to_string()]).status();
+    sent.expect("kill runs").success()
 }
 
 fn number(text: &str) -> Option<u32> {
