@@ -278,13 +278,14 @@ impl Front {
         } else {
             Blame::Host
         };
+        if blame == Blame::Host {
+            // Before the book opens the next one.
+            self.host_failed(&pool.database, target.index, reason);
+        }
         let failure = login_failure(reason, failure);
         let ((), orders) =
             self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
         self.carry_out(orders);
-        if blame == Blame::Host {
-            self.host_failed(&pool.database, target.index, reason);
-        }
         if blame == Blame::Host || reason == UNSUITABLE {
             self.try_other_hosts(&pool.database);
         }
