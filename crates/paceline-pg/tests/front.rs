@@ -10,8 +10,12 @@ mod cancels;
 mod client;
 #[path = "front/clients.rs"]
 mod clients;
+#[path = "front/cluster.rs"]
+mod cluster;
 #[path = "front/hazards.rs"]
 mod hazards;
+#[path = "front/hosts.rs"]
+mod hosts;
 #[path = "front/operations.rs"]
 mod operations;
 #[path = "front/pooler.rs"]

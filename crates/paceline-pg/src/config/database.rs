@@ -105,7 +105,7 @@ entry_keys! { Database:
 }
 
 /// The keys that are read and have no effect yet. A test compares them with the sources.
-const PENDING: &[&str] = &["max_replica_lag", "multiplex", "strict_commit"];
+const PENDING: &[&str] = &["multiplex"];
 
 /// What a server connection depends on. If it changes, the connections made before are replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -160,16 +160,11 @@ const OWN: [&str; 10] = [
 ];
 
 /// The keys that are read and have no effect yet. A test compares them with the sources.
-const PENDING: [&str; 11] = [
+const PENDING: [&str; 6] = [
     "autodb_idle_timeout",
     "disable_pqexec",
-    "host_check_failures",
-    "host_check_period",
-    "host_check_successes",
     "max_packet_size",
-    "max_replica_lag",
     "multiplex",
-    "strict_commit",
     "tcp_defer_accept",
     "unix_socket_group",
 ];

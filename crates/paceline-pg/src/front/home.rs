@@ -14,21 +14,21 @@ use std::{
 };
 
 use paceline::{scratch, Closed, Context, GroupHandler, Handle, Members, Next, Overdue};
-use paceline_server::tls::TlsConnection;
 
 use super::{
     call::Call,
-    opening::{Target, ABORTED},
+    opening::{Target, ABORTED, UNSUITABLE},
     registers::{PoolEntry, Reported},
     server::{Core, Errand, NewServer, SentOn, Server},
+    server_login::{LoggingIn, Progress},
+    sites::{Admission, Seat},
     sockets::{Address, Stream},
     state::Front,
-    tls,
-    wire::{self, Wire},
+    wire,
 };
 use crate::{
     log::Level,
-    login::{ServerFailure, ServerLogin, ServerReady, ServerStep},
+    login::{ServerFailure, ServerLogin, ServerReady},
     pools::{FailureScope, LoginFailure, ServerId, ServerKey},
     protocol::{OwnOutcome, Purpose, Release, ServerHalf, Values},
 };
@@ -40,6 +40,8 @@ pub(crate) struct Home {
     number: u64,
     pool: Arc<PoolEntry>,
     target: Target,
+    /// Its place at the host, if the front knows the roles of those.
+    seat: Option<Arc<Seat>>,
     /// When the connection was begun.
     since: Duration,
     stage: Stage,
@@ -54,16 +56,6 @@ enum Stage {
     Over,
 }
 
-/// A connection whose login is not done.
-struct LoggingIn {
-    login: ServerLogin,
-    handle: Handle,
-    wire: Wire,
-    input: Vec<u8>,
-    address: Address,
-    local: Option<Address>,
-}
-
 impl Home {
     pub(crate) fn new(
         front: Arc<Front>,
@@ -76,6 +68,7 @@ impl Home {
             number: front.next_number(),
             since: front.now(),
             stage: Stage::Connecting(Box::new(login)),
+            seat: Seat::take(&pool.database, target.index()),
             front,
             id,
             pool,
@@ -103,17 +96,8 @@ impl Home {
         let _ = handle.set_deadline(has_limit.then_some(left.max(Duration::from_millis(1))));
         drop(live);
         self.note_new(local);
-        let mut opening = LoggingIn {
-            login: *login,
-            handle,
-            wire: Wire::Plain,
-            input: Vec::new(),
-            address: self.target.address(),
-            local,
-        };
-        let mut out = Vec::new();
-        opening.login.start(&mut out);
-        let sent = opening.send(&out, call);
+        let mut opening = LoggingIn::new(*login, handle, &self.target, local);
+        let sent = opening.start(call);
         self.stage = Stage::LoggingIn(Box::new(opening));
         if sent.is_err() {
             self.fail("server conn crashed?", None, call);
@@ -143,69 +127,12 @@ impl Home {
         let Stage::LoggingIn(opening) = &mut self.stage else {
             return;
         };
-        match opening.receive(call) {
-            Ok(true) => {}
-            Ok(false) => return self.fail("server conn crashed?", None, call),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) => {
-                let text = tls::explained(&error);
-                return self.fail(&text, None, call);
-            }
+        match opening.advance(&self.front, &self.target, call) {
+            Progress::More => {}
+            Progress::Ready(ready) => self.logged_in(ready, call),
+            Progress::Refused(failure) => self.refused(&failure, call),
+            Progress::Broken(reason) => self.fail(&reason, None, call),
         }
-        self.login_steps(call);
-    }
-
-    fn login_steps(&mut self, call: &mut Call<'_, '_, '_>) {
-        loop {
-            let Stage::LoggingIn(opening) = &mut self.stage else {
-                return;
-            };
-            if opening.wire.is_handshaking() {
-                return;
-            }
-            let mut out = Vec::new();
-            let (taken, step) = opening.login.feed(&opening.input, &mut out);
-            opening.input.drain(..taken);
-            if !out.is_empty() && opening.send(&out, call).is_err() {
-                return self.fail("server conn crashed?", None, call);
-            }
-            match step {
-                ServerStep::More if taken == 0 => return,
-                ServerStep::More => {}
-                ServerStep::StartTls => {
-                    if let Err(error) = self.begin_tls(call) {
-                        return self.fail(&tls::explained(&error), None, call);
-                    }
-                }
-                ServerStep::Hash(hashing) => {
-                    call.wake_follower();
-                    let hashed = hashing.run();
-                    let mut out = Vec::new();
-                    let step = opening.login.hashed(hashed, &mut out);
-                    if opening.send(&out, call).is_err() {
-                        return self.fail("server conn crashed?", None, call);
-                    }
-                    if let ServerStep::Failed(failure) = step {
-                        return self.refused(&failure, call);
-                    }
-                }
-                ServerStep::Ready(ready) => return self.logged_in(ready, call),
-                ServerStep::Failed(failure) => return self.refused(&failure, call),
-            }
-        }
-    }
-
-    fn begin_tls(&mut self, call: &mut Call<'_, '_, '_>) -> io::Result<()> {
-        let live = self.front.live();
-        let Stage::LoggingIn(opening) = &mut self.stage else {
-            return Ok(());
-        };
-        let Some(tls) = &live.server_tls.tls else {
-            return Err(io::Error::other("TLS is off"));
-        };
-        let connection = TlsConnection::client(tls, self.target.tls_name())?;
-        let (wire, handle) = (&mut opening.wire, &opening.handle);
-        call.with(handle, |cx| wire.begin_tls(connection, cx))
     }
 
     /// The server has refused the login.
@@ -253,6 +180,10 @@ impl Home {
             return;
         };
         let _ = opening.handle.set_deadline(None);
+        if self.admission(&ready) == Admission::Refused {
+            call.close(&opening.handle);
+            return self.failed(UNSUITABLE, None);
+        }
         let reported = self.report(&ready);
         let values = reported.values.clone();
         self.pool.set_reported(reported);
@@ -273,6 +204,7 @@ impl Home {
             wire: opening.wire,
             half: ServerHalf::new(values),
             input: opening.input,
+            seat: self.seat.clone(),
         }));
         self.front.add_server(&server);
         let connect_query = self.pool.database.config().connect_query.clone();
@@ -280,6 +212,14 @@ impl Home {
         match connect_query {
             Some(sql) => self.run(&server, Purpose::Connect, sql.as_bytes(), call),
             None => self.open(call),
+        }
+    }
+
+    /// Whether the host has the role that the database asks for.
+    fn admission(&self, ready: &ServerReady) -> Admission {
+        match &self.seat {
+            Some(seat) => self.front.admit(&self.pool.database, seat, ready),
+            None => Admission::Granted,
         }
     }
 
@@ -321,6 +261,7 @@ impl Home {
             self.front.give_back(&server, call);
         }
         self.front.carry_out(orders);
+        self.front.judge(&server);
     }
 
     /// Runs a query of the front-end.
@@ -432,35 +373,6 @@ impl Home {
             OwnOutcome::Failed(_) => self.front.close_server(server, "test query failed", call),
             OwnOutcome::Done(_) => {}
         }
-    }
-}
-
-impl LoggingIn {
-    fn send(&mut self, bytes: &[u8], call: &mut Call<'_, '_, '_>) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let wire = &mut self.wire;
-        call.with(&self.handle, |cx| wire.send(cx, &[IoSlice::new(bytes)]))
-    }
-
-    /// Receives once. `false`: the end.
-    fn receive(&mut self, call: &mut Call<'_, '_, '_>) -> io::Result<bool> {
-        let mut buffer = scratch();
-        let was_handshaking = self.wire.is_handshaking();
-        let (wire, input) = (&mut self.wire, &mut self.input);
-        let arrived = call.with(&self.handle, |cx| wire.receive(cx, &mut buffer, input))?;
-        match arrived {
-            wire::Arrival::InBuffer(count) => input.extend_from_slice(&buffer[..count]),
-            wire::Arrival::InInput => {}
-            wire::Arrival::End => return Ok(false),
-        }
-        if was_handshaking && !self.wire.is_handshaking() {
-            let mut out = Vec::new();
-            self.login.tls_started(&mut out);
-            self.send(&out, call)?;
-        }
-        Ok(true)
     }
 }
 

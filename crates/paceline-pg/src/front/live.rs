@@ -209,7 +209,7 @@ pub(crate) fn database_settings(database: &config::Database) -> DatabaseSettings
         server_lifetime: database.server_lifetime,
         query_wait_timeout: database.query_wait_timeout,
         forced_user: database.user.is_some(),
-        parks: database.roles == config::Roles::Auto,
+        parks: database.roles != config::Roles::Off,
     }
 }
 

@@ -16,6 +16,9 @@ impl Front {
     pub(crate) fn maintain(&self) {
         self.maintain_book();
         self.check_clients();
+        if let Some(front) = self.shared() {
+            front.probe_all();
+        }
         self.end_period();
         if self.lifecycle.is_overdue(self.now()) {
             let text = format_args!("the time of the shutdown is over");

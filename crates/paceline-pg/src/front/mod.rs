@@ -8,6 +8,7 @@
 //!                     ^
 //!                     |
 //!   opening -----> home       the handler of a server's group while no client has it
+//!   sites          probe      the hosts of a database and their roles; what asks them
 //!
 //!   orders       what the book wants          maintenance  three times a second
 //!   cancel       cancels on their way         lifecycle    signals, and the end
@@ -32,11 +33,14 @@ mod maintenance;
 mod metrics;
 mod opening;
 mod orders;
+mod probe;
 mod random;
 mod registers;
 mod reload;
 mod server;
+mod server_login;
 mod session;
+mod sites;
 mod snapshot;
 mod sockets;
 mod state;

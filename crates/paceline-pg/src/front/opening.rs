@@ -17,6 +17,7 @@ use super::{
     random,
     registers::PoolEntry,
     server::Server,
+    sites::HostChoice,
     sockets::{self, Address, Stream},
     state::Front,
 };
@@ -69,6 +70,11 @@ impl Target {
         &self.name
     }
 
+    /// Its place in the database's list.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     fn is_unix(&self) -> bool {
         matches!(&self.place, Place::Unix(_))
     }
@@ -97,6 +103,9 @@ impl fmt::Display for Target {
 /// Why a connection ends that the book has given up.
 pub(crate) const ABORTED: &str = "login aborted";
 
+/// Why a connection ends whose host has not the role that the database asks for.
+pub(crate) const UNSUITABLE: &str = "the host has another role";
+
 const FOREVER: Duration = Duration::from_secs(3600);
 
 impl Front {
@@ -111,7 +120,10 @@ impl Front {
         }
         let socket_dir = self.live().settings().unix_socket_dir.clone();
         let hosts = pool.database.config().hosts(&socket_dir);
-        let index = pool.database.first_host(hosts.len());
+        let index = match self.choose_host(&pool, hosts.len()) {
+            HostChoice::Host(index) => index,
+            HostChoice::Park => return self.park(id, &pool),
+        };
         let Some(host) = hosts.get(index).cloned() else {
             return self.refuse_opening(id, &pool, "no host");
         };
@@ -160,7 +172,7 @@ impl Front {
         host: &Host,
         at: usize,
     ) {
-        pool.database.host_failed(at);
+        self.host_failed(&pool.database, at, "its name is unknown");
         let address = Address::Ip(SocketAddr::from(([0; 4], host.port)));
         self.note_of_server(
             Level::Log,
@@ -201,7 +213,7 @@ impl Front {
     }
 
     /// What the front says at a server's login.
-    fn server_start(&self, pool: &PoolEntry, target: &Target) -> ServerStart {
+    pub(crate) fn server_start(&self, pool: &PoolEntry, target: &Target) -> ServerStart {
         let live = self.live();
         let config = pool.database.config();
         let text = |text: &str| text.as_bytes().to_vec();
@@ -243,7 +255,7 @@ impl Front {
         }
     }
 
-    fn refuse_opening(self: &Arc<Self>, id: ServerId, _pool: &PoolEntry, reason: &str) {
+    pub(crate) fn refuse_opening(self: &Arc<Self>, id: ServerId, _pool: &PoolEntry, reason: &str) {
         let failure = login_failure(reason, None);
         let ((), orders) =
             self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
@@ -260,13 +272,23 @@ impl Front {
         failure: Option<&ServerFailure>,
     ) {
         self.openings().remove(&id);
-        if failure.is_none() && reason != ABORTED {
-            pool.database.host_failed(target.index);
+        let is_down = failure.is_none_or(says_down);
+        let blame = if reason == ABORTED || reason == UNSUITABLE || !is_down {
+            Blame::Nobody
+        } else {
+            Blame::Host
+        };
+        if blame == Blame::Host {
+            // Before the book opens the next one.
+            self.host_failed(&pool.database, target.index, reason);
         }
         let failure = login_failure(reason, failure);
         let ((), orders) =
             self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
         self.carry_out(orders);
+        if blame == Blame::Host || reason == UNSUITABLE {
+            self.try_other_hosts(&pool.database);
+        }
     }
 
     /// A connection that is being opened is given up.
@@ -285,6 +307,61 @@ impl Front {
 
     pub(crate) fn has_server(&self, id: ServerId) -> bool {
         self.servers().contains_key(&id)
+    }
+}
+
+/// Whether a failure to log in counts against the host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    Host,
+    Nobody,
+}
+
+/// Whether a refused login says that the host serves nobody for now.
+pub(crate) fn says_down(failure: &ServerFailure) -> bool {
+    let code = failure.code.as_deref();
+    code.is_some_and(|code| matches!(code, "57P01" | "57P02" | "57P03"))
+}
+
+/// Where a host is, if it is known.
+pub(crate) enum Whereabouts {
+    At(Target),
+    /// There is no such name.
+    Nowhere,
+    /// The name is being resolved.
+    Unknown,
+}
+
+impl Front {
+    /// Where a host is. A name that is not known is resolved, for the next call.
+    pub(crate) fn whereabouts(self: &Arc<Self>, host: &Host, index: usize) -> Whereabouts {
+        if let Some(place) = place_of(host) {
+            return Whereabouts::At(target(host, place, index));
+        }
+        match self.next_address(host) {
+            Some(Some(ip)) => {
+                let place = Place::Ip(SocketAddr::new(ip, host.port));
+                Whereabouts::At(target(host, place, index))
+            }
+            Some(None) => Whereabouts::Nowhere,
+            None => {
+                self.look_up(host.clone());
+                Whereabouts::Unknown
+            }
+        }
+    }
+
+    /// Resolves a name. If no thread takes that over, the next probe tries again.
+    fn look_up(self: &Arc<Self>, host: Host) {
+        let (front, threads) = (Arc::clone(self), self.pool());
+        let _ = threads.map(|threads| {
+            threads.post(move |cx| {
+                let name = host.address.as_str().to_owned();
+                let found = cx.blocking(|| (name.as_str(), host.port).to_socket_addrs());
+                let found = found.map(|all| all.map(|address| address.ip()).collect());
+                front.keep_addresses(&host, found.unwrap_or_default());
+            })
+        });
     }
 }
 

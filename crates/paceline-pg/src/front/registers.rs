@@ -12,6 +12,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::{
     live::{database_settings, user_settings, Live},
+    sites::Site,
     state::Front,
 };
 use crate::{
@@ -47,6 +48,8 @@ pub(crate) struct Database {
     pub(crate) averages: Mutex<Averages>,
     /// Which host a new connection tries next.
     next_host: AtomicUsize,
+    /// Its hosts, if their roles are known.
+    site: ArcSwapOption<Site>,
 }
 
 /// The servers of one database and user.
@@ -88,6 +91,15 @@ pub(crate) struct Reported {
 impl Database {
     pub(crate) fn config(&self) -> Arc<config::Database> {
         self.config.load_full()
+    }
+
+    /// Its hosts with their roles; `None`: they are treated as PgBouncer does.
+    pub(crate) fn site(&self) -> Option<Arc<Site>> {
+        self.site.load_full()
+    }
+
+    pub(crate) fn set_site(&self, site: Option<Arc<Site>>) {
+        self.site.store(site);
     }
 
     /// The number of the host that a new connection tries first.
@@ -150,6 +162,7 @@ impl Terms {
                 mode,
                 max_prepared_statements: settings.max_prepared_statements as usize,
                 longest_statement: LONGEST_STATEMENT,
+                strict_commit: database.strict_commit.unwrap_or(settings.strict_commit),
                 statements: Arc::clone(pool.statements),
                 tracked: Arc::clone(&live.tracked),
             },
@@ -201,6 +214,15 @@ impl Registers {
         all
     }
 
+    /// The databases that know the roles of their hosts.
+    pub(crate) fn with_roles(&self) -> Vec<Arc<Database>> {
+        let tables = self.tables();
+        let all = tables.databases.values();
+        all.filter(|database| database.site.load().is_some())
+            .cloned()
+            .collect()
+    }
+
     pub(crate) fn pools(&self) -> Vec<Arc<PoolEntry>> {
         self.tables().pools.values().cloned().collect()
     }
@@ -248,6 +270,7 @@ impl Front {
             counters: Counters::default(),
             averages: Mutex::default(),
             next_host: AtomicUsize::new(0),
+            site: ArcSwapOption::from(Site::of(self.live().settings(), &config, self.now())),
         });
         tables
             .databases
@@ -325,7 +348,8 @@ impl Front {
             if let Some(config) = live.config.database(&database.name) {
                 let settings = database_settings(&config);
                 self.book().configure_database(database.id, settings);
-                database.config.store(config);
+                database.config.store(Arc::clone(&config));
+                self.renew_site(&database, &config);
             }
         }
         for (name, id) in self.registers.users() {
@@ -343,6 +367,10 @@ impl Front {
 
     /// The database is in the configuration no longer.
     pub(crate) fn forget_database(&self, name: &str) -> Option<Arc<Database>> {
-        self.registers.tables().databases.remove(name)
+        let forgotten = self.registers.tables().databases.remove(name);
+        if let Some(site) = forgotten.as_ref().and_then(|database| database.site()) {
+            site.end_probes();
+        }
+        forgotten
     }
 }

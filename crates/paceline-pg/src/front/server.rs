@@ -35,6 +35,7 @@ use super::{
     call::Call,
     client::Client,
     registers::PoolEntry,
+    sites::Seat,
     sockets::{Address, Stream},
     wire::Wire,
 };
@@ -53,6 +54,8 @@ pub(crate) struct Server {
     /// The number of its process, of the key for cancels.
     pub(crate) process: i32,
     pub(crate) tls: Box<str>,
+    /// Its place at the host, if the front knows the roles of those.
+    pub(crate) seat: Option<Arc<Seat>>,
     /// Where it is while no client has it.
     home: Group<Stream>,
     handle: Handle,
@@ -76,6 +79,7 @@ pub(crate) struct NewServer {
     pub(crate) wire: Wire,
     pub(crate) half: ServerHalf,
     pub(crate) input: Vec<u8>,
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 /// What the owner of the connection works with.
@@ -130,6 +134,7 @@ impl Server {
             connected_at: new.connected_at,
             process: new.process,
             tls: new.tls,
+            seat: new.seat,
             home: new.home,
             handle: new.handle,
             wanted: Mutex::new(None),

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     client::{Client, Phase},
     server::Server,
+    sites::SiteRow,
     sockets::Address,
     state::{locked, Front},
 };
@@ -54,6 +55,21 @@ impl Snapshots<'_> {
             paused: row.is_paused,
             disabled: row.is_disabled,
         })
+    }
+
+    fn host_row(&self, database: &str, row: SiteRow) -> HostRow {
+        let lag = row.row.lag.map(|lag| lag.as_micros().to_string());
+        HostRow {
+            database: database.to_owned(),
+            host: row.host.address.as_str().to_owned(),
+            port: row.host.port.into(),
+            state: row.state,
+            lag_us: lag,
+            connections: count(row.row.connections),
+            active: count(row.row.outstanding),
+            since: self.time(row.since),
+            reason: row.reason.into(),
+        }
     }
 
     fn console_row(&self) -> DatabaseRow {
@@ -456,7 +472,14 @@ impl Source for Snapshots<'_> {
     }
 
     fn hosts(&self) -> Vec<HostRow> {
-        Vec::new()
+        let databases = self.0.registers.databases();
+        let rows = databases.iter().flat_map(|database| {
+            let site = database.site();
+            let rows = site.map(|site| site.rows()).unwrap_or_default();
+            rows.into_iter()
+                .map(|row| self.host_row(&database.name, row))
+        });
+        rows.collect()
     }
 
     fn state(&self) -> State {

@@ -96,6 +96,22 @@ impl Hosts {
             && (state != HostState::Unknown || self.settings.attrs == TargetAttrs::Any)
     }
 
+    /// Whether connections to this host may serve clients now.
+    ///
+    /// # Panics
+    /// If there is no host of this number.
+    #[must_use]
+    pub fn suits(&self, host: usize) -> bool {
+        let mut classes = self.classes().iter();
+        classes.any(|class| self.is_usable(&self.hosts[host], class))
+    }
+
+    /// Whether there is a host for a new connection.
+    #[must_use]
+    pub fn has_usable(&self) -> bool {
+        self.best().is_some()
+    }
+
     /// The next connection begins with another host than this one.
     pub(super) fn pass_over(&mut self, host: usize) {
         if self.next == host {
@@ -129,20 +145,11 @@ impl Hosts {
         *connections = connections.saturating_sub(1);
     }
 
-    /// A client uses a connection to this host.
+    /// So many clients use a connection to this host.
     ///
     /// # Panics
     /// If there is no host of this number.
-    pub fn assigned(&mut self, host: usize) {
-        self.hosts[host].outstanding += 1;
-    }
-
-    /// A client uses a connection to this host no longer.
-    ///
-    /// # Panics
-    /// If there is no host of this number.
-    pub fn released(&mut self, host: usize) {
-        let outstanding = &mut self.hosts[host].outstanding;
-        *outstanding = outstanding.saturating_sub(1);
+    pub fn set_outstanding(&mut self, host: usize, clients: usize) {
+        self.hosts[host].outstanding = clients;
     }
 }

@@ -22,8 +22,8 @@ pub enum Observed {
         role: Role,
         /// Its timeline, if it was asked.
         timeline: Option<u32>,
-        /// How far it is behind, in bytes, if that is known.
-        lag: Option<u64>,
+        /// How far it is behind, if that is known.
+        lag: Option<Duration>,
     },
     /// It did not answer a probe in time, or refused a connection.
     NoAnswer,
@@ -151,6 +151,15 @@ impl Hosts {
                 hosts.push(number);
             }
         }
+    }
+
+    /// The probe of this host could not begin yet: it is due again.
+    ///
+    /// # Panics
+    /// If there is no host of this number.
+    pub fn put_off(&mut self, host: usize, now: Duration) {
+        let host = &mut self.hosts[host];
+        (host.probe_at, host.is_probing) = (now, false);
     }
 
     /// When the next probe is due.

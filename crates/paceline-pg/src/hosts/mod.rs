@@ -93,8 +93,8 @@ pub struct HostSettings {
     pub rise: u32,
     /// How often hosts are probed.
     pub probe_every: Duration,
-    /// Replicas further behind, in bytes, are not used; `None`: any.
-    pub most_lag: Option<u64>,
+    /// Replicas further behind are not used; `None`: any.
+    pub most_lag: Option<Duration>,
     /// How long clients are parked while no host can be used; zero: for ever.
     pub park: Duration,
 }
@@ -136,7 +136,7 @@ struct Host {
     successes: u32,
     /// The timeline that its last probe has reported.
     timeline: Option<u32>,
-    lag: Option<u64>,
+    lag: Option<Duration>,
     /// Clients that use a connection to it.
     outstanding: usize,
     /// Connections to it.
@@ -170,8 +170,8 @@ pub struct HostRow {
     pub outstanding: usize,
     /// Its timeline, if a probe has reported it.
     pub timeline: Option<u32>,
-    /// How far it is behind the primary, in bytes.
-    pub lag: Option<u64>,
+    /// How far it is behind the primary.
+    pub lag: Option<Duration>,
 }
 
 impl Hosts {
@@ -215,6 +215,22 @@ impl Hosts {
         states.into_iter().position(|it| it == HostState::Primary)
     }
 
+    /// What a host is: its state, its connections, how far it is behind.
+    ///
+    /// # Panics
+    /// If there is no host of this number.
+    #[must_use]
+    pub fn row(&self, host: usize) -> HostRow {
+        let host = &self.hosts[host];
+        HostRow {
+            state: host.state,
+            connections: host.connections,
+            outstanding: host.outstanding,
+            timeline: host.timeline,
+            lag: host.lag,
+        }
+    }
+
     /// Changes what holds for the hosts.
     pub fn configure(&mut self, settings: HostSettings) {
         self.settings = settings;
@@ -222,12 +238,6 @@ impl Hosts {
 
     /// The hosts as the console shows them.
     pub fn rows(&self) -> impl Iterator<Item = HostRow> + '_ {
-        self.hosts.iter().map(|host| HostRow {
-            state: host.state,
-            connections: host.connections,
-            outstanding: host.outstanding,
-            timeline: host.timeline,
-            lag: host.lag,
-        })
+        (0..self.len()).map(|host| self.row(host))
     }
 }

@@ -161,11 +161,11 @@ fn replicas_share_by_least_outstanding() {
             unreachable!("there are replicas");
         };
         site.hosts.opened(host);
-        site.hosts.assigned(host);
         counts[host] += 1;
+        site.hosts.set_outstanding(host, counts[host]);
     }
     assert_eq!(counts, [0, 3, 3]);
-    site.hosts.released(1);
+    site.hosts.set_outstanding(1, 2);
     assert_eq!(site.choose(), Choice::Host(1));
     for host in [1, 2] {
         site.no_answer(host);
@@ -182,19 +182,21 @@ fn replicas_share_by_least_outstanding() {
 fn a_replica_too_far_behind_is_not_used() {
     let mut site = Site::with(TargetAttrs::Standby);
     let mut settings = site.hosts.settings.clone();
-    settings.most_lag = Some(1000);
+    settings.most_lag = Some(s(10));
     site.hosts.configure(settings);
-    for (host, lag) in [(0, 1001), (1, 1000)] {
+    for (host, lag) in [(0, 11), (1, 10)] {
         let answer = Observed::Answer {
             role: Role::Replica,
             timeline: Some(1),
-            lag: Some(lag),
+            lag: Some(s(lag)),
         };
         site.hosts.observe(host, answer, s(0), &mut site.changes);
     }
     site.answer(2, Role::Primary, 1);
     assert_eq!(site.choose(), Choice::Host(1));
     assert_eq!(site.choose(), Choice::Host(1));
+    let suit: Vec<_> = (0..3).map(|host| site.hosts.suits(host)).collect();
+    assert_eq!(suit, [false, true, false]);
 }
 
 #[test]

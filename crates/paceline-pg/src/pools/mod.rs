@@ -23,6 +23,7 @@ mod book;
 mod cancel;
 mod configure;
 mod entries;
+mod failover;
 mod grow;
 mod list;
 mod maintain;

@@ -26,6 +26,8 @@ pub struct RelaySettings {
     /// The longest message that is kept whole: the Parse of a named statement. Others pass in
     /// pieces.
     pub longest_statement: usize,
+    /// Whether a commit that did not wait for its standby is reported as unknown (08007).
+    pub strict_commit: bool,
     /// The statements of the pool's clients.
     pub statements: Arc<Statements>,
     /// The parameters that a client takes along.
@@ -41,6 +43,7 @@ impl RelaySettings {
             mode,
             max_prepared_statements: 200,
             longest_statement: 16 << 20,
+            strict_commit: false,
             statements: Arc::default(),
             tracked: Arc::default(),
         }

@@ -130,3 +130,22 @@ fn each_request_gets_one_answer() {
     let expected = ["error 08007", "Z I"].repeat(3);
     assert_eq!(seen, expected);
 }
+
+/// A parameter that a lost transaction has set is as it was before: else it would hold for the
+/// rest of the session.
+#[test]
+fn parameters_of_a_lost_transaction_are_undone() {
+    let set = Send::Query("SET LOCAL application_name = 'of the lost one'");
+    let first = Send::Query("SET application_name = 'first'");
+    let sent = [first, Send::Query("BEGIN"), set];
+    let then = [Send::Query(""), Send::Query("SHOW application_name")];
+    let Some((loss, seen)) = lost_after(&sent, 3, &then) else {
+        return;
+    };
+    assert_eq!(loss, Loss::RolledBack);
+    let seen = seen.join("; ");
+    assert!(
+        seen.contains("first") && !seen.contains("lost one"),
+        "{seen}"
+    );
+}

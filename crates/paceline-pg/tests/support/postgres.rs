@@ -168,11 +168,11 @@ cd / && rm -rf "$3"
 "#;
 
 /// The user that the server runs as: it refuses to run as root.
-struct Owner(Option<(u32, u32)>);
+pub(crate) struct Owner(Option<(u32, u32)>);
 
 impl Owner {
     /// The present user, or, if that is root, another one, who gets the folder.
-    fn of(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn of(folder: &Path) -> io::Result<Self> {
         if fs::metadata(folder)?.uid() != 0 {
             return Ok(Self(None));
         }
@@ -185,7 +185,7 @@ impl Owner {
         Ok(Self(Some((user, group))))
     }
 
-    fn runs<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    pub(crate) fn runs<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         match self.0 {
             None => command,
             Some((user, group)) => command.uid(user).gid(group),
@@ -204,7 +204,7 @@ fn ids(users: &str, name: &str) -> Option<(u32, u32)> {
 }
 
 /// A new folder with a short name: the path of a socket has at most 107 bytes.
-fn temporary_folder() -> io::Result<PathBuf> {
+pub(crate) fn temporary_folder() -> io::Result<PathBuf> {
     let id = std::process::id();
     let names = (0..).map(|number| env::temp_dir().join(format!("paceline-pg-{id}-{number}")));
     for name in names {

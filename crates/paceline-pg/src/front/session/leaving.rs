@@ -336,6 +336,9 @@ impl crate::front::state::Front {
         self.log_server_closing(server, closing.as_deref().unwrap_or(reason));
         let id = server.id;
         let (_, orders) = self.with_book(|book, now, orders| book.closed(id, now, orders));
+        if closing.is_none() && reason == "server conn crashed?" {
+            self.doubt_host(server, "a lost connection");
+        }
         if let Some(client) = client {
             client.send(crate::front::client::Letter::Lost(server.number));
         }

@@ -530,9 +530,29 @@ impl Session {
 
     /// What the client waits for is refused.
     pub(super) fn refused(&mut self, refusal: &Refusal, call: &mut Call<'_, '_, '_>) {
+        if *refusal == Refusal::QueryWaitTimeout && self.lacks_host() {
+            return self.refuse("57P03", NO_HOST, call);
+        }
         self.refuse(refusal.code(), &refusal.to_string(), call);
     }
+
+    /// Whether the client waits because no host has the role that its database asks for.
+    fn lacks_host(&self) -> bool {
+        let pool = match &self.state {
+            State::Waiting(member) => Some(&member.pool),
+            State::Login(login) => match &login.stage {
+                Stage::Welcome(pool) => Some(pool),
+                _ => None,
+            },
+            _ => None,
+        };
+        let site = pool.and_then(|pool| pool.database.site());
+        site.is_some_and(|site| !site.has_usable())
+    }
 }
+
+/// What a client gets that was parked for too long.
+const NO_HOST: &str = "query_wait_timeout: no host of the database has the role that is asked for";
 
 fn application(request: &SessionRequest) -> Box<str> {
     let given = request

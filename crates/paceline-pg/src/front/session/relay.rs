@@ -1,6 +1,9 @@
 //! Passes bytes between a client and the server that it has.
 
-use std::io::{self, IoSlice};
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 use paceline::scratch;
 
@@ -324,6 +327,12 @@ impl Session {
         let passed = relay.from_server(bytes, &mut out);
         let status = core.half.status();
         let is_busy = core.half.is_busy();
+        if core.half.take_doubt() {
+            let server = Arc::clone(&bound.server);
+            drop(core);
+            self.front.doubt_host(&server, "25006");
+            core = bound.server.core();
+        }
         if bound.is_quiet && !core.half.is_own_query_running() {
             bound.is_quiet = false;
             self.front.book().set_quiet(bound.server.id, false);

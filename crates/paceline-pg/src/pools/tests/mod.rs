@@ -2,6 +2,7 @@
 
 mod cancels;
 mod commands;
+mod failover;
 mod model;
 mod random;
 mod rules;

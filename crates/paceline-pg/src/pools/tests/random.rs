@@ -381,7 +381,16 @@ impl Trial {
     fn command(&mut self) {
         let of = self.dice.roll(self.databases.len());
         let scope = Scope::Database(self.databases[of]);
-        match self.dice.roll(4) {
+        match self.dice.roll(6) {
+            4 => self.retire(),
+            5 => {
+                let database = self.databases[of];
+                let pools = self.model.pools.iter_mut();
+                pools
+                    .filter(|pool| pool.database == of)
+                    .for_each(|pool| pool.fails_until = None);
+                self.with(|book, now, orders| book.retry(database, now, orders));
+            }
             0 => {
                 self.set_paused(of, true);
                 let _done = self.with(|book, _, orders| book.pause(scope, orders));
@@ -417,6 +426,22 @@ impl Trial {
             it.is_marked |= self.model.pools[it.pool].database == database;
         }
         self.model.apply(orders);
+    }
+
+    /// The host of one connection has another role.
+    fn retire(&mut self) {
+        let judged_later = |it: &Connection| {
+            use ServerState::{CancelOpening, Cancelling, Opening};
+            !matches!(it.state, Opening | CancelOpening | Cancelling)
+        };
+        let all = self.servers(judged_later);
+        if all.is_empty() {
+            return;
+        }
+        let server = all[self.dice.roll(all.len())];
+        let it = self.model.servers.get_mut(&server).expect("it is known");
+        it.is_marked = true;
+        self.with(|book, _, orders| book.retire(server, orders));
     }
 
     fn pass_time(&mut self) {

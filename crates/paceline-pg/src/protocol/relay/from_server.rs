@@ -12,7 +12,9 @@ use super::{
         },
         Broken, ClientHalf, Mode, OwnOutcome, ServerHalf,
     },
-    forgets_all, is_final, status, Counts, FromServer, Relay,
+    forgets_all, is_final, status,
+    unreplicated::LONGEST_NOTICE,
+    Counts, FromServer, Relay,
 };
 
 /// The severity and the code of an error are in its first bytes.
@@ -111,6 +113,10 @@ impl Relay<'_> {
                 take(stream, length, fate);
                 return Ok(());
             }
+            b'N' if self.is_unreplicated(message) => {
+                self.take_unreplicated(length, stream);
+                return Ok(());
+            }
             b'E' if is_final(message.body) => {
                 self.server.keep_farewell(message);
                 stream.skip(length);
@@ -140,6 +146,7 @@ impl Relay<'_> {
             b'E' => Fate::Deliver,
             _ => model.fate(tag)?,
         };
+        let fate = self.fate_after_unreplicated(tag, fate)?;
         Ok(Partial { tag, fate, error })
     }
 
@@ -148,6 +155,12 @@ impl Relay<'_> {
         if self.server.model.is_pinned() {
             return;
         }
+        let mut nowhere = Vec::new();
+        let to_client = if self.server.is_unreplicated {
+            &mut nowhere
+        } else {
+            to_client
+        };
         match partial.tag {
             b'N' | b'A' => return,
             b'E' => self.failed(partial.error, to_client),
@@ -161,6 +174,7 @@ impl Relay<'_> {
 
     /// An error is complete.
     fn failed(&mut self, error: ErrorClass, to_client: &mut Vec<u8>) {
+        self.server.is_doubtful |= error == ErrorClass::ReadOnly;
         match (self.server.model.head(), error) {
             (Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)), _) => {
                 self.server.own.fail()
@@ -219,6 +233,10 @@ impl Relay<'_> {
         let fate = self.server.model.fate_of_head();
         let done = self.server.model.ready(status);
         self.server.bound = None;
+        self.server.is_unreplicated = false;
+        if status == TransactionStatus::Idle {
+            self.server.before = None;
+        }
         take(stream, length, fate);
         match done {
             Some(Entry::Query(Whose::Own, _) | Entry::Sync(Whose::Own)) => self.own_done(status)?,
@@ -253,6 +271,8 @@ impl Relay<'_> {
             return Ok(place.map_or(Fate::Deliver, |_| Fate::Swallow));
         }
         if place.is_some() && !self.server.own.is_running() {
+            let before = self.client.parameters();
+            self.server.before.get_or_insert_with(|| before.clone());
             self.client.take_over(&self.server.parameters);
         }
         Ok(Fate::Deliver)
@@ -314,6 +334,7 @@ fn need(header: Header) -> Need {
     match header.tag {
         b'Z' | b'S' | b'C' => Need::Whole,
         b'E' => Need::First(START_OF_ERROR),
+        b'N' if header.body <= LONGEST_NOTICE => Need::Whole,
         _ => Need::Pieces,
     }
 }

@@ -42,6 +42,10 @@ impl Relay<'_> {
         if let Some(names) = &mut self.client.names {
             names.undo_all();
         }
+        if let Some(before) = self.server.before.take() {
+            // A server would have gone back to these values.
+            self.client.take_over(&before);
+        }
         if loss != Loss::Nothing {
             self.answer_outstanding(loss, to_client);
         }
@@ -57,7 +61,7 @@ impl Relay<'_> {
             self.client.lost = Some(loss);
             return;
         }
-        let mut has_error = model.is_skipping();
+        let mut has_error = model.is_skipping() || self.server.is_unreplicated;
         for entry in model.entries() {
             match entry {
                 Entry::Query(Whose::Client, _) | Entry::Function | Entry::Sync(Whose::Client) => {

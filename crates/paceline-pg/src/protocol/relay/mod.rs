@@ -4,6 +4,7 @@ mod from_client;
 mod from_server;
 mod lost;
 mod statements;
+mod unreplicated;
 
 use paceline_pg_wire::{
     backend::{self, Reply},

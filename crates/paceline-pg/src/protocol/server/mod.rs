@@ -30,6 +30,13 @@ pub struct ServerHalf {
     pub(super) farewell: Option<Box<[u8]>>,
     /// Whether the server is a standby, if it says so.
     hot_standby: Option<bool>,
+    /// Whether the client has got an error for a commit that did not wait for its standby: the
+    /// other replies up to `Z` are swallowed.
+    pub(super) is_unreplicated: bool,
+    /// What the client wanted before its transaction, if that has changed a parameter.
+    pub(super) before: Option<Values>,
+    /// Whether the server has said that it takes no writes: its role may have changed.
+    pub(super) is_doubtful: bool,
     /// Whether a Flush was sent because of too many outstanding messages.
     pub(super) is_flushed: bool,
 }
@@ -61,6 +68,8 @@ pub(super) enum ErrorClass {
     PlanChanged,
     /// The server does not have the statement.
     NoStatement,
+    /// It takes no writes.
+    ReadOnly,
     /// Nothing more.
     Other,
 }
@@ -72,6 +81,7 @@ impl ErrorClass {
             b"57014" | b"40001" | b"40P01" => Self::Interrupt,
             b"0A000" => Self::PlanChanged,
             b"26000" => Self::NoStatement,
+            b"25006" => Self::ReadOnly,
             _ => Self::Other,
         }
     }
@@ -130,6 +140,9 @@ impl ServerHalf {
             own: own::Own::default(),
             farewell: None,
             hot_standby: None,
+            is_unreplicated: false,
+            before: None,
+            is_doubtful: false,
             is_flushed: false,
         }
     }
@@ -190,6 +203,12 @@ impl ServerHalf {
     #[must_use]
     pub fn prepared_statements(&self) -> usize {
         self.statements.len()
+    }
+
+    /// Whether the server has said since the last call that it takes no writes (25006).
+    #[must_use]
+    pub fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.is_doubtful)
     }
 
     /// Whether the server has last said that it is a standby (`in_hot_standby`).
