@@ -38,12 +38,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command that the first argument names. Anything else is PgBouncer's command line.
+/// Runs the command that the first argument names. Nothing, or an option of the demo, is the demo;
+/// anything else is PgBouncer's command line.
 fn dispatch(mut arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
     let first = arguments.first().and_then(|first| first.to_str());
     let command = COMMANDS.iter().find(|command| Some(command.name) == first);
     match command {
-        None if arguments.is_empty() => (system::DEMO.run)(arguments),
+        None if arguments.is_empty() || first.is_some_and(paceline_demo::is_option) => {
+            (system::DEMO.run)(arguments)
+        }
         Some(command) => {
             arguments.remove(0);
             (command.run)(arguments)

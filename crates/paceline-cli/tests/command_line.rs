@@ -31,7 +31,8 @@ fn mistakes_are_named() {
         (&["-u", "bob", "a.ini"], "-u is not supported"),
         (&["--unknown", "a.ini"], "--unknown"),
         (&["a.ini", "b.ini"], "b.ini"),
-        (&[], "name a configuration file"),
+        (&["-q"], "name a configuration file"),
+        (&["--for", "soon"], "paceline demo: "),
         (&["front"], "name a configuration file"),
     ];
     for (arguments, text) in cases {

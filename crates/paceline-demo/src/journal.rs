@@ -41,7 +41,7 @@ impl Journal {
             at: self.age(),
             text: text.into(),
         };
-        println!("{:>5.1} s  {}", entry.at.as_secs_f64(), entry.text);
+        say!("{:>5.1} s  {}", entry.at.as_secs_f64(), entry.text);
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() == KEPT {
             entries.pop_front();

@@ -12,6 +12,14 @@
 //! uses no module of theirs.
 #![forbid(unsafe_code)]
 
+/// Prints a line. A reader that has closed the pipe is no reason to end.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod folder;
 pub mod guard;
 mod journal;
@@ -24,7 +32,7 @@ mod tiers;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub use options::HELP;
+pub use options::{is_option, HELP};
 
 /// The user of all sessions.
 const USER: &str = "demo";
@@ -34,7 +42,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match options::parse(arguments) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            print!("{HELP}");
+            say!("{}", HELP.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(error) => {

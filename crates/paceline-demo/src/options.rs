@@ -69,6 +69,25 @@ impl Default for Options {
     }
 }
 
+/// Whether a word is an option of the demo, other than `--help`.
+#[must_use]
+pub fn is_option(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    let known = [
+        "--no-load",
+        "--no-fault",
+        "--for",
+        "--data",
+        "--port",
+        "--page-port",
+        "--clients",
+        "--rate",
+        "--postgres",
+        "--pooler",
+    ];
+    known.contains(&name)
+}
+
 /// Reads the arguments behind the name of the command; `None` asks for help.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
@@ -163,6 +182,10 @@ mod tests {
         let known = known.filter_map(|rest| rest.split_once("\")").map(|(name, _)| name));
         for name in known.filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '-')) {
             assert!(HELP.contains(&format!("--{name}")), "--{name}");
+            assert!(
+                is_option(&format!("--{name}=1")) || name == "help",
+                "--{name}"
+            );
         }
     }
 }

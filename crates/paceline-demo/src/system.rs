@@ -39,6 +39,9 @@ const POOLS: Duration = Duration::from_millis(500);
 /// When the first back-end is killed, for a system that runs long enough.
 const FAULT_AT: Duration = Duration::from_secs(6);
 
+/// The status after a second signal, as a shell gives it for SIGINT.
+const INTERRUPTED: i32 = 130;
+
 const FRONT_PORT: u16 = 6432;
 const PAGE_PORT: u16 = 8432;
 
@@ -65,14 +68,14 @@ pub(crate) struct Latest {
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
     let end = Ends::watch()?;
     let folder = Folder::open(options.data.as_deref())?;
-    println!("starting the back-ends and the front-end ...");
+    say!("starting the back-ends and the front-end ...");
     let system = Arc::new(System::start(options, folder.path())?);
     let page = Page::start(&system, wish(options.page_port, PAGE_PORT))?;
     system.introduce(page.address(), &folder);
     let agrees = thread::scope(|scope| system.operate(scope, options, &end));
     drop(page);
     if folder.stays() {
-        println!("the data are in {}", folder.path().display());
+        say!("the data are in {}", folder.path().display());
     }
     agrees
 }
@@ -92,7 +95,13 @@ impl Ends {
     fn watch() -> io::Result<Self> {
         let pool = Pool::builder().name("signals").threads(1).build()?;
         let (tell, signals) = mpsc::channel();
+        let mut is_ending = false;
         let tell = move |signal: Signal, _: &mut TaskContext<'_>| {
+            if is_ending {
+                // The servers end with this process.
+                std::process::exit(INTERRUPTED);
+            }
+            is_ending = true;
             // The receiver lives as long as the pool.
             let _ = tell.send(signal);
         };
@@ -148,20 +157,22 @@ impl System {
     /// What to type, and where to look.
     fn introduce(&self, page: &str, folder: &Folder) {
         let port = self.front.port;
-        println!("\n  psql -h 127.0.0.1 -p {port} -U {USER} bank");
-        println!("  pgbench -h 127.0.0.1 -p {port} -U {USER} -i scratch");
-        println!("  pgbench -h 127.0.0.1 -p {port} -U {USER} -S -c 32 -T 10 scratch");
-        println!("  page  http://{page}/");
-        println!("  data  {}\n", folder.path().display());
+        say!("\n  psql -h 127.0.0.1 -p {port} -U {USER} bank");
+        say!("  pgbench -h 127.0.0.1 -p {port} -U {USER} -i scratch");
+        say!("  pgbench -h 127.0.0.1 -p {port} -U {USER} -S -c 32 -T 10 scratch");
+        say!("  page  http://{page}/");
+        say!("  data  {}\n", folder.path().display());
         for server in &self.tiers.servers {
             let view = server.view();
             let process = view.process.unwrap_or_default();
-            println!(
+            say!(
                 "  {:<9} {:<9} {} process {process}",
-                view.tier, view.name, view.address
+                view.tier,
+                view.name,
+                view.address
             );
         }
-        println!("\nCtrl-C ends all of it.\n");
+        say!("\nCtrl-C ends all of it.\n");
     }
 
     /// Lets everything work until the end, and says whether all checks agree.
@@ -202,7 +213,7 @@ impl System {
                 .unwrap_or(status)
                 .saturating_duration_since(Instant::now());
             if end.wait(pause) {
-                println!();
+                say!("\nending in order; a second Ctrl-C ends at once");
                 return;
             }
             let now = Instant::now();
@@ -244,7 +255,7 @@ impl System {
         line += &waiting.map_or("  console silent".to_owned(), |waiting| {
             format!("  parked {waiting}")
         });
-        println!("{line}");
+        say!("{line}");
     }
 
     pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
@@ -265,12 +276,15 @@ impl System {
         };
         let last = load.read_all(&self.journal);
         let (measured, seen) = (load.totals(), load.seen());
-        println!(
+        say!(
             "\n{} transactions committed, {} rolled back, {} unknown ({} of them done)",
-            measured.committed, measured.undone, measured.unknown, seen.counts.unknown_done
+            measured.committed,
+            measured.undone,
+            measured.unknown,
+            seen.counts.unknown_done
         );
         for (kind, count) in &measured.of_kind {
-            println!("  {kind:<15} {count:>8}");
+            say!("  {kind:<15} {count:>8}");
         }
         let reasons: Vec<_> = measured
             .reasons
@@ -278,36 +292,37 @@ impl System {
             .map(|(why, n)| format!("{why} ({n})"))
             .collect();
         if !reasons.is_empty() {
-            println!("  not committed: {}", reasons.join(", "));
+            say!("  not committed: {}", reasons.join(", "));
         }
-        println!("  longest transaction {} ms", measured.longest.as_millis());
+        say!("  longest transaction {} ms", measured.longest.as_millis());
         for server in &self.tiers.servers {
             let view = server.view();
             if view.restarts > 0 {
                 let longest = view.longest_recovery.as_millis();
-                println!(
+                say!(
                     "  {} was started again {} times, {longest} ms at most",
-                    view.name, view.restarts
+                    view.name,
+                    view.restarts
                 );
             }
         }
         for wrong in &seen.wrong {
-            println!("  WRONG: {wrong}");
+            say!("  WRONG: {wrong}");
         }
         let agrees = match last {
             Ok(()) => seen.agrees() && measured.committed > 0,
             Err(error) => {
-                println!("  the last reading has failed: {error}");
+                say!("  the last reading has failed: {error}");
                 false
             }
         };
         let sum = seen.total;
-        println!(
+        say!(
             "  {}; balances {sum}, seats sold {}",
             verdict(load),
             seen.seats_sold
         );
-        println!(
+        say!(
             "{}",
             if agrees {
                 "all checks agree"

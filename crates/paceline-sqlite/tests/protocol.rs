@@ -2,99 +2,18 @@
 
 mod common;
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{io::Read, net::TcpStream, time::Duration};
 
-use common::World;
+use common::{messages, start, Raw, World};
 use paceline_pg_wire::{
-    backend::Reply,
     frontend::{self, Target},
-    startup, Message, TransactionStatus,
+    startup,
 };
-
-/// A connection that speaks in messages.
-struct Raw {
-    stream: TcpStream,
-    bytes: Vec<u8>,
-}
-
-impl Raw {
-    fn open(world: &World) -> Self {
-        let stream = TcpStream::connect(world.address()).expect("a connection");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("a limit");
-        let mut raw = Self {
-            stream,
-            bytes: Vec::new(),
-        };
-        raw.send(&start("bank"));
-        assert!(raw.tags_to_ready().ends_with('Z'));
-        raw
-    }
-
-    fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("it is sent");
-    }
-
-    /// The next message; `None` at the end of the connection.
-    fn message(&mut self) -> Option<(u8, Vec<u8>)> {
-        loop {
-            if let Some((message, length)) = Message::first(&self.bytes, 1 << 30).expect("good") {
-                let found = (message.tag, message.body.to_vec());
-                self.bytes.drain(..length);
-                return Some(found);
-            }
-            let mut buffer = [0; 4096];
-            match self.stream.read(&mut buffer).expect("in time") {
-                0 => return None,
-                count => self.bytes.extend_from_slice(&buffer[..count]),
-            }
-        }
-    }
-
-    /// The types of the messages up to `ReadyForQuery`, or to the end; errors with their codes.
-    fn tags_to_ready(&mut self) -> String {
-        let mut tags = String::new();
-        while let Some((tag, body)) = self.message() {
-            let reply = Reply::read(Message { tag, body: &body }).expect("a reply");
-            tags.push(char::from(tag));
-            match reply {
-                Reply::Error(report) => tags += &String::from_utf8_lossy(report.code()),
-                Reply::Ready(status) => {
-                    if status != TransactionStatus::Idle {
-                        tags.push(char::from(status.byte()));
-                    }
-                    return tags;
-                }
-                _ => {}
-            }
-        }
-        tags + "."
-    }
-}
-
-fn start(database: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let version = startup::Version { major: 3, minor: 0 };
-    let parameters: [(&[u8], &[u8]); 2] = [(b"user", b"ada"), (b"database", database.as_bytes())];
-    startup::session(&mut bytes, version, parameters);
-    bytes
-}
-
-fn messages(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    write(&mut bytes);
-    bytes
-}
 
 #[test]
 fn a_failure_is_followed_by_silence_up_to_sync() {
     let world = World::new();
-    let mut raw = Raw::open(&world);
+    let mut raw = Raw::open(world.address());
     raw.send(&messages(|out| {
         frontend::parse(out, b"", b"SELECT nosuch", &[]);
         frontend::bind(out, b"", b"", &[]);
@@ -110,7 +29,7 @@ fn a_failure_is_followed_by_silence_up_to_sync() {
 #[test]
 fn what_does_not_exist_keeps_the_connection() {
     let world = World::new();
-    let mut raw = Raw::open(&world);
+    let mut raw = Raw::open(world.address());
     raw.send(&messages(|out| {
         frontend::bind(out, b"", b"nosuch", &[]);
         frontend::sync(out);
@@ -133,7 +52,7 @@ fn what_does_not_exist_keeps_the_connection() {
 #[test]
 fn a_pipeline_is_one_transaction() {
     let world = World::new();
-    let mut raw = Raw::open(&world);
+    let mut raw = Raw::open(world.address());
     let insert = |out: &mut Vec<u8>, sql: &[u8]| {
         frontend::parse(out, b"", sql, &[]);
         frontend::bind(out, b"", b"", &[]);
@@ -155,7 +74,7 @@ fn a_pipeline_is_one_transaction() {
 #[test]
 fn a_copy_swallows_sync() {
     let world = World::new();
-    let mut raw = Raw::open(&world);
+    let mut raw = Raw::open(world.address());
     raw.send(&messages(|out| {
         frontend::query(out, b"CREATE TABLE t(id int)");
         frontend::query(out, b"COPY t FROM STDIN");
@@ -209,7 +128,7 @@ fn hostile_input_ends_its_own_session_only() {
     let mut other = world.client();
     let mut seed = 1_u64;
     for round in 0..200 {
-        let mut raw = Raw::open(&world);
+        let mut raw = Raw::open(world.address());
         let mut bytes = Vec::new();
         for _ in 0..round {
             seed = seed
@@ -237,7 +156,7 @@ fn hostile_input_ends_its_own_session_only() {
         raw.send(bad);
         assert!(raw.tags_to_ready().starts_with('E'), "{bad:?}");
     }
-    let mut long = Raw::open(&world);
+    let mut long = Raw::open(world.address());
     long.send(b"Q\x7f\xff\xff\xff");
     assert_eq!(long.tags_to_ready(), "E08P01.");
     other.batch_execute("SELECT 1").expect("the others go on");
@@ -252,7 +171,7 @@ fn a_lane_holder_that_does_not_read_is_ended() {
         ..Default::default()
     };
     let world = World::with(|builder| builder.limits(limits));
-    let mut raw = Raw::open(&world);
+    let mut raw = Raw::open(world.address());
     raw.send(&messages(|out| {
         frontend::query(out, b"CREATE TABLE t(id int)");
         frontend::query(out, b"BEGIN; INSERT INTO t VALUES (1)");

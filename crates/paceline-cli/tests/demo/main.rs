@@ -79,6 +79,23 @@ fn the_servers_end_with_a_killed_demo() {
         .for_each(|(_, process)| wait_for_end_of(*process));
 }
 
+/// Clients of a stopped server delay the end; a second signal does not wait for them.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut demo = Demo::start("twice", &["--no-fault"]);
+    demo.wait_for("totals agree");
+    let processes = demo.processes();
+    demo.fault("bank", "stop");
+    demo.signal("-INT");
+    demo.wait_for("a second Ctrl-C ends at once");
+    demo.signal("-INT");
+    assert_eq!(demo.end().code(), Some(130), "{}", demo.text);
+    // A stopped process notices the end of the demo when it continues.
+    processes
+        .iter()
+        .for_each(|(_, process)| wait_for_end_of(*process));
+}
+
 /// What a folder has is used again by the next demo.
 #[test]
 fn data_stay_in_a_named_folder() {

@@ -14,6 +14,7 @@ mod process;
 
 use std::{
     io,
+    process::Child,
     sync::{
         atomic::{AtomicBool, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
@@ -90,8 +91,8 @@ struct Life {
     /// When it ended, if it does not serve since.
     down_since: Option<Instant>,
     restarts: u32,
-    /// When a stopped server continues.
-    continues: Option<Instant>,
+    /// Lets a stopped server continue.
+    stopped_by: Option<Child>,
     /// The longest time from the end of a process to an answer of the next one.
     longest_recovery: Duration,
 }
@@ -133,7 +134,7 @@ impl Server {
                 started: Instant::now(),
                 down_since: None,
                 restarts: 0,
-                continues: None,
+                stopped_by: None,
                 longest_recovery: Duration::ZERO,
             }),
         };
@@ -198,7 +199,6 @@ impl Server {
         };
         life.process = None;
         life.state = State::Down;
-        life.continues = None;
         life.down_since.get_or_insert_with(Instant::now);
         drop(life);
         journal.add(format!("{} {ending}", self.plan.name));
@@ -242,12 +242,15 @@ impl Server {
 
     fn go_on_after_stop(&self, journal: &Journal) {
         let mut life = self.life();
-        if life.continues.is_some_and(|at| Instant::now() >= at) {
-            life.continues = None;
+        let shell = life.stopped_by.as_mut();
+        let has_ended = shell.is_some_and(|shell| !matches!(shell.try_wait(), Ok(None)));
+        if !has_ended {
+            return;
+        }
+        life.stopped_by = None;
+        // It may have been killed meanwhile.
+        if life.state == State::Stopped {
             life.state = State::Serving;
-            life.process
-                .iter()
-                .for_each(|process| process.signal(Signal::CONT));
             drop(life);
             journal.add(format!("{} continues", self.plan.name));
         }
@@ -267,11 +270,16 @@ impl Server {
         };
         match fault {
             Fault::Kill => process.signal(Signal::KILL),
-            Fault::Stop => {
-                process.signal(Signal::STOP);
-                life.state = State::Stopped;
-                life.continues = Some(Instant::now() + STOP);
-            }
+            Fault::Stop => match process.stop_for(STOP) {
+                Ok(shell) => {
+                    life.stopped_by = Some(shell);
+                    life.state = State::Stopped;
+                }
+                Err(error) => {
+                    drop(life);
+                    journal.add(format!("{name} was not stopped: {error}"));
+                }
+            },
         }
     }
 

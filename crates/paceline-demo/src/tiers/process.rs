@@ -92,6 +92,19 @@ impl Process {
         }
     }
 
+    /// Stops the child and all its descendants. A shell lets them continue after `time`, also if
+    /// this program has ended by then: a stopped child would not notice that.
+    pub(crate) fn stop_for(&self, time: Duration) -> io::Result<Child> {
+        let script = format!("sleep {}; kill -CONT \"$@\"", time.as_secs());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]);
+        shell.args(tree(self.id()).iter().map(u32::to_string));
+        let shell = shell.stdin(Stdio::null()).stderr(Stdio::null());
+        let shell = shell.process_group(0).spawn()?;
+        self.signal(Signal::STOP);
+        Ok(shell)
+    }
+
     /// Asks the child to end, and kills it after `limit`.
     pub(crate) fn end(&mut self, limit: Duration) -> Ended {
         // A stopped child can't end.

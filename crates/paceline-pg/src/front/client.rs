@@ -40,6 +40,8 @@ pub(crate) struct Client {
 pub(crate) struct Mail {
     /// The session is over: it takes no server any more.
     is_closed: bool,
+    /// It is to be closed: it counts as gone.
+    is_dismissed: bool,
     given: Option<Given>,
     letters: Vec<Letter>,
 }
@@ -204,13 +206,13 @@ impl Client {
     /// Whether it is about to be closed.
     pub(crate) fn is_dismissed(&self) -> bool {
         let mail = self.mail();
-        let is_it = |letter: &Letter| matches!(letter, Letter::Dismiss(_));
-        mail.is_closed || mail.letters.iter().any(is_it)
+        mail.is_closed || mail.is_dismissed
     }
 
     /// Puts a letter before its session.
     pub(crate) fn send(&self, letter: Letter) {
         let mut mail = self.mail();
+        mail.is_dismissed |= matches!(letter, Letter::Dismiss(_));
         mail.letters.push(letter);
         drop(mail);
         self.notify();

@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Asks on another connection for the cancel of what this session runs, and waits for its end.
+    /// Asks on another connection for the cancel of this client's query, and waits for its end.
     pub(crate) fn cancel(&self) {
         let address = self.stream.peer_addr().expect("it is connected");
         cancel(address, &self.key);

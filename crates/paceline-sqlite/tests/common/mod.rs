@@ -3,8 +3,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    net::SocketAddr,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use paceline_pg_wire::{backend::Reply, startup, Message, TransactionStatus};
 use paceline_sqlite::{Builder, Running, Server};
 use postgres::{Client, NoTls};
 
@@ -168,4 +169,82 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         eprintln!("SKIPPED: {name} is not installed (cargo xtask setup)");
     }
     found
+}
+
+/// A connection that speaks in messages.
+pub(crate) struct Raw {
+    pub(crate) stream: TcpStream,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Raw {
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .expect("a limit");
+        let mut raw = Self {
+            stream,
+            bytes: Vec::new(),
+        };
+        raw.send(&start("bank"));
+        assert!(raw.tags_to_ready().ends_with('Z'));
+        raw
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("it is sent");
+    }
+
+    /// The next message; `None` at the end of the connection.
+    pub(crate) fn message(&mut self) -> Option<(u8, Vec<u8>)> {
+        loop {
+            if let Some((message, length)) = Message::first(&self.bytes, 1 << 30).expect("good") {
+                let found = (message.tag, message.body.to_vec());
+                self.bytes.drain(..length);
+                return Some(found);
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer).expect("in time") {
+                0 => return None,
+                count => self.bytes.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    /// The types of the messages up to `ReadyForQuery`, or to the end; errors with their codes.
+    pub(crate) fn tags_to_ready(&mut self) -> String {
+        let mut tags = String::new();
+        while let Some((tag, body)) = self.message() {
+            let reply = Reply::read(Message { tag, body: &body }).expect("a reply");
+            tags.push(char::from(tag));
+            match reply {
+                Reply::Error(report) => tags += &String::from_utf8_lossy(report.code()),
+                Reply::Ready(status) => {
+                    if status != TransactionStatus::Idle {
+                        tags.push(char::from(status.byte()));
+                    }
+                    return tags;
+                }
+                _ => {}
+            }
+        }
+        tags + "."
+    }
+}
+
+/// The start of a session.
+pub(crate) fn start(database: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let version = startup::Version { major: 3, minor: 0 };
+    let parameters: [(&[u8], &[u8]); 2] = [(b"user", b"ada"), (b"database", database.as_bytes())];
+    startup::session(&mut bytes, version, parameters);
+    bytes
+}
+
+/// Messages that a client sends.
+pub(crate) fn messages(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
 }

@@ -12,6 +12,7 @@
 //! `Idle`, `relay` passes bytes, `serving` takes servers and gives them back, `letters` handles what
 //! others have put before the session, `leaving` ends it.
 
+mod arriving;
 mod auth_query;
 mod console;
 mod leaving;

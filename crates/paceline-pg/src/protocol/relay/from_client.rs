@@ -45,6 +45,9 @@ enum After {
 /// The relay waits for all of a query up to this length, to see its first keyword.
 const SHORT_QUERY: usize = 1024;
 
+/// The relay waits for a statement without a name up to this length, to see its first keyword.
+const START_OF_PARSE: usize = 4096;
+
 /// The relay waits for the names at the start of a message up to this length.
 pub(super) const LONGEST_NAMES: usize = 40_000;
 
@@ -119,9 +122,9 @@ impl Relay<'_> {
     ) -> Result<Option<After>, Violation> {
         let (renames, longest) = (self.settings.renames(), self.settings.longest_statement);
         let mut is_too_long = false;
-        let name = stream.rest().get(Header::LENGTH).copied();
+        let body = stream.rest().get(Header::LENGTH..).unwrap_or_default();
         let need = |header: Header| {
-            let need = need(header, name, renames);
+            let need = need(header, body, renames);
             is_too_long = need == Need::Whole && header.message() > longest;
             need
         };
@@ -310,16 +313,25 @@ fn is_known(tag: u8) -> bool {
     )
 }
 
-/// How much of a message the relay needs at once. `name` is the first byte of its body.
-fn need(header: Header, name: Option<u8>, renames: bool) -> Need {
+/// How much of a message the relay needs at once. `body` is what has come of its body.
+fn need(header: Header, body: &[u8], renames: bool) -> Need {
+    let name = body.first().copied();
     match header.tag {
         b'Q' if header.body <= SHORT_QUERY => Need::Whole,
         b'Q' => Need::First(SHORT_QUERY),
         b'P' if renames && name.is_none() => Need::First(1),
         b'P' if renames && name != Some(0) => Need::Whole,
         b'C' if renames => Need::Whole,
-        b'P' | b'B' => Need::First(LONGEST_NAMES),
+        b'P' => Need::First(START_OF_PARSE),
+        b'B' => Need::First(end_of_names(body).unwrap_or(LONGEST_NAMES)),
         b'D' | b'c' | b'S' | b'X' => Need::Whole,
         _ => Need::Pieces,
     }
+}
+
+/// Where the two texts at the start of a message end, if that has come.
+fn end_of_names(body: &[u8]) -> Option<usize> {
+    let start = &body[..body.len().min(LONGEST_NAMES)];
+    let mut ends = start.iter().enumerate().filter(|(_, byte)| **byte == 0);
+    ends.nth(1).map(|(at, _)| at + 1)
 }
