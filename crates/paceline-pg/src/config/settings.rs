@@ -233,7 +233,7 @@ settings! {
     tcp_socket_buffer: u32 = "0" in 0..=MOST, AtOnce;
     /// After how many milliseconds unacknowledged data break a connection; 0: the kernel's.
     tcp_user_timeout: u32 = "0" in 0..=MOST, AtOnce;
-    /// How many threads serve; 0: as many as there are cores.
+    /// How many threads serve; 0: one for each core and one more.
     threads: u32 = "0" in 0..=4096, Restart;
     /// Further parameters that are kept for each client.
     track_extra_parameters: Names = "IntervalStyle", Restart;
