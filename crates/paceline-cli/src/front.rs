@@ -19,11 +19,11 @@ The PostgreSQL pooler: shares few server connections between many clients.
 usage: paceline front [OPTIONS] FILE.ini
 
   -q, --quiet      log to the file alone, not to standard error
-  -v, --verbose    log more; twice: still more
+  -v, --verbose    log more; may be repeated
   -h, --help       this text
 
-FILE.ini is a pgbouncer.ini. SIGHUP reads it anew, SIGTERM waits for the clients, SIGINT for the
-transactions; a second one, or SIGQUIT, ends at once.";
+FILE.ini is a pgbouncer.ini. SIGHUP reloads it. SIGTERM waits until all clients have disconnected,
+SIGINT until all transactions have ended. A second signal, or SIGQUIT, ends the program at once.";
 
 fn run(arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
     let mut options = lexopt::Parser::from_args(arguments);

@@ -18,7 +18,7 @@ const HELP: &str = "\
 paceline: PostgreSQL transactions on a Leader/Followers pool.
 
 usage: paceline COMMAND [OPTIONS]
-       paceline [OPTIONS] FILE.ini    as PgBouncer is started
+       paceline [OPTIONS] FILE.ini    like PgBouncer
 
 ";
 

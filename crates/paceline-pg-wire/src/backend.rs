@@ -20,13 +20,13 @@ pub use rows::RowWriter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply<'b> {
-    /// How the client is to prove who it is, or that it has.
+    /// A request for authentication, or its success.
     Authentication(Authentication<'b>),
-    /// What a cancel of the session needs.
+    /// The key for cancels of the session.
     KeyData {
         /// The number of the server's process.
         process: i32,
-        /// What only this client knows.
+        /// The secret that only this client knows.
         secret: &'b [u8],
     },
     /// A setting of the session, which the server reports.
@@ -92,11 +92,11 @@ pub enum Reply<'b> {
     FunctionResult(Option<&'b [u8]>),
 }
 
-/// How the client is to prove who it is.
+/// A request for authentication, or its success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authentication<'b> {
-    /// It has.
+    /// The client is authenticated.
     Ok,
     /// By its password, in clear text.
     Password,
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
     use crate::{NewReport, Severity};
 
-    /// What is read of the only message in `bytes`.
+    /// Reads the only message in `bytes`.
     fn read(bytes: &[u8]) -> Reply<'_> {
         let (message, length) = Message::first(bytes, 1 << 20)
             .expect("a good message")
@@ -456,7 +456,7 @@ mod tests {
         );
     }
 
-    /// A server that a hostile network stands for must not make a client read behind a message.
+    /// A hostile server must not make a client read behind a message.
     #[test]
     fn bad_messages_are_refused() {
         for (tag, body) in [

@@ -72,7 +72,7 @@ impl<'b> Fields<'b> {
         std::mem::take(&mut self.0)
     }
 
-    /// Nothing may be left.
+    /// Checks that no byte is left.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() {
             Ok(())
@@ -130,7 +130,7 @@ impl<'b> Formats<'b> {
         self.0.is_empty()
     }
 
-    /// Whether the value at `index` is binary. One format stands for all values, none for text.
+    /// Whether the value at `index` is binary. One format applies to all values; none means text.
     #[must_use]
     pub fn is_binary(&self, index: usize) -> bool {
         let index = if self.len() == 1 { 0 } else { index };
@@ -184,7 +184,7 @@ impl<'b> Values<'b> {
 mod tests {
     use super::*;
 
-    /// Each count and length is a peer's word: none may reach behind the end of the message.
+    /// A peer may send any count or length: none may reach behind the end of the message.
     #[test]
     fn a_field_ends_within_its_message() {
         assert!(Fields::new(&[0, 1]).i32().is_err());

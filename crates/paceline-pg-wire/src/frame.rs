@@ -71,14 +71,14 @@ impl<'b> Message<'b> {
 
 const TOO_LONG: Malformed = Malformed::new("the message is longer than the limit");
 
-/// What a reader needs of a message whose header it has seen.
+/// How much of a message a reader needs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// All of it at once.
     Whole,
-    /// So many bytes of its body at once, or all of it if it is shorter; then whatever has come.
+    /// This many bytes of its body at once, or all of it if it is shorter; then any pieces.
     First(usize),
-    /// Whatever has come: the reader passes the bytes on.
+    /// Pieces of any size: the reader passes the bytes on.
     Pieces,
 }
 
@@ -87,14 +87,14 @@ pub enum Need {
 pub enum Step<'b> {
     /// A whole message.
     Message(Message<'b>),
-    /// The start of a message that comes in pieces, with its header.
+    /// The start of a message that arrives in pieces, with its header.
     Begin {
         /// Its header.
         header: Header,
-        /// The bytes of it that have come, with the header.
+        /// Its bytes so far, with the header.
         bytes: &'b [u8],
     },
-    /// The next bytes of a message that comes in pieces.
+    /// The next bytes of a message that arrives in pieces.
     More {
         /// These bytes.
         bytes: &'b [u8],
@@ -106,13 +106,13 @@ pub enum Step<'b> {
     Incomplete,
 }
 
-/// Walks over a stream of messages, of which it keeps nothing but the length of the rest of one.
+/// Walks over a stream of messages. Its only state is the remaining length of the present one.
 ///
 /// ```
 /// use paceline_pg_wire::{Need, Step, Walk};
 ///
 /// let mut walk = Walk::new(1 << 20);
-/// // A data row whose last two bytes have not come: it is passed on at once.
+/// // The last two bytes of this data row have not arrived: its start is passed on at once.
 /// let row = b"D\0\0\0\x0aabcd";
 /// let (step, length) = walk.step(row, |_| Need::Pieces)?;
 /// assert!(matches!(step, Step::Begin { bytes, .. } if bytes == row) && length == 9);
@@ -125,7 +125,7 @@ pub enum Step<'b> {
 pub struct Walk {
     /// The longest message that a reader may need as a whole.
     limit: usize,
-    /// How many bytes of the present message are still to come.
+    /// The remaining bytes of the present message.
     rest: usize,
 }
 
@@ -136,8 +136,8 @@ impl Walk {
         Self { limit, rest: 0 }
     }
 
-    /// The next part of the stream, and how many bytes of `input` it takes. `need` is asked at
-    /// the start of each message, and again if it was [`Incomplete`](Step::Incomplete).
+    /// The next part of the stream, and how many bytes of `input` it takes. It calls
+    /// `need` at the start of each message, and again after [`Incomplete`](Step::Incomplete).
     ///
     /// # Errors
     /// [`Malformed`] if the length of a message can't be, or if it is needed whole and too long.
@@ -147,7 +147,7 @@ impl Walk {
         need: impl FnOnce(Header) -> Need,
     ) -> Result<(Step<'b>, usize), Malformed> {
         if self.rest > 0 {
-            return Ok(self.go_on(input));
+            return Ok(self.continue_message(input));
         }
         let Some(header) = Header::first(input)? else {
             return Ok((Step::Incomplete, 0));
@@ -171,8 +171,8 @@ impl Walk {
         }
     }
 
-    /// More of the present message.
-    fn go_on<'b>(&mut self, input: &'b [u8]) -> (Step<'b>, usize) {
+    /// Takes the next bytes of the present message.
+    fn continue_message<'b>(&mut self, input: &'b [u8]) -> (Step<'b>, usize) {
         if input.is_empty() {
             return (Step::Incomplete, 0);
         }
@@ -182,7 +182,7 @@ impl Walk {
         (Step::More { bytes, is_last }, bytes.len())
     }
 
-    /// Whether no message has begun whose end has not come.
+    /// Whether the stream is at the end of a message.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
         self.rest == 0

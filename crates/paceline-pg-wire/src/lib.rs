@@ -42,7 +42,7 @@ pub use frame::{Header, Message, Need, Step, Walk};
 pub use malformed::Malformed;
 pub use report::{NewReport, Report, Severity};
 
-/// Where a session is, between two requests.
+/// The transaction status of a session between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransactionStatus {
     /// In no transaction block.
@@ -54,7 +54,7 @@ pub enum TransactionStatus {
 }
 
 impl TransactionStatus {
-    /// The byte that stands for it.
+    /// Its byte in ReadyForQuery.
     #[must_use]
     pub fn byte(self) -> u8 {
         match self {
@@ -64,10 +64,10 @@ impl TransactionStatus {
         }
     }
 
-    /// What the byte stands for.
+    /// Reads the byte of a ReadyForQuery.
     ///
     /// # Errors
-    /// [`Malformed`] if it stands for nothing.
+    /// [`Malformed`] if the byte is none of the three.
     pub fn from_byte(byte: u8) -> Result<Self, Malformed> {
         match byte {
             b'I' => Ok(Self::Idle),

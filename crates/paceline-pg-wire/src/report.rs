@@ -56,7 +56,7 @@ impl<'b> Report<'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Severity {
-    /// The session goes on, and its transaction has failed.
+    /// The transaction has failed, and the session continues.
     Error,
     /// The session ends.
     Fatal,
@@ -107,13 +107,13 @@ impl NewReport {
         }
     }
 
-    /// What else there is to know.
+    /// Adds a detail.
     #[must_use]
     pub fn detail(self, text: impl Into<String>) -> Self {
         self.field(b'D', text)
     }
 
-    /// What a person may do.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(self, text: impl Into<String>) -> Self {
         self.field(b'H', text)

@@ -12,22 +12,22 @@ const CANCEL: i32 = 80_877_102;
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What a connection begins with.
+/// The first packet of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Startup<'b> {
     /// A TLS handshake without a question before it. It takes no bytes: they belong to TLS.
     Tls,
-    /// Whether the server speaks TLS: it answers `S` or `N`.
+    /// The client asks for TLS: the server answers `S` or `N`.
     AskTls,
-    /// Whether the server encrypts with GSSAPI: it answers `G` or `N`.
+    /// The client asks for GSSAPI encryption: the server answers `G` or `N`.
     AskGss,
-    /// The query of another session is to be cancelled. There is no answer.
+    /// A request to cancel the query of another session. The server does not answer.
     Cancel(CancelKey<'b>),
     /// A session.
     Session(Session<'b>),
 }
 
-/// What names a session to cancel.
+/// The key of the session to cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelKey<'b> {
     /// The number of the server's process.
@@ -41,7 +41,7 @@ pub struct CancelKey<'b> {
 pub struct Session<'b> {
     /// The version of the protocol.
     pub version: Version,
-    /// What the session is to be.
+    /// The names and values that the client asks for.
     pub parameters: Parameters<'b>,
 }
 
@@ -62,7 +62,7 @@ impl<'b> Startup<'b> {
     /// The packet at the start of `input`, and its length; `None` if it is not whole.
     ///
     /// # Errors
-    /// [`Malformed`] if no client begins like this. A server closes the connection.
+    /// [`Malformed`] if the bytes are no first packet. A server then closes the connection.
     pub fn first(input: &'b [u8]) -> Result<Option<(Self, usize)>, Malformed> {
         if input.first() == Some(&TLS_HANDSHAKE) {
             return Ok(Some((Self::Tls, 0)));
@@ -119,7 +119,7 @@ impl<'b> CancelKey<'b> {
 }
 
 impl<'b> Parameters<'b> {
-    /// Parameters of a version that this crate knows are checked.
+    /// Checks the parameters of the versions that this crate knows.
     fn read(version: Version, mut fields: Fields<'b>) -> Result<Self, Malformed> {
         let all = fields.rest();
         if version.major != 3 {
@@ -154,12 +154,12 @@ impl<'b> Parameters<'b> {
     }
 }
 
-/// Appends the question whether the server speaks TLS.
+/// Appends a request for TLS.
 pub fn ask_tls(output: &mut Vec<u8>) {
     write::packet(output, |body| body.extend_from_slice(&SSL.to_be_bytes()));
 }
 
-/// Appends the wish to cancel the query of a session.
+/// Appends a request to cancel the query of a session.
 pub fn cancel(output: &mut Vec<u8>, key: CancelKey<'_>) {
     write::packet(output, |body| {
         body.extend_from_slice(&CANCEL.to_be_bytes());
@@ -168,7 +168,7 @@ pub fn cancel(output: &mut Vec<u8>, key: CancelKey<'_>) {
     });
 }
 
-/// Appends the start of a session. A parameter whose name is empty is left out: its name would end
+/// Appends the start of a session. It omits parameters with an empty name, because that would end
 /// the list.
 pub fn session<'p>(
     output: &mut Vec<u8>,
@@ -194,7 +194,7 @@ mod tests {
 
     const V3: Version = Version { major: 3, minor: 0 };
 
-    /// A server that trusts the length of a stranger keeps 2 GiB for it, or reads behind its end.
+    /// A server that trusts the length of an unknown peer would keep 2 GiB, or read behind the end.
     #[test]
     fn only_lengths_that_can_be_are_waited_for() {
         for length in [0_u32, 7, 10_001, 0x7fff_ffff, 0xffff_ffff] {
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(session.parameters.get("options"), None);
     }
 
-    /// Parameters without an end, and bytes behind it, are errors; of an unknown version nothing is
-    /// known.
+    /// Parameters without an end, and bytes behind the end, are errors. Parameters of an unknown
+    /// version are not checked.
     #[test]
     fn parameters_end_with_the_packet() {
         for body in [

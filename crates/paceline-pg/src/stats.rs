@@ -40,7 +40,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What they say now.
+    /// The present values.
     #[must_use]
     pub fn read(&self) -> console::Counters {
         console::Counters {
@@ -77,31 +77,31 @@ impl Counter {
         self.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// What it says.
+    /// The present value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What happened per second, and how long it took on average, in the last period that is over.
+/// The rates per second and the average times of the last complete period.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Averages {
     /// The counters when the present period began.
     before: console::Counters,
-    /// Of the last period.
+    /// The averages of the last complete period.
     last: console::Counters,
 }
 
 impl Averages {
-    /// A period of this length is over.
+    /// Ends a period of this length.
     pub fn end_period(&mut self, now: &console::Counters, length: Duration) {
         let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         self.last = now.average(&self.before, micros);
         self.before = *now;
     }
 
-    /// Of the last period.
+    /// The averages of the last complete period.
     #[must_use]
     pub fn last(&self) -> &console::Counters {
         &self.last

@@ -1,4 +1,4 @@
-//! What a statement fails with: an SQLSTATE and a text.
+//! The error of a statement: an SQLSTATE and a text.
 
 use paceline_pg_wire::{NewReport, Severity};
 use rusqlite::ffi;

@@ -17,20 +17,20 @@ use paceline_pg_wire::Header;
 
 use crate::failure::Failure;
 
-/// More than this is moved to a file.
+/// Bytes beyond this number move to a file.
 const IN_MEMORY: usize = 4 << 20;
-/// So much is read from the file at once.
+/// The most bytes of one read from the file.
 const PIECE: usize = 64 << 10;
 
 /// A queue of bytes.
 #[derive(Debug)]
 pub(crate) struct Spool {
     folder: Arc<Path>,
-    /// What leaves next, from `at` on.
+    /// The bytes to send next start at `at`.
     head: Vec<u8>,
     at: usize,
     file: Option<Overflow>,
-    /// What came last.
+    /// The bytes appended last.
     tail: Vec<u8>,
     /// The most that the file may hold.
     limit: u64,
@@ -44,7 +44,7 @@ struct Overflow {
 }
 
 impl Spool {
-    /// An empty one, whose file would be in this folder and hold at most `limit` bytes.
+    /// An empty spool. Its file, if it needs one, is in `folder` and holds at most `limit` bytes.
     pub(crate) fn new(folder: &Arc<Path>, limit: u64) -> Self {
         Self {
             folder: Arc::clone(folder),
@@ -56,12 +56,12 @@ impl Spool {
         }
     }
 
-    /// Where bytes are appended; then [`settle`](Self::settle).
+    /// The buffer to append to. The caller then calls [`settle`](Self::settle).
     pub(crate) fn end(&mut self) -> &mut Vec<u8> {
         &mut self.tail
     }
 
-    /// Bytes in memory that have not left.
+    /// How many unsent bytes are in memory.
     pub(crate) fn in_memory(&self) -> usize {
         self.head.len() - self.at + self.tail.len()
     }
@@ -74,7 +74,7 @@ impl Spool {
                 .is_none_or(|file| file.read == file.written)
     }
 
-    /// Moves what is too much for the memory to the file.
+    /// Moves the bytes beyond `IN_MEMORY` to the file.
     pub(crate) fn settle(&mut self) -> Result<(), Failure> {
         if self.tail.len() < IN_MEMORY {
             return Ok(());
@@ -105,7 +105,7 @@ impl Spool {
         Ok(())
     }
 
-    /// What leaves next; empty if nothing is left.
+    /// The bytes to send next; empty at the end of the spool.
     pub(crate) fn piece(&mut self) -> Result<&[u8], Failure> {
         if self.at == self.head.len() {
             self.refill().map_err(|error| of_file(&error))?;
@@ -114,7 +114,7 @@ impl Spool {
         Ok(&self.head[self.at..end])
     }
 
-    /// The first so many bytes have left.
+    /// Drops the first `count` bytes: the caller has sent them.
     pub(crate) fn advance(&mut self, count: usize) {
         self.at += count;
     }
@@ -157,7 +157,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Gives memory back that a large result has needed.
+    /// Frees the memory that a large result has needed.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() {
             self.at = 0;
@@ -218,7 +218,7 @@ mod tests {
         Spool::new(&Arc::from(std::env::temp_dir().as_path()), 1 << 30)
     }
 
-    /// Bytes leave in the order in which they came, whether they were in the file or not.
+    /// The spool keeps the order of its bytes, in memory and in the file.
     #[test]
     fn the_order_is_kept_across_the_file() {
         let mut spool = spool();
@@ -233,7 +233,7 @@ mod tests {
                 sent += 1;
             }
             spool.settle().expect("room");
-            // What came last is in memory while the rest is in the file.
+            // The last bytes are in memory, and the others in the file.
             spool.end().extend_from_slice(&sent.to_be_bytes());
             sent += 1;
             if round % 2 == 1 {

@@ -59,9 +59,11 @@ fn psql_describes_tables() {
         return;
     };
     let world = World::new();
-    let tables = "CREATE TABLE parent(id serial PRIMARY KEY, name varchar(10) NOT NULL DEFAULT 'x');
+    let tables =
+        "CREATE TABLE parent(id serial PRIMARY KEY, name varchar(10) NOT NULL DEFAULT 'x');
         CREATE TABLE child(id int REFERENCES parent(id), at timestamp, amount numeric(8,2) UNIQUE);
-        CREATE VIEW names AS SELECT name FROM parent; CREATE INDEX by_time ON child USING btree (at)";
+        CREATE VIEW names AS SELECT name FROM parent;
+        CREATE INDEX by_time ON child USING btree (at)";
     run(&psql, world.address(), &["-q", "-c", tables, "bank"]);
     for (command, parts) in [
         ("\\dt", &["parent", "child", "table"][..]),

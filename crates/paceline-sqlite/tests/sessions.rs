@@ -133,7 +133,10 @@ fn errors_have_their_sqlstates() {
     let world = World::new();
     let mut client = world.client();
     client
-        .batch_execute("CREATE TABLE t(id int PRIMARY KEY, n int NOT NULL CHECK (n > 0)); INSERT INTO t VALUES (1, 1)")
+        .batch_execute(
+            "CREATE TABLE t(id int PRIMARY KEY, n int NOT NULL CHECK (n > 0));
+            INSERT INTO t VALUES (1, 1)",
+        )
         .expect("a table");
     for (sql, expected) in [
         ("SELEC 1", "42601"),
@@ -167,7 +170,12 @@ fn errors_have_their_sqlstates() {
 fn values_that_do_not_fit_their_type_are_errors() {
     let world = World::new();
     let mut client = world.client();
-    client.batch_execute("CREATE TABLE t(n int, b bigint, m numeric(8,2)); INSERT INTO t VALUES ('abc', 9223372036854775807, 1.5)").expect("a row");
+    client
+        .batch_execute(
+            "CREATE TABLE t(n int, b bigint, m numeric(8,2));
+            INSERT INTO t VALUES ('abc', 9223372036854775807, 1.5)",
+        )
+        .expect("a row");
     assert_eq!(code(client.simple_query("SELECT n FROM t")), "22P02");
     assert_eq!(code(client.query("SELECT n FROM t", &[])), "22P02");
     client

@@ -1,6 +1,6 @@
-//! How a client proves who it is: MD5 and SCRAM-SHA-256, for both sides.
+//! Authentication by MD5 and SCRAM-SHA-256, for both sides.
 //!
-//! Nothing here draws random numbers: salts and nonces are arguments.
+//! Salts and nonces are arguments: this module draws no random numbers.
 
 pub mod md5;
 pub mod scram;

@@ -38,7 +38,7 @@ pub const MOST_ITERATIONS: u32 = 10_000_000;
 pub enum Failure {
     /// The message breaks this rule.
     Malformed(&'static str),
-    /// The proof is wrong: it was another password.
+    /// The proof is wrong: the password differs.
     WrongPassword,
     /// The server has not proved that it knows the secret.
     WrongServer,
@@ -190,7 +190,7 @@ mod tests {
         );
     }
 
-    /// A server that stands in the middle does not know the secret.
+    /// A server in the middle does not know the secret.
     #[test]
     fn a_server_without_the_secret_is_found_out() {
         let client = Client::new("one");
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// No byte of a stranger's first message makes the server panic, and what it can't do it says.
+    /// No first message makes the server panic; it refuses unsupported ones with an error.
     #[test]
     fn first_messages_that_can_not_be_are_refused() {
         for bad in [

@@ -3,7 +3,7 @@
 use super::{Authentication, Column, Texts};
 use crate::{write, NewReport, TransactionStatus};
 
-/// Appends an answer to how the client has proved who it is, or the next step.
+/// Appends a request for authentication, or its success.
 pub fn authentication(output: &mut Vec<u8>, authentication: Authentication<'_>) {
     let (number, data): (i32, &[u8]) = match &authentication {
         Authentication::Ok => (0, &[]),
@@ -23,12 +23,12 @@ pub fn authentication(output: &mut Vec<u8>, authentication: Authentication<'_>) 
     });
 }
 
-/// Appends the wish for SASL, with the mechanism SCRAM-SHA-256 alone.
+/// Appends a request for SASL with SCRAM-SHA-256 alone.
 pub fn sasl(output: &mut Vec<u8>) {
     authentication(output, Authentication::Sasl(Texts(b"SCRAM-SHA-256\0")));
 }
 
-/// Appends what a cancel of the session needs.
+/// Appends the key for cancels of the session.
 pub fn key_data(output: &mut Vec<u8>, process: i32, secret: &[u8]) {
     write::message(output, b'K', |body| {
         body.extend_from_slice(&process.to_be_bytes());

@@ -47,7 +47,7 @@ fn value(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     Ok((Cow::Borrowed(value), rest))
 }
 
-/// What is in the quotes: two quotes stand for one.
+/// The quoted text: two quotes in it are one.
 fn unquote(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     let mut value = Cow::Borrowed("");
     let mut rest = text;

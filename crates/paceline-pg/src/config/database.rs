@@ -107,7 +107,7 @@ entry_keys! { Database:
 /// The keys that are read and have no effect yet. A test compares them with the sources.
 const PENDING: &[&str] = &["multiplex"];
 
-/// What a server connection depends on. If it changes, the connections made before are replaced.
+/// The settings that a server connection depends on. A change of them replaces the connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target<'d> {
     /// The name on the server.
@@ -118,7 +118,7 @@ pub struct Target<'d> {
     pub user: Option<&'d str>,
     /// The query that each connection runs first.
     pub connect_query: Option<&'d str>,
-    /// Where and how secrets are asked for.
+    /// The database and the query for secrets.
     pub auth: (Option<&'d str>, Option<&'d str>),
     /// How a host is chosen.
     pub choice: (LoadBalance, Roles),
@@ -131,7 +131,7 @@ impl Database {
         KEYS
     }
 
-    /// Reads an entry. What has no effect is among the remarks.
+    /// Reads an entry. The remarks name the keys without effect.
     pub(super) fn read(name: &str, text: &str) -> Result<(Self, Vec<Remark>), Remark> {
         let mut database = Self {
             name: name.into(),
@@ -159,7 +159,7 @@ impl Database {
         PENDING
     }
 
-    /// A database made from this entry, which is that of `*`.
+    /// A database of this name, made from this entry of `*`.
     #[must_use]
     pub fn named(&self, name: &str) -> Arc<Self> {
         Arc::new(Self {
@@ -175,7 +175,7 @@ impl Database {
         self.dbname.as_deref().unwrap_or(&self.name)
     }
 
-    /// Where its servers are. Without any in the entry: the Unix socket in `socket_dir`.
+    /// The hosts of its servers; by default, the Unix socket in `socket_dir`.
     #[must_use]
     pub fn hosts(&self, socket_dir: &str) -> Vec<Host> {
         let host = |(index, address)| Host {
@@ -189,7 +189,7 @@ impl Database {
         addresses.enumerate().map(host).collect()
     }
 
-    /// What its server connections depend on.
+    /// The settings that its server connections depend on.
     #[must_use]
     pub fn target(&self) -> Target<'_> {
         Target {

@@ -1,23 +1,23 @@
-//! What a reload changes.
+//! The difference between two configurations, for a reload.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{keys::Effect, Config, Key};
 
-/// What differs between an old configuration and the one that replaced it.
+/// The difference between an old configuration and the one that replaced it.
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     /// Entries of `[databases]`, without `*`.
     pub databases: Changes,
-    /// The changed ones whose server connections must be replaced.
+    /// The changed databases with server connections that must be replaced.
     pub retargeted: Vec<Box<str>>,
-    /// The entry `*` is new, gone, or another one.
+    /// Whether the entry `*` was added, removed or changed.
     pub autodb_changed: bool,
     /// Entries of `[users]`.
     pub users: Changes,
     /// Settings that have a new value.
     pub settings: Vec<&'static Key>,
-    /// Settings whose new value holds only after a restart: they keep the old one.
+    /// Settings that keep the old value until a restart.
     pub needs_restart: Vec<&'static Key>,
 }
 
@@ -26,9 +26,9 @@ pub struct Difference {
 pub struct Changes {
     /// New ones.
     pub added: Vec<Box<str>>,
-    /// Those that are gone.
+    /// Removed ones.
     pub removed: Vec<Box<str>>,
-    /// Those that say something else.
+    /// Ones with other values.
     pub changed: Vec<Box<str>>,
 }
 
@@ -59,7 +59,7 @@ fn missing<'n, T>(
 }
 
 impl Config {
-    /// Puts `new` in the place of this configuration, and returns what differs.
+    /// Replaces this configuration with `new`, and returns the difference.
     ///
     /// Settings that need a restart keep their value.
     pub fn replace(&mut self, mut new: Self) -> Difference {
@@ -87,7 +87,7 @@ impl Config {
         changed.partition(|key| key.effect == Effect::AtOnce)
     }
 
-    /// Of the `changed` databases, those whose servers are others now.
+    /// The `changed` databases with another target.
     fn retargeted(&self, new: &Self, changed: &[Box<str>]) -> Vec<Box<str>> {
         let is_other = |name: &str| {
             let (old, new) = (self.databases.get(name), new.databases.get(name));

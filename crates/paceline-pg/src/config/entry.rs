@@ -36,7 +36,7 @@ macro_rules! entry_keys {
 }
 pub(super) use entry_keys;
 
-/// A key of an entry, and what is to be said about it.
+/// A key of an entry, and an error or a warning about it.
 pub(super) type Remark = (Box<str>, Reason);
 
 /// Reads a connection string into an entry. An error names its key, and so does each warning:

@@ -1,8 +1,8 @@
-//! What is wrong in a configuration file, and where.
+//! Errors and warnings about configuration files, with their lines.
 
 use std::{fmt, io, sync::Arc};
 
-/// A line of a file, and what is to be said about it.
+/// An error or a warning about a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, as the command line or `%include` names it.
@@ -11,11 +11,11 @@ pub struct Problem {
     pub line: u32,
     /// The key, with the entry that has it: `pool_mode`, `[databases] p1: host`.
     pub key: Box<str>,
-    /// What is wrong.
+    /// The error or the warning.
     pub reason: Reason,
 }
 
-/// What is wrong with a line.
+/// The reason of an error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -25,11 +25,11 @@ pub enum Reason {
     UnknownSection,
     /// This program does not know the key.
     UnknownKey,
-    /// The value is none that the key takes: the value, and what it should be.
+    /// The key does not accept the value: the value, and the expected form.
     BadValue(Box<str>, Box<str>),
-    /// The key asks for what this program does not do, and ignoring it would be unsafe.
+    /// This program lacks the feature, and ignoring the key would be unsafe.
     Refused(&'static str),
-    /// The section `[pgbouncer]` is there twice.
+    /// The section `[pgbouncer]` is repeated.
     Repeated,
     /// The key is accepted and has no effect.
     NoEffect(&'static str),
@@ -78,7 +78,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why there is no configuration.
+/// The error of a load.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

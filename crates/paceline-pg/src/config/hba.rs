@@ -1,15 +1,15 @@
-//! Rules for `auth_type = hba`: which clients prove in which way who they are.
+//! Rules for `auth_type = hba`: how each client must authenticate.
 //!
 //! The subset of PostgreSQL's `pg_hba.conf` that this program knows: `local`, `host`, `hostssl`
 //! and `hostnossl`; lists of databases and users, `all`, `sameuser`; addresses with their masks;
 //! the methods `trust`, `reject`, `md5`, `scram-sha-256` and `password`. Anything else is an
-//! error with its line: a rule that is left out would admit clients by another rule.
+//! error with its line: without that rule, another one would decide.
 
 use std::{net::IpAddr, sync::Arc};
 
 use super::error::{Problem, Reason};
 
-/// How a client proves who it is.
+/// How a client must authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Not at all.
@@ -79,7 +79,7 @@ impl Rules {
     /// Reads the bytes of the file with this name.
     ///
     /// # Errors
-    /// The first line that is no rule of the subset.
+    /// The first line that is not a rule of the subset.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Problem> {
         let name: Arc<str> = file.into();
         let syntax = |line, what| Problem::new(&name, line, "", Reason::Syntax(what));
@@ -103,7 +103,7 @@ impl Rules {
     }
 }
 
-/// What is wrong with a file that is no text.
+/// The error for a file that is not UTF-8.
 pub(super) const NOT_UTF8: &str = "the line is not UTF-8";
 
 /// The line of the byte at `at`.
@@ -328,7 +328,8 @@ impl Method {
             "md5" => Ok(Self::Md5),
             "scram-sha-256" => Ok(Self::Scram),
             "password" => Ok(Self::Plain),
-            _ => Err("the method is not supported: expected trust, reject, md5, scram-sha-256 or password"),
+            _ => Err("the method is not supported: \
+                expected trust, reject, md5, scram-sha-256 or password"),
         }
     }
 }

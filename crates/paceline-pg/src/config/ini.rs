@@ -1,13 +1,13 @@
 //! Lines of an ini file.
 
-/// One thing that a file says, and the line where it is.
+/// An item of a file, and its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'t> {
     pub(super) number: u32,
     pub(super) item: Item<'t>,
 }
 
-/// What a line says.
+/// An item of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item<'t> {
     /// `%include FILE`
@@ -16,7 +16,7 @@ pub(super) enum Item<'t> {
     Section(&'t str),
     /// `KEY = VALUE`; a doubled quote in a quoted key is still doubled.
     Entry(Key<'t>, &'t str),
-    /// None of these.
+    /// A syntax error.
     Broken(&'static str),
 }
 
@@ -39,7 +39,7 @@ impl Key<'_> {
     }
 }
 
-/// Each thing that `text` says. The first broken one is the last.
+/// The items of `text`, up to the first syntax error.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let numbered = text.split('\n').zip(1..);
     let mut is_broken = false;
@@ -52,7 +52,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         })
 }
 
-/// What one line says: nothing, one thing, or a section and one thing behind it.
+/// The items of one line: none, one, or a section and one more.
 fn items(line: &str) -> impl Iterator<Item = Item<'_>> {
     let line = line.trim_ascii();
     let (section, rest) = match line.strip_prefix('[') {
@@ -107,7 +107,7 @@ fn key(line: &str) -> Result<(Key<'_>, &str), &'static str> {
     Ok((Key { text, quote }, rest))
 }
 
-/// What is before the closing quote, and what follows it.
+/// The text before the closing quote, and the text behind it.
 fn quoted(text: &str, quote: char) -> Option<(&str, &str)> {
     let mut at = 0;
     loop {

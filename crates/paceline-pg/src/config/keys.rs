@@ -26,11 +26,11 @@ pub struct Key {
 /// Whether this program honours a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does.
+    /// It honours the key.
     Honoured,
-    /// It accepts the key with a warning: why the key has no effect.
+    /// It accepts the key with a warning. The text says why the key has no effect.
     Warned(&'static str),
-    /// It refuses any value but the default: why.
+    /// It refuses any value but the default. The text says why.
     Refused(&'static str),
 }
 
@@ -43,15 +43,15 @@ pub enum Effect {
     Restart,
 }
 
-/// What became of a value.
+/// The outcome of setting a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// It holds.
+    /// The value takes effect.
     Set,
     /// The key keeps its value until the program starts again.
     NeedsRestart,
-    /// The key has no effect: why.
+    /// The key has no effect. The text says why.
     NoEffect(&'static str),
 }
 
@@ -106,13 +106,13 @@ impl Key {
     /// Reads a value into `settings`, as a file's line does.
     ///
     /// # Errors
-    /// The reason, if the value is none, or the key is refused.
+    /// The key does not accept the value, or is refused.
     pub(super) fn read(&self, settings: &mut Settings, text: &str) -> Result<Outcome, Reason> {
         match self.standing {
             Standing::Honoured => {
                 let read = (self.read)(settings, text);
                 read.map_err(|rule| Reason::BadValue(text.into(), rule.into()))?;
-                // Zero turns a feature off, and what is not built is off.
+                // Zero turns a feature off, so it asks for nothing that is missing.
                 let asks = text != self.default && text != "0";
                 let is_without_effect = self.is_pending() && asks;
                 Ok(if is_without_effect {
@@ -132,7 +132,7 @@ impl Settings {
     /// Sets one key while the program runs: the console's `SET`.
     ///
     /// # Errors
-    /// The reason, if there is no such key, the value is none, or the key is refused.
+    /// The key does not exist, does not accept the value, or is refused.
     pub fn set(&mut self, name: &str, text: &str) -> Result<Outcome, SetError> {
         let key = Key::find(name).ok_or(Reason::UnknownKey)?;
         match (key.standing, key.effect) {
@@ -195,8 +195,10 @@ others! {
     client_tls_dheparams = "auto", Warned "no suite with such parameters is offered";
     client_tls_ecdhcurve = "auto", Warned "the library chooses the curve";
     conffile = "", Refused "the command line names the configuration file";
-    dns_zone_check_period = "0", Warned "zones are not watched; dns_max_ttl bounds the age of an address";
-    job_name = "pgbouncer", Warned "it names a service of Windows; syslog_ident is the name in the log";
+    dns_zone_check_period = "0",
+        Warned "zones are not watched; dns_max_ttl bounds the age of an address";
+    job_name = "pgbouncer",
+        Warned "it names a service of Windows; syslog_ident is the name in the log";
     peer_id = "0", Refused "one process uses all cores, so there are no peers";
     pkt_buf = "4096", Warned "messages are not copied into a buffer of fixed size";
     resolv_conf = "", Warned "the operating system resolves names";

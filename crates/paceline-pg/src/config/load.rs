@@ -1,4 +1,4 @@
-//! Puts a configuration together from its files.
+//! Loads a configuration from its files.
 
 use std::{io, sync::Arc};
 
@@ -21,7 +21,7 @@ const MOST_INCLUDES: u32 = 10;
 /// Reads the configuration in `file`, and the files that it includes.
 ///
 /// # Errors
-/// A file that can't be read, or the first line that is wrong.
+/// A file can't be read, or a line is wrong: the first such line.
 pub fn load(file: &str, read: &mut ReadFile<'_>) -> Result<Config, Error> {
     let mut loader = Loader {
         config: Config::default(),
@@ -50,7 +50,7 @@ pub fn load_userlist(file: &str, read: &mut ReadFile<'_>) -> Result<Userlist, Er
 /// Reads `auth_hba_file`.
 ///
 /// # Errors
-/// The file can't be read, or the first line that is wrong.
+/// The file can't be read, or a line is wrong: the first such line.
 pub fn load_hba(file: &str, read: &mut ReadFile<'_>) -> Result<Rules, Error> {
     let bytes = read(file).map_err(|error| Error::Read(file.into(), error))?;
     Ok(Rules::read(file, &bytes)?)
@@ -66,7 +66,7 @@ enum Section {
 
 struct Loader<'r, 'f> {
     config: Config,
-    /// The section goes on behind an included file, and an included file may begin another.
+    /// The present section. It continues behind an included file, which may also begin another one.
     section: Option<Section>,
     has_main: bool,
     depth: u32,

@@ -1,4 +1,4 @@
-//! What the configuration files say.
+//! The configuration files.
 //!
 //! ```text
 //!   pgbouncer.ini --> ini (lines) --> keys (table) --> Settings, Database, User
@@ -42,18 +42,18 @@ pub use words::{AuthType, Facility, LoadBalance, PoolMode, Roles, SslMode, Targe
 /// The name of the database that is the admin console.
 pub const CONSOLE: &str = "pgbouncer";
 
-/// One configuration, as the files say it.
+/// The contents of the configuration files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The section `[pgbouncer]`.
     pub settings: Settings,
     /// The section `[databases]` without `*`, by name.
     pub databases: BTreeMap<Box<str>, Arc<Database>>,
-    /// The entry `*` of `[databases]`: where a database that has no entry is.
+    /// The entry `*` of `[databases]`, for databases without an entry.
     pub autodb: Option<Arc<Database>>,
     /// The section `[users]`, by name.
     pub users: BTreeMap<Box<str>, Arc<User>>,
-    /// What was accepted, although this program does not honour it.
+    /// Warnings about accepted keys without effect.
     pub warnings: Vec<Problem>,
 }
 
@@ -78,7 +78,7 @@ impl Config {
 
 /// The limits and time-outs that hold for one database and user.
 ///
-/// A time-out of zero is off, a limit of zero is none.
+/// A time-out of zero is off; a limit of zero is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field is the key of its name")]
 pub struct Effective {

@@ -1,11 +1,11 @@
-//! Where servers are: lists of hosts.
+//! The addresses of servers: lists of hosts.
 
 use std::fmt;
 
 /// One host of a database, with its port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host {
-    /// Where it is.
+    /// Its address.
     pub address: HostAddress,
     /// Its port; that of a Unix socket is part of the socket's name.
     pub port: u16,

@@ -13,7 +13,7 @@ use super::{
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:literal
         $(if $check:ident)? $(in $range:expr)?, $effect:ident;)+) => {
-        /// What the section `[pgbouncer]` says. A time of zero is off, an empty text is unset.
+        /// The values of the section `[pgbouncer]`. A time of zero is off, an empty text is unset.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Settings {
             $($(#[doc = $doc])+ pub $name: $type,)+
@@ -68,8 +68,10 @@ settings! {
     /// The rules for `auth_type = hba`.
     auth_hba_file: String = "", AtOnce;
     /// The query that finds a user's secret; `$1` is its name.
-    auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin", AtOnce;
-    /// How clients prove who they are.
+    auth_query: String =
+        "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END \
+         FROM pg_authid WHERE rolname=$1 AND rolcanlogin", AtOnce;
+    /// How clients authenticate.
     auth_type: AuthType = "md5", AtOnce;
     /// The user that asks `auth_query` for users that `auth_file` lacks.
     auth_user: String = "", AtOnce;
@@ -175,7 +177,7 @@ settings! {
     server_check_query: String = "<empty>", AtOnce;
     /// How long a connect and login at a server may take.
     server_connect_timeout: Duration = "15", AtOnce;
-    /// Close a server connection that is to be replaced although its session goes on.
+    /// Close a server connection that must be replaced, even while a session holds it.
     server_fast_close: bool = "0", AtOnce;
     /// How long an unused server connection is kept.
     server_idle_timeout: Duration = "600", AtOnce;
@@ -231,7 +233,7 @@ settings! {
     tcp_socket_buffer: u32 = "0" in 0..=MOST, AtOnce;
     /// After how many milliseconds unacknowledged data break a connection; 0: the kernel's.
     tcp_user_timeout: u32 = "0" in 0..=MOST, AtOnce;
-    /// How many threads serve; 0: as many as there are cores.
+    /// How many threads serve; 0: one for each core and one more.
     threads: u32 = "0" in 0..=4096, Restart;
     /// Further parameters that are kept for each client.
     track_extra_parameters: Names = "IntervalStyle", Restart;

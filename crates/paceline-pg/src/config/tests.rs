@@ -5,6 +5,7 @@ use std::{collections::HashMap, io, time::Duration};
 use super::*;
 
 mod chance;
+mod files;
 
 /// Loads `main.ini` from these files.
 fn load_of(files: &[(&str, &str)]) -> Result<Config, Error> {
@@ -105,35 +106,126 @@ fn values_are_read_as_pgbouncer_reads_them() {
 fn what_is_wrong_is_named_with_its_line() {
     let rows: &[(&str, &str)] = &[
         ("pool_size = 3", "main.ini:2: pool_size: unknown parameter"),
-        ("Pool_mode = session", "main.ini:2: Pool_mode: unknown parameter"),
-        ("listen_port = 65536", "main.ini:2: listen_port: invalid value \"65536\": expected a number from 0 to 65535"),
-        ("listen_port = 64 32", "main.ini:2: listen_port: invalid value \"64 32\": expected a number from 0 to 65535"),
-        ("listen_port =", "main.ini:2: listen_port: invalid value \"\": expected a number from 0 to 65535"),
-        ("max_client_conn = -1", "main.ini:2: max_client_conn: invalid value \"-1\": expected a number from 0 to 4294967295"),
-        ("scram_iterations = 0", "main.ini:2: scram_iterations: invalid value \"0\": expected a number from 1 to 10000000"),
-        ("server_lifetime = -1", "main.ini:2: server_lifetime: invalid value \"-1\": expected a number of seconds, such as 2.5"),
-        ("server_lifetime = inf", "main.ini:2: server_lifetime: invalid value \"inf\": expected a number of seconds, such as 2.5"),
-        ("pool_mode = none", "main.ini:2: pool_mode: invalid value \"none\": expected one of session, transaction, statement"),
-        ("server_tls_protocols = tlsv1.1", "main.ini:2: server_tls_protocols: invalid value \"tlsv1.1\": TLS before version 1.2 is refused"),
-        ("auth_type = pam", "main.ini:2: auth_type: invalid value \"pam\": expected one of any, trust, plain, md5, scram-sha-256, hba"),
-        ("peer_id = 1", "main.ini:2: peer_id: refused: one process uses all cores, so there are no peers"),
-        ("auth_ldap_options = x", "main.ini:2: auth_ldap_options: refused: LDAP is not supported"),
-        ("auth_dbname = pgbouncer", "main.ini:2: auth_dbname: invalid value \"pgbouncer\": cannot use the reserved \"pgbouncer\" database as an auth_dbname"),
-        ("no equals sign", "main.ini:2: syntax error: expected \"key = value\""),
+        (
+            "Pool_mode = session",
+            "main.ini:2: Pool_mode: unknown parameter",
+        ),
+        (
+            "listen_port = 65536",
+            "main.ini:2: listen_port: invalid value \"65536\": expected a number from 0 to 65535",
+        ),
+        (
+            "listen_port = 64 32",
+            "main.ini:2: listen_port: invalid value \"64 32\": expected a number from 0 to 65535",
+        ),
+        (
+            "listen_port =",
+            "main.ini:2: listen_port: invalid value \"\": expected a number from 0 to 65535",
+        ),
+        (
+            "max_client_conn = -1",
+            "main.ini:2: max_client_conn: invalid value \"-1\": expected a number from 0 to \
+             4294967295",
+        ),
+        (
+            "scram_iterations = 0",
+            "main.ini:2: scram_iterations: invalid value \"0\": expected a number from 1 to \
+             10000000",
+        ),
+        (
+            "server_lifetime = -1",
+            "main.ini:2: server_lifetime: invalid value \"-1\": expected a number of seconds, \
+             such as 2.5",
+        ),
+        (
+            "server_lifetime = inf",
+            "main.ini:2: server_lifetime: invalid value \"inf\": expected a number of seconds, \
+             such as 2.5",
+        ),
+        (
+            "pool_mode = none",
+            "main.ini:2: pool_mode: invalid value \"none\": expected one of session, transaction, \
+             statement",
+        ),
+        (
+            "server_tls_protocols = tlsv1.1",
+            "main.ini:2: server_tls_protocols: invalid value \"tlsv1.1\": TLS before version 1.2 \
+             is refused",
+        ),
+        (
+            "auth_type = pam",
+            "main.ini:2: auth_type: invalid value \"pam\": expected one of any, trust, plain, \
+             md5, scram-sha-256, hba",
+        ),
+        (
+            "peer_id = 1",
+            "main.ini:2: peer_id: refused: one process uses all cores, so there are no peers",
+        ),
+        (
+            "auth_ldap_options = x",
+            "main.ini:2: auth_ldap_options: refused: LDAP is not supported",
+        ),
+        (
+            "auth_dbname = pgbouncer",
+            "main.ini:2: auth_dbname: invalid value \"pgbouncer\": cannot use the reserved \
+             \"pgbouncer\" database as an auth_dbname",
+        ),
+        (
+            "no equals sign",
+            "main.ini:2: syntax error: expected \"key = value\"",
+        ),
         ("'x = 1", "main.ini:2: syntax error: a quote has no end"),
-        ("[users", "main.ini:2: syntax error: a section has no closing bracket"),
+        (
+            "[users",
+            "main.ini:2: syntax error: a section has no closing bracket",
+        ),
         ("[user]", "main.ini:2: user: unknown section"),
-        ("[peers]\n1 = host=a", "main.ini:3: 1: refused: one process uses all cores, so there are no peers"),
-        ("[databases]\np = nohost", "main.ini:3: [databases] p: syntax error: a key has no value"),
-        ("[databases]\np = host=a host=", "main.ini:3: [databases] p: syntax error: a value is empty"),
-        ("[databases]\np = password='a", "main.ini:3: [databases] p: syntax error: a quote has no end"),
-        ("[databases]\np = sslmode=x", "main.ini:3: [databases] p: sslmode: unknown parameter"),
-        ("[databases]\np = host=a,b,c port=1,2", "main.ini:3: [databases] p: port: invalid value \"1,2\": expected one port, or 3: as many as there are hosts"),
-        ("[databases]\np = port=0", "main.ini:3: [databases] p: port: invalid value \"0\": expected ports from 1 to 65535"),
-        ("[databases]\npgbouncer = host=a", "main.ini:3: pgbouncer: refused: the name is that of the console"),
-        ("[users]\nu = pool_size=x", "main.ini:3: [users] u: pool_size: invalid value \"x\": expected a number from 0 to 4294967295"),
-        ("%include none.ini", "could not read \"none.ini\": entity not found"),
-        ("%include main.ini", "main.ini:2: main.ini: syntax error: files include each other too deep"),
+        (
+            "[peers]\n1 = host=a",
+            "main.ini:3: 1: refused: one process uses all cores, so there are no peers",
+        ),
+        (
+            "[databases]\np = nohost",
+            "main.ini:3: [databases] p: syntax error: a key has no value",
+        ),
+        (
+            "[databases]\np = host=a host=",
+            "main.ini:3: [databases] p: syntax error: a value is empty",
+        ),
+        (
+            "[databases]\np = password='a",
+            "main.ini:3: [databases] p: syntax error: a quote has no end",
+        ),
+        (
+            "[databases]\np = sslmode=x",
+            "main.ini:3: [databases] p: sslmode: unknown parameter",
+        ),
+        (
+            "[databases]\np = host=a,b,c port=1,2",
+            "main.ini:3: [databases] p: port: invalid value \"1,2\": expected one port, or 3: as \
+             many as there are hosts",
+        ),
+        (
+            "[databases]\np = port=0",
+            "main.ini:3: [databases] p: port: invalid value \"0\": expected ports from 1 to 65535",
+        ),
+        (
+            "[databases]\npgbouncer = host=a",
+            "main.ini:3: pgbouncer: refused: the name is that of the console",
+        ),
+        (
+            "[users]\nu = pool_size=x",
+            "main.ini:3: [users] u: pool_size: invalid value \"x\": expected a number from 0 to \
+             4294967295",
+        ),
+        (
+            "%include none.ini",
+            "could not read \"none.ini\": entity not found",
+        ),
+        (
+            "%include main.ini",
+            "main.ini:2: main.ini: syntax error: files include each other too deep",
+        ),
     ];
     for (text, expected) in rows {
         assert_eq!(
@@ -186,59 +278,6 @@ fn what_is_not_built_yet_is_a_warning() {
         matches!(settings.set(name, "1"), Ok(Outcome::NoEffect(_))),
         "{name}"
     );
-}
-
-/// An installation grows by lines at the end of its file: the last one holds.
-#[test]
-fn the_last_of_repeated_keys_and_entries_holds() {
-    let config = config(
-        "[databases]\na = host=one\n[pgbouncer]\nlisten_port = 1\nlisten_port = 2\n\
-         [databases]\na = host=two\nb=\n",
-    );
-    assert_eq!(config.settings.listen_port, 2);
-    let hosts = config.databases["a"].hosts("/tmp");
-    assert_eq!(
-        hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["two:5432"]
-    );
-    assert_eq!(config.databases.len(), 2);
-}
-
-#[test]
-fn included_files_go_on_with_the_section() {
-    let files = [
-        ("main.ini", "[pgbouncer]\n%include more.ini\nb = host=h\n"),
-        ("more.ini", "listen_port = 7\n[databases]\na =\n"),
-    ];
-    let config = load_of(&files).expect("both files are right");
-    assert_eq!(config.settings.listen_port, 7);
-    assert_eq!(
-        config
-            .databases
-            .keys()
-            .map(AsRef::as_ref)
-            .collect::<Vec<&str>>(),
-        ["a", "b"]
-    );
-    let bad = [
-        ("main.ini", "%include more.ini"),
-        ("more.ini", "[pgbouncer]\n\nx = 1"),
-    ];
-    let error = load_of(&bad).expect_err("an unknown key");
-    assert_eq!(error.to_string(), "more.ini:3: x: unknown parameter");
-}
-
-/// White space, comments, quotes: what files in the field contain.
-#[test]
-fn lines_are_read_as_pgbouncer_reads_them() {
-    let config = config(
-        "\u{20}\t[pgbouncer] ; behind a section\r\n\r\n# comment\n ; comment\n  listen_port\t=\t5 \r\n\
-         [databases]\n'a b' = host=x\n\"say \"\"hi\"\"\" = host=y\nx.y-z_0 = host = z  port='77'\n",
-    );
-    assert_eq!(config.settings.listen_port, 5);
-    let names: Vec<&str> = config.databases.keys().map(AsRef::as_ref).collect();
-    assert_eq!(names, ["a b", "say \"hi\"", "x.y-z_0"]);
-    assert_eq!(config.databases["x.y-z_0"].hosts("")[0].to_string(), "z:77");
 }
 
 #[test]

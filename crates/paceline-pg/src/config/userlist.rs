@@ -13,7 +13,7 @@ pub struct UserSecret {
     pub secret: Box<[u8]>,
 }
 
-/// Nothing prints a secret.
+/// Omits the secret.
 impl fmt::Debug for UserSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("UserSecret")
@@ -22,12 +22,12 @@ impl fmt::Debug for UserSecret {
     }
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Userlist {
-    /// The users in the order of the file. Of several with one name the last one holds.
+    /// The users in the order of the file. Of several with one name, the last one takes effect.
     pub users: Vec<UserSecret>,
-    /// The line that ended the reading. The users before it hold.
+    /// The line that ended the reading. The users before it take effect.
     pub broken: Option<Problem>,
 }
 

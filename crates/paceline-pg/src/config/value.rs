@@ -4,9 +4,9 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 
 /// A type that a key can have.
 pub(super) trait Value: Sized {
-    /// Reads it; the error says what was expected.
+    /// Reads a value; the error names the expected form.
     fn read(text: &str) -> Result<Self, String>;
-    /// As `SHOW CONFIG` prints it.
+    /// The value as `SHOW CONFIG` prints it.
     fn show(&self) -> String;
 }
 
@@ -233,7 +233,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     }
 }
 
-/// A password. Nothing prints it.
+/// A password. `Debug` omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Box<str>);
 

@@ -4,13 +4,15 @@ use super::value::Value;
 
 macro_rules! words {
     ($($(#[doc = $about:literal])+ $name:ident: $first:ident
-        { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? })+) => {$(
+        { $(
+            $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $alias:literal)*
+        ),+ $(,)? })+) => {$(
         $(#[doc = $about])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
 
         impl $name {
-            /// The word that stands for it.
+            /// Its word in the configuration.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
@@ -46,7 +48,7 @@ words! {
         /// After each statement; transaction blocks are refused.
         Statement = "statement",
     }
-    /// How clients prove who they are.
+    /// How clients authenticate.
     AuthType: Md5 {
         /// No check, and any user name is admitted.
         Any = "any",
@@ -58,7 +60,7 @@ words! {
         Md5 = "md5",
         /// SCRAM-SHA-256.
         Scram = "scram-sha-256",
-        /// The rules of `auth_hba_file` say.
+        /// The rules of `auth_hba_file` decide.
         Hba = "hba",
     }
     /// Whether TLS is used, and what is checked.

@@ -7,7 +7,7 @@ use super::{
     words::{words, Word},
 };
 
-/// What a user of the console may do.
+/// The rights of a user of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Everything: `admin_users`, and the process's own user on the Unix socket.
@@ -41,7 +41,7 @@ pub enum Command {
     Suspend,
     /// Refuse new logins of a database.
     Disable(Box<str>),
-    /// Admit them again.
+    /// Admit logins of a database again.
     Enable(Box<str>),
     /// Pause, and close all connections.
     Kill(Option<Box<str>>),
@@ -49,7 +49,7 @@ pub enum Command {
     KillClient(u64),
     /// Replace server connections as they become free.
     Reconnect(Option<Box<str>>),
-    /// Wait until those are closed.
+    /// Wait until the connections that `RECONNECT` replaces are closed.
     WaitClose(Option<Box<str>>),
     /// End the process.
     Shutdown(Shutdown),
@@ -64,7 +64,7 @@ pub enum Shutdown {
     WaitForServers,
     /// When all clients have left.
     WaitForClients,
-    /// When each client's transaction has ended: then it is disconnected. At most for so long.
+    /// Each client is disconnected at the end of its transaction; all of them after this time.
     WaitForTransactions(Option<Duration>),
 }
 
@@ -120,7 +120,7 @@ pub(super) const TABLES: [(&str, Show); 21] = [
     ("version", Show::Version),
 ];
 
-/// What drivers ask for at their start, and the answers.
+/// Parameters that drivers ask for at their start, with the answers.
 const PARAMETERS: [(&str, &str); 5] = [
     ("client_encoding", "UTF-8"),
     ("default_transaction_isolation", "read committed"),
@@ -166,7 +166,7 @@ impl Command {
         }
     }
 
-    /// What follows `SHOW`; `None` if it is no command.
+    /// The command for the words behind `SHOW`; `None` if it is no command.
     fn show(rest: &[Word]) -> Option<Result<Self, Refusal>> {
         let [word] = rest else { return None };
         let parameter = PARAMETERS.into_iter().find(|(name, _)| word.is(name));
@@ -183,7 +183,7 @@ impl Command {
         table.map(|(_, table)| Ok(Self::Show(table)))
     }
 
-    /// Everything but `SHOW`; `None` if it is no command.
+    /// Any command but `SHOW`; `None` if it is no command.
     fn change(verb: &str, rest: &[Word]) -> Option<Result<Self, Refusal>> {
         match verb {
             "set" => Self::set(rest).map(Ok),

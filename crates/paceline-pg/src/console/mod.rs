@@ -5,7 +5,7 @@
 //!                                      \-> show: rows of a Source as wire messages
 //! ```
 //!
-//! Nothing here knows a pool or a socket. Commands are values; the tables of `SHOW` are made from
+//! This module knows no pool and no socket. Commands are values; the tables of `SHOW` are made from
 //! the plain rows that a [`Source`] returns.
 
 mod command;

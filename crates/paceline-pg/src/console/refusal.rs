@@ -10,7 +10,7 @@ pub enum Refusal {
     InvalidCommand(Box<str>),
     /// A word of the command is too long, or empty.
     BadArguments,
-    /// The user may only look.
+    /// The user may only give `SHOW`.
     AdminNeeded,
     /// There is no such database.
     NoSuchDatabase(Box<str>),
@@ -34,7 +34,7 @@ pub enum Refusal {
     ShuttingDown,
     /// The value of `SET` is refused.
     SetFailed,
-    /// The files are wrong: the old configuration holds.
+    /// The files have an error: the old configuration stays in effect.
     ReloadFailed,
     /// `SHOW FDS` hands sockets to another process: not supported.
     FdsRefused,

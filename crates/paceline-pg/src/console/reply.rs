@@ -7,13 +7,13 @@ use super::{
     table::{self, Head, Kind},
 };
 
-/// Appends the end of a command that has done its work, such as `PAUSE`.
+/// Appends the end of a successful command, such as `PAUSE`.
 pub fn done(output: &mut Vec<u8>, tag: &str) {
     backend::command_complete(output, tag.as_bytes());
     backend::ready_for_query(output, TransactionStatus::Idle);
 }
 
-/// Appends the answer to `SET`, with a notice if the value does not act at once.
+/// Appends the answer to `SET`, with a notice if the value takes effect only later.
 pub fn set_done(output: &mut Vec<u8>, key: &str, value: &str, notice: Option<&str>) {
     if let Some(text) = notice {
         backend::notice(output, &NewReport::new(Severity::Notice, "00000", text));
@@ -56,7 +56,7 @@ pub fn parameter(output: &mut Vec<u8>, name: &'static str, value: &str) {
     done(output, "SHOW");
 }
 
-/// What the console can do.
+/// The commands of the console.
 const USAGE: &str = "
 \tSHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|VERSION
 \tSHOW HOSTS|PEERS|PEER_POOLS

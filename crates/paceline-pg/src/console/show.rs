@@ -11,7 +11,7 @@ use super::{
     StatsRow, UserRow,
 };
 
-/// Where the rows come from. Each call is a snapshot.
+/// Supplies the rows. Each call takes a snapshot.
 pub trait Source {
     /// The rows of `SHOW DATABASES`, the console among them.
     fn databases(&self) -> Vec<DatabaseRow>;
@@ -39,7 +39,7 @@ pub trait Source {
     fn hosts(&self) -> Vec<HostRow>;
     /// Whether servers are assigned.
     fn state(&self) -> State;
-    /// The settings that hold now.
+    /// The present settings.
     fn settings(&self) -> Settings;
     /// The first line of `--version`.
     fn version(&self) -> String;
@@ -73,7 +73,7 @@ pub fn show(output: &mut Vec<u8>, what: Show, source: &dyn Source) {
     reply::done(output, "SHOW");
 }
 
-/// The tables of what this program does not have.
+/// The empty tables of features that this program does not have.
 const PEERS: &[(&str, Kind)] = &[
     ("peer_id", Kind::Int4),
     ("host", Kind::Text),
@@ -100,7 +100,7 @@ fn empty(output: &mut Vec<u8>, columns: &[(&'static str, Kind)]) {
     table::columns(output, &heads.collect::<Vec<_>>());
 }
 
-/// Those with bytes that are not passed on yet.
+/// The sockets with bytes that are not passed on yet.
 fn active(mut sockets: Vec<(SocketRow, SocketDetail)>) -> Vec<(SocketRow, SocketDetail)> {
     sockets.retain(|(_, detail)| {
         detail.pkt_remain > 0 || detail.pkt_avail > 0 || detail.send_avail > 0

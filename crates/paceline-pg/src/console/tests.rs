@@ -11,7 +11,7 @@ fn name(text: &str) -> Option<Box<str>> {
     Some(text.into())
 }
 
-/// The spellings are those that PgBouncer takes: scripts of its users must go on to work.
+/// PgBouncer accepts these spellings, and scripts of its users must keep working.
 #[test]
 fn commands_are_read_in_all_their_spellings() {
     let rows: Vec<(&str, Command)> = vec![

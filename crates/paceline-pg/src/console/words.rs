@@ -14,7 +14,7 @@ pub(super) enum Word {
 }
 
 impl Word {
-    /// The verb or the name that it can be.
+    /// Its text, if it can be a verb or a name.
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::Plain(text) | Self::Name(text) => Some(text),
@@ -22,7 +22,7 @@ impl Word {
         }
     }
 
-    /// The value that it can be.
+    /// Its text, if it can be a value.
     pub(super) fn value(&self) -> Option<&str> {
         match self {
             Self::Plain(text) | Self::Name(text) | Self::Text(text) => Some(text),
@@ -67,7 +67,7 @@ fn word(text: &str) -> Option<(Word, &str)> {
     }
 }
 
-/// The text up to the closing quote, and what follows it. Two quotes stand for one.
+/// The text up to the closing quote, and the text behind it. Two quotes are one.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut rest = text;

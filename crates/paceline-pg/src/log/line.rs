@@ -16,16 +16,16 @@ pub enum Level {
     Error,
     /// Something is doubtful.
     Warning,
-    /// What happens.
+    /// An event.
     Log,
-    /// What happens in detail: `verbose` is 1.
+    /// A detail: logged if `verbose` is 1 or more.
     Debug,
-    /// Each step: `verbose` is 2 or more.
+    /// Each step: logged if `verbose` is 2 or more.
     Noise,
 }
 
 impl Level {
-    /// As the log writes it.
+    /// Its word in the log.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ pub enum Side {
 /// The connection that a line is about. Printed, it is the start of the line's text.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
-    /// Whose it is.
+    /// Whether it is a client's or a server's.
     pub side: Side,
     /// Its number, as in `SHOW CLIENTS`.
     pub id: u64,

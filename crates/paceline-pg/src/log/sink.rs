@@ -1,4 +1,4 @@
-//! Where lines are written.
+//! The destinations of the log.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::config::{Facility, Settings};
 /// The socket of the system's logger.
 const SYSLOG: &str = "/dev/log";
 
-/// Where lines are written to, and which.
+/// The destinations of the log, and its level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogTo {
     /// A file.
@@ -33,7 +33,7 @@ pub struct LogTo {
 }
 
 impl LogTo {
-    /// As the settings say. `quiet` is the command line's `-q`.
+    /// The destinations of these settings. `quiet` is the command line's `-q`.
     #[must_use]
     pub fn of(settings: &Settings, quiet: bool) -> Self {
         let file = Some(settings.logfile.clone());
@@ -87,7 +87,7 @@ impl Log {
     /// Opens everything again, after a reload or a rotation of the file.
     ///
     /// # Errors
-    /// As for [`open`](Self::open); the log goes on as before.
+    /// As for [`open`](Self::open); the log keeps its old destinations.
     pub fn reopen(&self, to: &LogTo) -> io::Result<()> {
         let sinks = Arc::new(Sinks::open(to, SYSLOG)?);
         self.level.store(to.level as u8, Relaxed);
@@ -137,7 +137,7 @@ impl Sinks {
         })
     }
 
-    /// A sink that fails loses the line: there is no other place to report that.
+    /// A failing destination loses the line: there is no other place to report the error.
     fn write(&self, now: SystemTime, pid: u32, level: Level, text: fmt::Arguments<'_>) {
         let mut entry = String::new();
         if self.file.is_some() || self.stderr {
@@ -156,7 +156,7 @@ impl Sinks {
 }
 
 impl Syslog {
-    /// The logger may be started, or started again, at any time: so the socket is not connected.
+    /// The socket stays unconnected, because the logger may start or restart at any time.
     fn write(&self, pid: u32, level: Level, text: fmt::Arguments<'_>) {
         let priority = u32::from(self.facility.number()) * 8 + u32::from(level.severity());
         let mut entry = format!("<{priority}>{}[{pid}]: ", self.ident);

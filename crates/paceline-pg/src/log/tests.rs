@@ -56,7 +56,7 @@ fn a_line_has_pgbouncers_form() {
     assert_eq!(new.to_string(), "C-17: (nodb)/(nouser)@unix:40000 ");
 }
 
-/// A client chooses its names and may send anything: it must not be able to write a line of its own.
+/// A client chooses its names and may send any bytes, but it must not be able to forge a line.
 #[test]
 fn a_text_can_not_forge_a_line() {
     let mut text = String::new();

@@ -4,33 +4,30 @@
 //!   Opening -> Encrypting   an SSLRequest, answered S, or TLS without a question    [feed]
 //!   Encrypting -> Opening   the handshake is done                                   [tls_started]
 //!   Opening -> Started      the session's parameters are read                       [feed]
-//!   Started -> Asked        the client must prove who it is                         [admit]
+//!   Started -> Asked        the client must authenticate                            [admit]
 //!   Asked -> Asked          the next step of SCRAM                                  [feed]
 //!   Started, Asked -> Hashing -> Asked, Done    a slow step                         [hashed]
-//!   Started, Asked -> Done  it has proved who it is                         [admit, feed, hashed]
+//!   Started, Asked -> Done  it is authenticated                     [admit, feed, hashed]
 //! ```
+
+mod proof;
 
 use std::{fmt, sync::Arc};
 
 use paceline_pg_wire::{
-    auth::{
-        md5,
-        scram::{Secret, Server, MECHANISM},
-    },
+    auth::scram::{Secret, Server},
     backend::{self, Authentication},
-    frontend::{read_password, SaslInitial},
     startup::{CancelKey, Session, Startup},
-    Message, NewReport, Severity, TransactionStatus,
+    NewReport, Severity, TransactionStatus,
 };
-use subtle::ConstantTimeEq;
 
 use super::{
-    secrets::{Match, Outcome, Work},
+    secrets::{Match, Outcome},
     terms::{
         Admission, AuthType, ClientStep, ClientTls, Closing, Denied, Fed, LoginSettings, Proof,
         Seeds, Transport,
     },
-    Hashed, Hashing, StoredPassword,
+    Hashed, StoredPassword,
 };
 
 /// The longest message of a client that logs in: a password has up to 65,534 bytes.
@@ -60,7 +57,7 @@ enum State {
     Done,
 }
 
-/// What the client is to answer.
+/// The question that the client must answer.
 enum Question {
     Plain {
         user: String,
@@ -88,7 +85,7 @@ impl fmt::Debug for Question {
     }
 }
 
-/// What a slow step is for.
+/// The purpose of a slow step.
 enum Waiting {
     Derive,
     Check { password: Arc<[u8]> },
@@ -104,7 +101,7 @@ impl fmt::Debug for Waiting {
 }
 
 impl ClientLogin {
-    /// A client that has just connected.
+    /// The login of a client that has just connected.
     #[must_use]
     pub fn new(transport: Transport, seeds: Seeds) -> Self {
         Self {
@@ -117,8 +114,8 @@ impl ClientLogin {
         }
     }
 
-    /// Takes the next packet or message of `input`; nothing while a step of the caller is due.
-    /// `input` is all that has come so far.
+    /// Takes the next packet or message of `input`, which is all input so far. Takes nothing while
+    /// the caller owes a step.
     pub fn feed(&mut self, input: &[u8], settings: &LoginSettings, out: &mut Vec<u8>) -> Fed {
         let fed = match self.state {
             State::Opening => self.open(input, settings, out),
@@ -132,7 +129,7 @@ impl ClientLogin {
         Fed { consumed, step }
     }
 
-    /// The handshake of TLS is done; the client begins anew within it.
+    /// The TLS handshake is done; the client now sends its first packet in it.
     pub fn tls_started(&mut self) {
         self.is_encrypted = true;
         self.state = State::Opening;
@@ -183,7 +180,8 @@ impl ClientLogin {
         &mut self.asked_gss
     }
 
-    /// A question about encryption comes once, before TLS, and the client waits for the answer.
+    /// Checks that the client asks about encryption only once, before TLS, and waits for the
+    /// answer.
     fn note_question(
         &mut self,
         input: &[u8],
@@ -252,7 +250,7 @@ impl ClientLogin {
         ClientStep::Start(Box::new(request))
     }
 
-    /// The caller has found the user, or has not.
+    /// Continues the login with what the caller knows of the user.
     pub fn admit(
         &mut self,
         admission: Admission,
@@ -283,67 +281,7 @@ impl ClientLogin {
         }
     }
 
-    fn ask_plain(
-        &mut self,
-        user: String,
-        stored: Option<StoredPassword>,
-        out: &mut Vec<u8>,
-    ) -> ClientStep {
-        backend::authentication(out, Authentication::Password);
-        self.state = State::Asked(Question::Plain { user, stored });
-        ClientStep::More
-    }
-
-    fn ask_md5(
-        &mut self,
-        user: &str,
-        stored: Option<&StoredPassword>,
-        out: &mut Vec<u8>,
-    ) -> ClientStep {
-        backend::authentication(out, Authentication::Md5(self.seeds.md5_salt));
-        let stored = stored.filter(|stored| !stored.is_empty());
-        let stored = stored.and_then(|stored| stored.as_md5(user));
-        self.state = State::Asked(Question::Md5 { stored });
-        ClientStep::More
-    }
-
-    fn ask_scram(
-        &mut self,
-        user: &str,
-        stored: Option<StoredPassword>,
-        verifier: Option<Arc<Secret>>,
-        settings: &LoginSettings,
-        out: &mut Vec<u8>,
-    ) -> ClientStep {
-        let iterations = settings.scram_iterations;
-        let secret = match (stored, verifier) {
-            (Some(StoredPassword::Scram(secret)), _) => secret,
-            (Some(StoredPassword::Plain(password)), None) if !password.is_empty() => {
-                self.state = State::Hashing(Waiting::Derive);
-                return ClientStep::Hash(Hashing(Work::Derive {
-                    password,
-                    salt: self.seeds.scram_salt,
-                    iterations,
-                }));
-            }
-            (Some(StoredPassword::Plain(password)), Some(secret)) if !password.is_empty() => secret,
-            // An MD5 hash can't check a proof. The client sees no difference to a wrong password.
-            _ => Arc::new(Secret::mock(
-                user.as_bytes(),
-                &settings.mock_seed,
-                iterations,
-            )),
-        };
-        self.begin_scram(secret, out)
-    }
-
-    fn begin_scram(&mut self, secret: Arc<Secret>, out: &mut Vec<u8>) -> ClientStep {
-        backend::sasl(out);
-        self.state = State::Asked(Question::ScramFirst { secret });
-        ClientStep::More
-    }
-
-    /// The slow step is done.
+    /// Continues the login with the result of a slow step.
     pub fn hashed(&mut self, hashed: Hashed, out: &mut Vec<u8>) -> ClientStep {
         let state = std::mem::replace(&mut self.state, State::Done);
         match (state, hashed.0) {
@@ -360,118 +298,6 @@ impl ClientLogin {
         }
     }
 
-    fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, ClientStep), Closing> {
-        let message = Message::first(input, LIMIT).map_err(Closing::Malformed)?;
-        let Some((message, length)) = message else {
-            return Ok((0, ClientStep::More));
-        };
-        let state = std::mem::replace(&mut self.state, State::Done);
-        let State::Asked(question) = state else {
-            return Ok((0, ClientStep::More));
-        };
-        if message.tag != b'p' {
-            return Ok((length, self.deny(out, "expected a password response")));
-        }
-        let step = match question {
-            Question::Plain { user, stored } => self.check_plain(message.body, &user, stored, out),
-            Question::Md5 { stored } => self.check_md5(message.body, stored.as_deref(), out),
-            Question::ScramFirst { secret } => self.continue_scram(message.body, &secret, out),
-            Question::ScramLast { server } => self.finish_scram(message.body, server, out),
-        };
-        Ok((length, step))
-    }
-
-    fn check_plain(
-        &mut self,
-        body: &[u8],
-        user: &str,
-        stored: Option<StoredPassword>,
-        out: &mut Vec<u8>,
-    ) -> ClientStep {
-        let Ok(given) = read_password(body) else {
-            return self.deny(out, "invalid password packet");
-        };
-        if given.is_empty() {
-            return self.deny(out, "empty password returned by client");
-        }
-        let is_right = match stored {
-            Some(StoredPassword::Plain(password)) => password.ct_eq(given).into(),
-            Some(StoredPassword::Md5(hash)) => {
-                let given = md5::stored(user.as_bytes(), given);
-                hash.as_bytes().ct_eq(given.as_bytes()).into()
-            }
-            Some(StoredPassword::Scram(secret)) => {
-                let password = Arc::from(given);
-                self.state = State::Hashing(Waiting::Check { password });
-                let given = Box::from(given);
-                return ClientStep::Hash(Hashing(Work::Check { given, secret }));
-            }
-            None => false,
-        };
-        self.conclude(Match::of(is_right), Some(Arc::from(given)), out)
-    }
-
-    fn check_md5(&mut self, body: &[u8], stored: Option<&str>, out: &mut Vec<u8>) -> ClientStep {
-        let Ok(given) = read_password(body) else {
-            return self.deny(out, "invalid password packet");
-        };
-        if given.is_empty() {
-            return self.deny(out, "empty password returned by client");
-        }
-        let salt = self.seeds.md5_salt;
-        let is_right = stored.is_some_and(|stored| md5::is_right(stored, salt, given));
-        self.conclude(Match::of(is_right), None, out)
-    }
-
-    fn conclude(
-        &mut self,
-        found: Match,
-        password: Option<Arc<[u8]>>,
-        out: &mut Vec<u8>,
-    ) -> ClientStep {
-        match found {
-            Match::Right => ClientStep::Proved(Proof {
-                keys: None,
-                password,
-            }),
-            Match::Wrong => self.deny(out, WRONG_PASSWORD),
-        }
-    }
-
-    fn continue_scram(&mut self, body: &[u8], secret: &Secret, out: &mut Vec<u8>) -> ClientStep {
-        let Ok(SaslInitial { mechanism, data }) = SaslInitial::read(body) else {
-            return self.deny(out, SASL_FAILED);
-        };
-        if mechanism != MECHANISM.as_bytes() {
-            let text = "client selected an invalid SASL authentication mechanism";
-            return self.deny(out, text);
-        }
-        let nonce = nonce_text(&self.seeds.nonce);
-        match Server::begin(secret, data.unwrap_or_default(), &nonce) {
-            Ok((server, first)) => {
-                let first = Authentication::SaslContinue(first.as_bytes());
-                backend::authentication(out, first);
-                self.state = State::Asked(Question::ScramLast { server });
-                ClientStep::More
-            }
-            Err(_) => self.deny(out, SASL_FAILED),
-        }
-    }
-
-    fn finish_scram(&mut self, body: &[u8], server: Server, out: &mut Vec<u8>) -> ClientStep {
-        match server.finish(body) {
-            Ok(success) => {
-                let last = Authentication::SaslFinal(success.message.as_bytes());
-                backend::authentication(out, last);
-                ClientStep::Proved(Proof {
-                    keys: Some(success.keys),
-                    password: None,
-                })
-            }
-            Err(_) => self.deny(out, SASL_FAILED),
-        }
-    }
-
     /// Appends an error of the front-end, and ends the login.
     pub fn deny(&mut self, out: &mut Vec<u8>, text: &str) -> ClientStep {
         self.state = State::Done;
@@ -482,13 +308,12 @@ impl ClientLogin {
 }
 
 const WRONG_PASSWORD: &str = "password authentication failed";
-const SASL_FAILED: &str = "SASL authentication failed";
 
-/// Protocol 3.0, as NegotiateProtocolVersion writes it: PostgreSQL and its clients write the whole
-/// version there.
+/// Protocol 3.0 in NegotiateProtocolVersion: PostgreSQL and its clients write the whole version
+/// there.
 const MAJOR: i32 = 3 << 16;
 
-/// The version that both sides speak. 3.1 was never released.
+/// The newest minor version that both sides support. 3.1 was never released.
 fn spoken(minor: u16) -> u16 {
     match minor.min(MINOR) {
         1 => 0,
@@ -504,8 +329,8 @@ pub(super) fn nonce_text(random: &[u8]) -> String {
     random.iter().map(|byte| digit(*byte)).chain(ends).collect()
 }
 
-/// Appends the end of a login: it has succeeded, the parameters of the session, its key, and that
-/// it is ready.
+/// Appends the end of a successful login: the parameters of the session, its key, and
+/// ReadyForQuery.
 pub fn welcome<'p>(
     out: &mut Vec<u8>,
     parameters: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,

@@ -1,13 +1,13 @@
-//! The keys by which clients cancel: a key names a client, and nothing else may.
+//! The keys by which clients cancel. Only the key identifies the client.
 
 use std::collections::HashMap;
 
 use subtle::ConstantTimeEq;
 
-/// A key that a client was given.
+/// The key of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ClientKey {
-    /// In place of the number of a process: positive, and of one client only.
+    /// Takes the place of a process number: positive, and unique among clients.
     pub process: i32,
     secret: [u8; MOST],
     length: u8,
@@ -15,7 +15,7 @@ pub struct ClientKey {
 
 const MOST: usize = 32;
 
-/// The secret is not printed.
+/// Omits the secret.
 impl std::fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut fields = f.debug_struct("ClientKey");
@@ -26,7 +26,7 @@ impl std::fmt::Debug for ClientKey {
 }
 
 impl ClientKey {
-    /// What only this client knows.
+    /// The secret that only this client knows.
     #[must_use]
     pub fn secret(&self) -> &[u8] {
         &self.secret[..usize::from(self.length)]
@@ -73,7 +73,7 @@ impl<C: Copy> CancelKeys<C> {
         bool::from(key.secret().ct_eq(secret)).then_some(*client)
     }
 
-    /// The client has ended: its key names nothing.
+    /// Removes the key of a client that has ended.
     pub fn remove(&mut self, key: &ClientKey) {
         self.clients.remove(&key.process);
     }

@@ -1,4 +1,4 @@
-//! What the front-end stores of passwords, and the slow steps that compute with them.
+//! The stored forms of passwords, and the slow steps that compute with them.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use paceline_pg_wire::auth::{
 /// A password as the configuration or `auth_query` gives it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoredPassword {
-    /// Itself.
+    /// In clear text.
     Plain(Arc<[u8]>),
     /// As `md5` and 32 digits.
     Md5(Arc<str>),
@@ -18,7 +18,7 @@ pub enum StoredPassword {
     Scram(Arc<Secret>),
 }
 
-/// The kind is printed, the password is not.
+/// Prints the kind, and omits the password.
 impl fmt::Debug for StoredPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -30,7 +30,7 @@ impl fmt::Debug for StoredPassword {
 }
 
 impl StoredPassword {
-    /// Reads what is stored, as PostgreSQL tells the kinds apart.
+    /// Reads a stored password. It distinguishes the kinds like PostgreSQL.
     #[must_use]
     pub fn read(text: &[u8]) -> Self {
         let utf8 = std::str::from_utf8(text).ok();
@@ -43,13 +43,13 @@ impl StoredPassword {
         }
     }
 
-    /// Whether no password may match: an empty one is none.
+    /// Whether it is empty: then no password matches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Plain(password) if password.is_empty())
     }
 
-    /// The MD5 form, if it is known without the user's help.
+    /// The MD5 form; `None` for a SCRAM secret, which does not determine it.
     pub(super) fn as_md5(&self, user: &str) -> Option<Arc<str>> {
         match self {
             Self::Plain(password) => Some(Arc::from(md5::stored(user.as_bytes(), password))),
@@ -89,7 +89,7 @@ pub(super) enum Work {
     },
 }
 
-/// What [`Hashing::run`] has computed.
+/// The result of [`Hashing::run`].
 pub struct Hashed(pub(super) Outcome);
 
 pub(super) enum Outcome {
@@ -128,7 +128,7 @@ impl fmt::Debug for Hashed {
 }
 
 impl Hashing {
-    /// Computes. This takes as long as there are iterations: milliseconds.
+    /// Computes. The time grows with the iterations: milliseconds.
     #[must_use]
     pub fn run(self) -> Hashed {
         Hashed(match self.0 {
@@ -214,7 +214,7 @@ impl Verifiers {
         }
     }
 
-    /// Forgets all, as after a change of `auth_file`.
+    /// Forgets all secrets, such as after a change of `auth_file`.
     pub fn clear(&mut self) {
         self.by_user.clear();
     }

@@ -48,14 +48,14 @@ pub enum ServerTls {
     Required,
 }
 
-/// What the front-end can prove to a server.
+/// The credentials of the front-end at a server.
 #[derive(Clone, Debug)]
 pub enum ServerCredentials {
     /// Nothing: the server must trust it.
     None,
     /// A password, or its MD5 form.
     Password(StoredPassword),
-    /// What a client has proved, for the same SCRAM secret.
+    /// The keys of a client that has authenticated with the same SCRAM secret.
     Keys(Keys),
 }
 
@@ -68,13 +68,13 @@ pub struct ServerStart {
     pub user: String,
     /// The database and all other parameters, in their order.
     pub parameters: Vec<(String, Vec<u8>)>,
-    /// What proves who the front-end is.
+    /// How the front-end authenticates.
     pub credentials: ServerCredentials,
     /// Random bytes for the nonce of SCRAM.
     pub nonce: [u8; 18],
 }
 
-/// What the caller does next. What was appended to its output is sent first.
+/// The caller's next step, after it has sent the output.
 #[derive(Debug)]
 #[must_use]
 pub enum ServerStep {
@@ -90,7 +90,7 @@ pub enum ServerStep {
     Failed(ServerFailure),
 }
 
-/// What a server has reported at its login.
+/// The reports of a server at its login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerReady {
     /// Its parameters.
@@ -159,7 +159,7 @@ enum State {
     Done,
 }
 
-/// How far SCRAM is.
+/// The progress of SCRAM.
 #[derive(Debug)]
 enum Scram {
     None,
@@ -181,7 +181,7 @@ impl ServerLogin {
         }
     }
 
-    /// The connection is made: appends what is sent first.
+    /// Begins the login on a new connection: appends the first packet.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         match self.start.tls {
             ServerTls::Disabled => self.greet(out),
@@ -203,8 +203,8 @@ impl ServerLogin {
         self.state = State::Greeting(Scram::None);
     }
 
-    /// Takes the next answer or message of `input`, which is all that has come so far. The first
-    /// value is how many of its bytes were taken.
+    /// Takes the next answer or message of `input`, which is all input so far. The first value is
+    /// the number of bytes taken.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, ServerStep) {
         let fed = match self.state {
             State::Asking => self.read_tls_answer(input, out),
@@ -239,7 +239,7 @@ impl ServerLogin {
                 self.greet(out);
                 Ok((1, ServerStep::More))
             }
-            // A server that can't even fork says so in place of an answer.
+            // A server that can't fork sends an error in place of the answer.
             [b'E', ..] => self.read_message(input, out),
             _ => Err(ServerFailure::own("bad answer to SSLRequest")),
         }
@@ -267,8 +267,8 @@ impl ServerLogin {
         Ok((length, step))
     }
 
-    /// A server that can't start a process for the connection sends a text without a length. Its
-    /// first letters are a length of more than a GiB.
+    /// Whether the input is a text without a length: a server sends that if it can't start a
+    /// process for the connection. Read as a length, its first letters are more than a GiB.
     fn is_bare(&self, input: &[u8]) -> bool {
         let is_first = matches!(self.state, State::Asking | State::Greeting(Scram::None));
         let header = Header::first(input).ok().flatten();
@@ -276,7 +276,7 @@ impl ServerLogin {
         is_first && is_long
     }
 
-    /// The text of such an error, when its end has come.
+    /// Reads such an error, once its end has arrived.
     fn read_bare(input: &[u8]) -> Result<(usize, ServerStep), ServerFailure> {
         let text = &input[1..];
         match text.iter().position(|byte| *byte == 0) {
@@ -407,7 +407,7 @@ impl ServerLogin {
         }
     }
 
-    /// The slow step is done.
+    /// Continues the login with the result of a slow step.
     pub fn hashed(&mut self, hashed: Hashed, out: &mut Vec<u8>) -> ServerStep {
         let Outcome::Proved(proof) = hashed.0 else {
             self.state = State::Done;
@@ -430,7 +430,7 @@ impl ServerLogin {
         Ok(ServerStep::More)
     }
 
-    /// The server asks for a proof that the front-end can't give; in PgBouncer's words.
+    /// The error for a method of authentication that the front-end lacks, in PgBouncer's words.
     fn lacks(&self, what: &str) -> ServerFailure {
         let user = &self.start.user;
         ServerFailure::own(format!("wrong password type: \"{user}\" has not {what}"))

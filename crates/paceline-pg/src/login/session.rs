@@ -1,11 +1,11 @@
-//! What a client wants its session to be: the parameters of its first packet.
+//! The session that a client asks for: the parameters of its first packet.
 
 use paceline_pg_wire::startup::Session;
 
 /// Which parameters a client may give.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartupRules {
-    /// Names whose values follow the client from server to server.
+    /// The tracked parameters: their values follow the client from server to server.
     pub tracked: Vec<String>,
     /// Names that are accepted and have no effect (`ignore_startup_parameters`).
     pub ignored: Vec<String>,
@@ -111,7 +111,7 @@ impl StartupRules {
         self.ignored.iter().any(|ignored| ignored == name)
     }
 
-    /// Reads `-c name=value` and `--name=value`, with backslashes before what is meant literally.
+    /// Reads `-c name=value` and `--name=value`, with backslash escapes.
     fn read_options(&self, request: &mut SessionRequest, options: &[u8]) -> Result<(), String> {
         const SHAPE: &str = "unsupported options startup parameter: only '-c config=val' and \
                              '--config=val' are allowed";
@@ -140,7 +140,7 @@ impl StartupRules {
     }
 }
 
-/// The last value of a name holds.
+/// Sets a value: the last one of a name takes effect.
 fn set(list: &mut Vec<(String, Vec<u8>)>, name: String, value: &[u8]) {
     match list.iter_mut().find(|(known, _)| *known == name) {
         Some((_, known)) => *known = value.to_vec(),

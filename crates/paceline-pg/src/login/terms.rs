@@ -1,4 +1,4 @@
-//! What the login of a client is given, and what it gives.
+//! The arguments and the results of client logins.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{secrets::MockSeed, Hashing, SessionRequest, StartupRules, StoredPass
 #[cfg(doc)]
 use super::{ClientLogin, Hashed};
 
-/// How clients prove who they are.
+/// How clients authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthType {
     /// Not at all, and the user's name does not matter.
@@ -29,11 +29,11 @@ pub enum AuthType {
 /// Whether clients may, or must, use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientTls {
-    /// They can't.
+    /// Clients can't use TLS.
     Disabled,
-    /// They may.
+    /// Clients may use TLS.
     Allowed,
-    /// They must, unless they use a Unix socket.
+    /// Clients must use TLS, except on a Unix socket.
     Required,
 }
 
@@ -46,12 +46,12 @@ pub enum Transport {
     Unix,
 }
 
-/// What holds for all logins.
+/// The settings of all logins.
 #[derive(Clone)]
 pub struct LoginSettings {
     /// Whether clients may use TLS.
     pub tls: ClientTls,
-    /// How clients prove who they are.
+    /// How clients authenticate.
     pub auth_type: AuthType,
     /// The iterations of SCRAM for plain passwords and unknown users.
     pub scram_iterations: u32,
@@ -61,7 +61,7 @@ pub struct LoginSettings {
     pub mock_seed: MockSeed,
 }
 
-/// The seed is not printed.
+/// Omits the seed.
 impl fmt::Debug for LoginSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("LoginSettings");
@@ -89,7 +89,7 @@ impl fmt::Debug for Seeds {
     }
 }
 
-/// What the caller knows of the user, when it answers [`ClientStep::Start`].
+/// The caller's knowledge of the user, in answer to [`ClientStep::Start`].
 #[derive(Clone, Debug)]
 pub enum Admission {
     /// The user has this password. `verifier`: the secret derived of a plain one, if it is known.
@@ -99,13 +99,13 @@ pub enum Admission {
         /// What [`Hashed::derived`] gave for it earlier.
         verifier: Option<Arc<Secret>>,
     },
-    /// There is no such user. The client is not shown this.
+    /// The user does not exist. The replies do not show this to the client.
     Unknown,
     /// The client is known without a proof.
     Trusted,
 }
 
-/// What the caller does next. What was appended to its output is sent first.
+/// The caller's next step, after it has sent the output.
 #[derive(Debug)]
 #[must_use]
 pub enum ClientStep {
@@ -126,7 +126,7 @@ pub enum ClientStep {
     Start(Box<SessionRequest>),
     /// Run this when another thread leads, and call [`ClientLogin::hashed`].
     Hash(Hashing),
-    /// The client has proved who it is. Next is the pool's welcome.
+    /// The client is authenticated. Next is the pool's welcome.
     Proved(Proof),
     /// Send the error that was appended, and close.
     Refused(Denied),
@@ -134,17 +134,17 @@ pub enum ClientStep {
     Close(Closing),
 }
 
-/// How much of the input was taken, and what is next.
+/// The consumed input, and the next step.
 #[derive(Debug)]
 #[must_use]
 pub struct Fed {
     /// The first bytes of the input, which the caller drops.
     pub consumed: usize,
-    /// What the caller does next.
+    /// The caller's next step.
     pub step: ClientStep,
 }
 
-/// What a client has proved.
+/// The credentials of an authenticated client.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
     /// Keys that prove the same to servers with the same secret.
@@ -160,13 +160,13 @@ pub struct Denied(pub String);
 /// Why a connection is closed without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// No client begins like this.
+    /// The bytes are no valid first packet.
     Malformed(Malformed),
-    /// Bytes follow a question about encryption: they may be another's.
+    /// Bytes follow a question about encryption: another peer may have injected them.
     BytesBehindQuestion,
     /// A question about encryption within TLS, or a second time.
     RepeatedQuestion,
-    /// TLS at once, where there is none.
+    /// A TLS handshake without a question, where TLS is off or was asked for before.
     UnexpectedTls,
 }
 

@@ -1,5 +1,5 @@
-//! What an administrator asks for: pause, resume, disable, enable, kill, reconnect, wait for it,
-//! suspend, and the forms of a shutdown.
+//! The commands of an administrator: pause, resume, disable, enable, kill, reconnect, wait for
+//! closed connections, suspend, and the forms of a shutdown.
 //!
 //! A command that takes time is an operation with a number. An order reports that it is complete.
 
@@ -16,7 +16,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(u64);
 
-/// What the whole pooler does.
+/// The phase of the whole pooler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// It serves.
@@ -28,9 +28,9 @@ pub enum Phase {
     Suspended,
     /// It ends when no client has a server.
     WaitForServers,
-    /// It ends when all clients have left; no client can log in.
+    /// It ends when all clients have disconnected; no client can log in.
     WaitForClients,
-    /// As `WaitForClients`; clients are closed as soon as they have no transaction.
+    /// As `WaitForClients`; the book closes each client at the end of its transaction.
     WaitForTransactions,
 }
 
@@ -45,7 +45,7 @@ pub enum Shutdown {
     WaitForTransactions,
 }
 
-/// What a command concerns.
+/// The scope of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everything.
@@ -54,17 +54,17 @@ pub enum Scope {
     Database(DatabaseId),
 }
 
-/// What has become of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Commanded {
     /// It is complete.
     Done,
-    /// An order reports when it is complete.
+    /// It is under way: `Order::Completed` reports its end.
     Pending(OperationId),
     /// There is no such database.
     NoDatabase,
-    /// The pooler or the database is paused or suspended already.
+    /// The pooler or the database was already paused or suspended.
     AlreadyPaused,
     /// Neither is paused.
     NotPaused,
@@ -92,7 +92,7 @@ pub(super) struct Operations {
 }
 
 impl<T> Book<T> {
-    /// What the whole pooler does.
+    /// The phase of the whole pooler.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
@@ -107,14 +107,14 @@ impl<T> Book<T> {
         serves && !self.databases[self.pools[pool].database].is_paused
     }
 
-    /// Whether servers of the pool are closed as soon as no client has them.
+    /// Whether the book closes servers of the pool as soon as no client has them.
     pub(super) fn is_paused(&self, pool: u32) -> bool {
         let database = &self.databases[self.pools[pool].database];
         let is_paused = matches!(self.phase, Phase::Paused | Phase::WaitForServers);
         is_paused || database.is_paused || database.is_removed
     }
 
-    /// Why a client that has proved who it is can't enter this database.
+    /// Why an authenticated client can't enter this database.
     pub(super) fn login_refusal(&self, database: u32) -> Option<Refusal> {
         let database = &self.databases[database];
         if database.is_removed {
@@ -136,7 +136,7 @@ impl<T> Book<T> {
         )
     }
 
-    /// A client that has just lost its server is closed if the pooler drains.
+    /// Closes a client that has just lost its server, if the pooler drains.
     pub(super) fn dismiss_if_drained(&self, client: u32, orders: &mut Orders<T>) {
         if self.phase == Phase::WaitForTransactions {
             self.dismiss(client, Refusal::Drained, orders);
@@ -148,18 +148,24 @@ impl<T> Book<T> {
         orders.push(Order::Dismiss { client, why });
     }
 
-    /// Gives out no more servers, and closes them as they come back.
+    /// Gives out no more servers, and closes them as clients give them back.
     pub fn pause(&mut self, scope: Scope, orders: &mut Orders<T>) -> Commanded {
-        if self.phase != Phase::Active {
-            return Commanded::AlreadyPaused;
-        }
-        match self.scope(scope) {
-            Err(refused) => return refused,
-            Ok(None) => self.phase = Phase::Paused,
-            Ok(Some(database)) => self.databases[database].is_paused = true,
+        if let Err(refused) = self.set_paused(scope) {
+            return refused;
         }
         self.close_unused(scope, CloseReason::Paused, orders);
         self.begin(Goal::NoServers, scope)
+    }
+
+    fn set_paused(&mut self, scope: Scope) -> Result<(), Commanded> {
+        if self.phase != Phase::Active {
+            return Err(Commanded::AlreadyPaused);
+        }
+        match self.scope(scope)? {
+            None => self.phase = Phase::Paused,
+            Some(database) => self.databases[database].is_paused = true,
+        }
+        Ok(())
     }
 
     /// Gives out servers again.
@@ -214,13 +220,8 @@ impl<T> Book<T> {
 
     /// Closes all clients and servers, and pauses.
     pub fn kill(&mut self, scope: Scope, orders: &mut Orders<T>) -> Commanded {
-        if self.phase != Phase::Active {
-            return Commanded::AlreadyPaused;
-        }
-        match self.scope(scope) {
-            Err(refused) => return refused,
-            Ok(None) => self.phase = Phase::Paused,
-            Ok(Some(database)) => self.databases[database].is_paused = true,
+        if let Err(refused) = self.set_paused(scope) {
+            return refused;
         }
         self.close_unused(scope, CloseReason::Killed, orders);
         self.dismiss_all(scope, &Refusal::Killed, orders);
@@ -383,7 +384,7 @@ impl<T> Book<T> {
         orders.extend(done.map(|(operation, ..)| Order::Completed { operation }));
     }
 
-    /// The caller waits for the operation no longer.
+    /// Forgets an operation: the caller no longer waits for it.
     pub fn give_up(&mut self, operation: OperationId) {
         let pending = &mut self.operations.pending;
         pending.retain(|(id, ..)| *id != operation);
@@ -393,8 +394,8 @@ impl<T> Book<T> {
 /// Whether a database refuses new clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disabled {
-    /// It does.
+    /// It refuses them.
     Yes,
-    /// It does not.
+    /// It admits them.
     No,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Orders that the caller carries out, in their order.
 pub type Orders<T> = Vec<Order<T>>;
 
-/// Who waits, and who has which server. `T` is what the caller keeps of a connection.
+/// The waiting clients, and the server of each other client. `T` is the caller's connection.
 #[derive(Debug)]
 pub struct Book<T> {
     pub(super) settings: Settings,
@@ -27,12 +27,12 @@ pub struct Book<T> {
     pub(super) cancels: Slab<Cancel>,
     pub(super) phase: Phase,
     pub(super) operations: Operations,
-    /// The next place among all that wait.
-    next_ticket: u64,
-    next_binding: u64,
+    /// The next arrival number of a waiting client.
+    pub(super) next_ticket: u64,
+    pub(super) next_binding: u64,
 }
 
-/// What a client leaves behind.
+/// The outcome of [`Book::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Left {
@@ -42,7 +42,7 @@ pub enum Left {
     Server(ServerId),
 }
 
-/// What an idle server is good for.
+/// The outcome of a search for an idle server.
 enum Found {
     Fit(u32),
     Checked,
@@ -68,8 +68,9 @@ impl<T> Book<T> {
         }
     }
 
-    /// A client asks for a server of this pool. If it still has another one, whose end the book
-    /// has not heard of yet, it has that no longer: it must be given back or closed all the same.
+    /// Asks for a server of this pool for a client. If the book still assigns another server to the
+    /// client, it ends that assignment: the caller must still report that server's end, by
+    /// `give_back` or `closed`.
     pub fn ask(
         &mut self,
         client: ClientId,
@@ -98,13 +99,13 @@ impl<T> Book<T> {
             }
         }
         self.enqueue(client, pool, now);
-        // Servers may be idle that need a check.
+        // Idle servers may need a check first.
         self.serve(pool, now, orders);
         self.grow(pool, now, orders);
         Ask::Waiting
     }
 
-    /// Why no client can get a server of this pool now or soon.
+    /// Why a client of this pool gets an error at once: the pooler ends, or logins keep failing.
     fn refusal(&self, pool: u32, now: Duration) -> Option<Refusal> {
         if self.phase == Phase::WaitForServers {
             return Some(Refusal::ShuttingDown);
@@ -116,7 +117,7 @@ impl<T> Book<T> {
         fails.then(|| Refusal::LoginKeepsFailing(failing.message.clone()))
     }
 
-    /// The client has proved who it is. Its login ends when the pool has had a server.
+    /// Ends the login of an authenticated client, once the pool has had a server.
     pub fn await_welcome(
         &mut self,
         client: ClientId,
@@ -145,7 +146,7 @@ impl<T> Book<T> {
         Welcome::Waiting
     }
 
-    /// A connection is logged in. Clients that waited for the first one get their welcome.
+    /// A connection is logged in. Clients that wait for the first one get their welcome.
     pub fn opened(
         &mut self,
         server: ServerId,
@@ -166,7 +167,7 @@ impl<T> Book<T> {
             self.welcome_all(pool, orders);
         }
         let outcome = self.release(slot, connection, now, orders);
-        // One login less is under way: the next may begin.
+        // The login has ended, so the next one may begin.
         self.grow(pool, now, orders);
         outcome
     }
@@ -224,9 +225,9 @@ impl<T> Book<T> {
         }
     }
 
-    /// A server is given back by its client, or after a check or reset. The next client gets it.
-    /// A connection that another client must not use is closed instead: see [`Book::closed`].
-    /// The caller carries out the outcome before the orders: they rely on a closed connection.
+    /// Gives back a server after its use by a client, a check or a reset. The next client gets it.
+    /// For a connection that no other client may use, call [`Book::closed`] instead. The caller
+    /// carries out the outcome before the orders: they rely on a closed connection.
     pub fn give_back(
         &mut self,
         server: ServerId,
@@ -250,8 +251,8 @@ impl<T> Book<T> {
         self.release(slot, connection, now, orders)
     }
 
-    /// The client gives the server back, but what it has left must be reset first: the client has
-    /// no server from now on. Call `give_back` after the reset.
+    /// Takes a server from its client for a reset of its session. The caller calls `give_back`
+    /// after the reset.
     pub fn reset(&mut self, server: ServerId, orders: &mut Orders<T>) {
         if let Some(slot) = self.in_state(server, &[ServerState::Held]) {
             self.unbind(slot, orders);
@@ -260,7 +261,7 @@ impl<T> Book<T> {
         }
     }
 
-    /// A server that neither a client nor a cancel holds serves the next client, or is idle.
+    /// Gives a free server to the next client, or makes it idle.
     pub(super) fn release(
         &mut self,
         slot: u32,
@@ -308,7 +309,7 @@ impl<T> Book<T> {
                 connection,
                 binding,
             }),
-            // It makes room for what was ordered meanwhile, so it is closed before that.
+            // Close it before the orders since then: it makes room for their connections.
             GiveBack::Close { connection, reason } => orders.insert(
                 place,
                 Order::Close {
@@ -321,7 +322,7 @@ impl<T> Book<T> {
         }
     }
 
-    /// A connection has ended, whatever it did. Gives what the book kept of it.
+    /// A connection has ended in any state. Returns the value that the book kept of it.
     pub fn closed(&mut self, server: ServerId, now: Duration, orders: &mut Orders<T>) -> Option<T> {
         let slot = self.servers.find(server)?;
         if self.carries_cancel(slot) {
@@ -334,13 +335,13 @@ impl<T> Book<T> {
             self.take_idle(slot);
         }
         let connection = self.forget(slot);
-        // It may have been checked for a client: an idle one takes its place.
+        // If it was in a check for a client, that client needs another idle server.
         self.serve(pool, now, orders);
         self.refill(pool, now, orders);
         connection
     }
 
-    /// A client has ended. What it waits for is forgotten.
+    /// Removes a client that has ended, and forgets its wait.
     pub fn leave(&mut self, client: ClientId, now: Duration, orders: &mut Orders<T>) -> Left {
         let Some(client) = self.clients.find(client) else {
             return Left::Nothing;
@@ -360,97 +361,6 @@ impl<T> Book<T> {
         }
         (self.servers[server].client, self.servers[server].binding) = (NONE, 0);
         Left::Server(self.servers.id(server))
-    }
-
-    /// Puts a client among those of a pool, without a server and in no queue.
-    fn move_client(&mut self, client: u32, pool: u32) {
-        let before = self.clients[client].pool;
-        self.part(client);
-        self.stop_waiting(client);
-        if before != pool {
-            if before != NONE {
-                self.pools[before].clients -= 1;
-            }
-            self.clients[client].pool = pool;
-            self.pools[pool].clients += 1;
-        }
-    }
-
-    /// The client has its server no longer, but the server is still out.
-    fn part(&mut self, client: u32) {
-        let it = &mut self.clients[client];
-        let server = std::mem::replace(&mut it.server, NONE);
-        if server != NONE {
-            it.state = it.at_rest();
-            let server = &mut self.servers[server];
-            (server.client, server.binding) = (NONE, 0);
-        }
-    }
-
-    fn enqueue(&mut self, client: u32, pool: u32, now: Duration) {
-        self.pools[pool].clients -= 1;
-        self.stamp(client, ClientState::Waiting, now);
-        self.pools[pool].waiting.push(&mut self.clients, client);
-    }
-
-    fn stamp(&mut self, client: u32, state: ClientState, now: Duration) {
-        self.next_ticket += 1;
-        let client = &mut self.clients[client];
-        client.ticket = self.next_ticket;
-        client.since = now;
-        client.state = state;
-        client.is_notified = false;
-    }
-
-    /// Takes a client out of the queue that it is in, if it is in one.
-    pub(super) fn stop_waiting(&mut self, client: u32) {
-        let it = &self.clients[client];
-        let (pool, rest) = (it.pool, it.at_rest());
-        match it.state {
-            ClientState::Waiting => self.pools[pool].waiting.remove(&mut self.clients, client),
-            ClientState::Arriving => self.pools[pool].arriving.remove(&mut self.clients, client),
-            _ => return,
-        }
-        self.pools[pool].clients += 1;
-        self.clients[client].state = rest;
-    }
-
-    /// Gives the server to the client, which may wait. `waited_until`: the end of its wait.
-    fn bind(
-        &mut self,
-        server: u32,
-        client: u32,
-        waited_until: Option<Duration>,
-        now: Duration,
-    ) -> (Option<T>, u64) {
-        self.next_binding += 1;
-        let since = self.clients[client].since;
-        self.stop_waiting(client);
-        self.clients[client].server = server;
-        self.clients[client].state = ClientState::Active;
-        self.set_state(server, ServerState::Held);
-        let it = &mut self.servers[server];
-        it.client = client;
-        it.binding = self.next_binding;
-        it.since = now;
-        let (connection, pool) = (it.connection.take(), it.pool);
-        let wait = waited_until.map(|until| until.saturating_sub(since));
-        self.pools[pool].waits.add(wait.unwrap_or_default());
-        (connection, self.next_binding)
-    }
-
-    /// Takes the server from its client, if it has one.
-    pub(super) fn unbind(&mut self, server: u32, orders: &mut Orders<T>) {
-        let it = &mut self.servers[server];
-        // A cancel for the assignment that ends is not sent.
-        it.binding = 0;
-        let client = std::mem::replace(&mut it.client, NONE);
-        if client != NONE {
-            let it = &mut self.clients[client];
-            it.server = NONE;
-            it.state = it.at_rest();
-            self.dismiss_if_drained(client, orders);
-        }
     }
 
     /// The first idle server that a client may use.
@@ -492,7 +402,7 @@ impl<T> Book<T> {
         });
     }
 
-    /// Serves clients that wait with servers that are idle: after a pause.
+    /// Assigns idle servers to waiting clients, such as after a pause.
     pub(super) fn serve(&mut self, pool: u32, now: Duration, orders: &mut Orders<T>) {
         while self.gives_servers(pool) && self.pools[pool].lacks_check() {
             match self.find_idle(pool, now, orders) {

@@ -1,4 +1,4 @@
-//! Cancels: a wish of a client concerns one assignment of a server, and no other client's query.
+//! Cancels: a request concerns one assignment of a server, and no other client's query.
 //!
 //! ```text
 //!   ask_cancel        the client's server now, and the number of its assignment, are noted
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A server to which a cancel was sent serves no other client until the connection of the cancel
-//! has ended: a signal that comes late would hit that client's query.
+//! has ended: a late signal would hit that client's query.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,18 +21,18 @@ use super::{
     CancelId, ClientId, CloseReason, ServerId, ServerState,
 };
 
-/// What a cancel of a server's query needs.
+/// The key for cancels of a server's queries.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerKey {
     /// The number of the server's process.
     pub process: i32,
-    /// What only the holder of the connection knows.
+    /// The secret that only the holder of the connection knows.
     pub secret: Box<[u8]>,
     /// The host that has given this key, by the caller's number.
     pub host: usize,
 }
 
-/// The secret is not printed.
+/// Omits the secret.
 impl std::fmt::Debug for ServerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut fields = f.debug_struct("ServerKey");
@@ -41,7 +41,7 @@ impl std::fmt::Debug for ServerKey {
     }
 }
 
-/// What becomes of the wish to cancel.
+/// The outcome of [`Book::ask_cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CancelAsked {
@@ -51,7 +51,7 @@ pub enum CancelAsked {
     Queued(CancelId),
 }
 
-/// What the connection of a cancel is for.
+/// The outcome of [`Book::cancel_connected`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CancelReady {
@@ -62,7 +62,7 @@ pub enum CancelReady {
 }
 
 impl<T> Book<T> {
-    /// The query of this client is to be cancelled.
+    /// Asks for a cancel of this client's query.
     pub fn ask_cancel(
         &mut self,
         client: ClientId,
@@ -85,8 +85,8 @@ impl<T> Book<T> {
         CancelAsked::Queued(self.cancels.id(slot))
     }
 
-    /// No cancel is sent to this server from now on, or again: the front-end runs statements of
-    /// its own on it.
+    /// Holds cancels back (`quiet`) while the front-end runs its own statements on this server, or
+    /// allows them again.
     pub fn set_quiet(&mut self, server: ServerId, quiet: bool) {
         if let Some(slot) = self.servers.find(server) {
             self.servers[slot].is_quiet = quiet;
@@ -141,8 +141,8 @@ impl<T> Book<T> {
         holds.then(|| server.key.clone()).flatten()
     }
 
-    /// The connection of a cancel has been made. From `Send` on, the server that it is for serves
-    /// no other client.
+    /// The connection of a cancel is made. After `Send`, the target server serves no other client
+    /// until the cancel has ended.
     pub fn cancel_connected(&mut self, server: ServerId) -> CancelReady {
         let Some(slot) = self.in_state(server, &[ServerState::CancelOpening]) else {
             return CancelReady::Drop;
@@ -160,7 +160,7 @@ impl<T> Book<T> {
         CancelReady::Send(key)
     }
 
-    /// The connection of a cancel has ended, or could not be made.
+    /// The connection of a cancel has ended, or its connect has failed.
     pub(super) fn carry_ends(&mut self, server: ServerId, now: Duration, orders: &mut Orders<T>) {
         let Some(slot) = self.servers.find(server) else {
             return;
@@ -179,7 +179,7 @@ impl<T> Book<T> {
         self.open_for_cancels(pool, now, orders);
     }
 
-    /// A cancel that was sent to this server has ended: the last one frees the server.
+    /// A cancel that was sent to this server has ended. The last one frees the server.
     fn cancel_ends(&mut self, server: ServerId, now: Duration, orders: &mut Orders<T>) {
         let Some(slot) = self.servers.find(server) else {
             return;
@@ -191,8 +191,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// Drops cancels that have waited for a connection for too long, and closes servers that have
-    /// waited so long for the end of one: no client may ever use them. Zero: never.
+    /// Drops cancels that have waited longer than `timeout` for a connection. Closes servers that
+    /// have waited as long for the end of a cancel: no client may use them again. Zero: never.
     pub fn expire_cancels(&mut self, timeout: Duration, now: Duration, orders: &mut Orders<T>) {
         if timeout.is_zero() {
             return;

@@ -1,4 +1,4 @@
-//! Databases, users and pools come, change and end.
+//! Adds, changes and removes databases, users and pools, and admits clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,26 +15,26 @@ use super::{
 /// Whether client limits hold for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// They do.
+    /// All limits hold.
     Ordinary,
     /// An administrator at the console: no limit holds.
     Exempt,
 }
 
 impl<T> Book<T> {
-    /// Changes what holds for all pools.
+    /// Changes the settings of all pools.
     pub fn configure(&mut self, settings: Settings) {
         self.settings = settings;
         self.set_limits();
     }
 
-    /// What holds for all pools.
+    /// The settings of all pools.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// A database that is in the configuration. An id stays valid until the database is removed.
+    /// Adds a database of the configuration. Its id stays valid until the database is removed.
     pub fn add_database(&mut self, name: &str, settings: DatabaseSettings) -> DatabaseId {
         let slot = self.databases.insert(Database {
             name: Arc::from(name),
@@ -56,8 +56,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// The database is in the configuration no longer: its clients and servers end. The book
-    /// forgets it when they have.
+    /// Removes a database from the configuration. The book closes its clients and servers, and then
+    /// forgets it.
     pub fn remove_database(&mut self, database: DatabaseId, orders: &mut Orders<T>) {
         let Some(slot) = self.databases.find(database) else {
             return;
@@ -70,7 +70,7 @@ impl<T> Book<T> {
         }
     }
 
-    /// A user whose limits count.
+    /// Adds a user with limits.
     pub fn add_user(&mut self, name: &str, settings: UserSettings) -> UserId {
         let slot = self.users.insert(User {
             name: Arc::from(name),
@@ -101,7 +101,7 @@ impl<T> Book<T> {
         PoolLimits::of(&self.settings, database, &self.users[pool.user].settings)
     }
 
-    /// The pool of this database and user; it is made if there is none.
+    /// The pool of this database and user; makes it on the first call.
     pub fn pool(&mut self, database: DatabaseId, user: UserId, now: Duration) -> Option<PoolId> {
         let database = self.databases.find(database)?;
         let user = self.users.find(user)?;
@@ -120,7 +120,7 @@ impl<T> Book<T> {
         Some(self.pools.id(slot))
     }
 
-    /// Removes what is used no longer: pools and databases that were removed.
+    /// Forgets pools and databases that were removed and are empty now.
     pub(super) fn remove_unused(&mut self, orders: &mut Orders<T>) {
         for slot in 0..self.pools.slots() {
             if self.pools.is_full(slot) && self.pools[slot].is_empty() {
@@ -148,11 +148,11 @@ impl<T> Book<T> {
         orders.push(Order::PoolRemoved { pool });
     }
 
-    /// A client logs in, and counts from now on. A database or user that is not in the
-    /// configuration has no limit of its own.
+    /// Counts a client from its login on. A database or user without an entry in the configuration
+    /// has no limit of its own.
     ///
     /// # Errors
-    /// The limit that the client exceeds. It is in the book nevertheless only on `Ok`.
+    /// The limit that the client exceeds. The client is in the book only on `Ok`.
     pub fn enter(
         &mut self,
         database: Option<DatabaseId>,
@@ -177,7 +177,7 @@ impl<T> Book<T> {
         Ok(self.clients.id(slot))
     }
 
-    /// The user of a client is known by now: it counts for that user.
+    /// Counts a client for its user, which is known only now.
     ///
     /// # Errors
     /// The user has too many clients. The client remains in the book, and does not count.

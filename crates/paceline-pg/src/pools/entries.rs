@@ -17,10 +17,10 @@ pub(super) const OF_USER: usize = 2;
 /// Pools that wait for a shared limit, by the arrival of their first client that waits.
 pub(super) type Blocked = BTreeSet<(u64, u32)>;
 
-/// What pools of one database, or of one user, share.
+/// The connections that share the limit of one database or user.
 #[derive(Debug, Default)]
 pub(super) struct Shared<const LANE: usize> {
-    /// Connections of all its pools, those that are being opened too.
+    /// Connections of all its pools, including those that are opening.
     pub(super) connections: usize,
     pub(super) clients: usize,
     /// Idle servers of all its pools, the one that has been idle longest first.
@@ -42,7 +42,7 @@ pub(super) struct Database {
     pub(super) pools: Vec<(u32, u32)>,
 }
 
-/// A user whose limits count.
+/// A user with limits.
 #[derive(Debug)]
 pub(super) struct User {
     pub(super) name: Arc<str>,
@@ -66,7 +66,7 @@ pub(super) struct Pool {
     pub(super) limits: PoolLimits,
     /// Clients that wait for a server, by arrival.
     pub(super) waiting: List<0>,
-    /// Clients whose login waits for the first server.
+    /// Clients in a login that waits for the first server.
     pub(super) arriving: List<0>,
     /// Clients that have logged in and do not wait.
     pub(super) clients: usize,
@@ -75,7 +75,7 @@ pub(super) struct Pool {
     /// A server has logged in since the last change of the configuration.
     pub(super) has_welcome: bool,
     pub(super) failing: Option<Failing>,
-    /// Servers of an earlier epoch are to be closed.
+    /// The epoch of the configuration: servers of an earlier one must be closed.
     pub(super) epoch: u32,
     /// How many of an earlier epoch there are.
     pub(super) marked: usize,
@@ -88,7 +88,7 @@ pub(super) struct Pool {
     pub(super) waits: Waits,
 }
 
-/// How many connections of a pool are in each state; the idle ones have a list.
+/// The number of connections of a pool by state. Idle ones are in a list instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) opening: usize,
@@ -169,14 +169,14 @@ impl Pool {
         self.connections() + self.counts.cancel_opening + self.counts.cancelling
     }
 
-    /// How many further servers its clients could use.
+    /// How many more servers its clients could use.
     pub(super) fn demand(&self) -> usize {
         let wants_welcome = !self.has_welcome && !self.arriving.is_empty();
         let demand = self.waiting.len() + usize::from(wants_welcome);
         demand.saturating_sub(self.counts.opening + self.counts.checking)
     }
 
-    /// Whether a client waits for which no server is being checked.
+    /// Whether more clients wait than servers are in a check.
     pub(super) fn lacks_check(&self) -> bool {
         self.waiting.len() > self.counts.checking
     }
@@ -188,7 +188,7 @@ impl Pool {
     }
 }
 
-/// What a connection does.
+/// The state of a connection.
 ///
 /// ```text
 ///   Opening -> Idle        opened        Idle -> Held, Checking     ask
@@ -204,11 +204,11 @@ pub enum ServerState {
     Idle,
     /// It is checked before a client gets it.
     Checking,
-    /// What its last client has left is reset.
+    /// Its session is reset after the last client.
     Resetting,
     /// A client has it.
     Held,
-    /// No client has it until a cancel that was sent to it has ended.
+    /// A cancel was sent to it: no client gets it until the cancel has ended.
     BeingCancelled,
     /// It connects to carry a cancel.
     CancelOpening,
@@ -221,14 +221,14 @@ pub enum ServerState {
 pub(super) struct Server<T> {
     pub(super) pool: u32,
     pub(super) state: ServerState,
-    /// What the caller has given, while no client has it.
+    /// The caller's value, while no client has the connection.
     pub(super) connection: Option<T>,
     pub(super) client: u32,
     /// The number of its last assignment.
     pub(super) binding: u64,
     pub(super) epoch: u32,
     pub(super) opened_at: Duration,
-    /// When it was last given to a client, or came back.
+    /// When a client last got it or gave it back.
     pub(super) since: Duration,
     pub(super) key: Option<Arc<ServerKey>>,
     /// Cancels that were sent to it and have not ended.
@@ -276,7 +276,7 @@ macro_rules! linked {
 
 linked!(IN_POOL IN_DATABASE OF_USER);
 
-/// What a client does.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClientState {
     /// It logs in.
@@ -302,7 +302,7 @@ pub(super) struct Client {
     pub(super) is_logged_in: bool,
     pub(super) is_notified: bool,
     pub(super) server: u32,
-    /// Its place among all that wait.
+    /// Its arrival number among the waiting clients.
     pub(super) ticket: u64,
     /// Since when it waits.
     pub(super) since: Duration,
@@ -325,7 +325,7 @@ impl Client {
         }
     }
 
-    /// What it is when it neither waits nor has a server.
+    /// Its state when it neither waits nor has a server.
     pub(super) fn at_rest(&self) -> ClientState {
         if self.is_logged_in {
             ClientState::Idle
@@ -345,7 +345,7 @@ impl Linked<0> for Client {
     }
 }
 
-/// The wish to cancel what a server does for a client.
+/// A request to cancel the query of a client.
 #[derive(Debug)]
 pub(super) struct Cancel {
     pub(super) pool: u32,
@@ -357,7 +357,7 @@ pub(super) struct Cancel {
     link: Link,
 }
 
-/// How far a cancel is.
+/// The state of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CancelState {
     /// In the queue of its pool.

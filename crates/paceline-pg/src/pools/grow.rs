@@ -1,11 +1,10 @@
-//! When a pool opens a connection, and how pools share the limits of databases and users.
+//! Decides when a pool opens a connection, and how pools share the limits of databases and users.
 //!
 //! A pool that would open a connection, but for the limit of its database or user, is listed as
 //! `blocked` with both, under the arrival of its first client that lacks one. A connection that
-//! ends or idles makes room: of the pools that can use it, the one whose client has arrived first
-//! takes it.
+//! ends or becomes idle makes room. The pool with the earliest such client takes it.
 //!
-//! A pool whose servers never idle would keep the others out for ever. So a server that is given
+//! A pool with servers that are never idle would starve the others. So a server that is given
 //! back is closed when a client of a blocked pool has arrived before all that wait for this server,
 //! but not before the server has served its pool for `switch_after`.
 
@@ -59,7 +58,7 @@ impl<T> Book<T> {
         self.note_blocked(pool);
     }
 
-    /// Whether the pool needs a connection, and may have it as far as its own rules say.
+    /// Whether the pool needs a connection, and its own rules allow one.
     fn may_open(&self, pool: u32, now: Duration) -> bool {
         let it = &self.pools[pool];
         it.demand() > 0 && has_room(it.connections(), it.limits.size) && self.may_log_in(pool, now)
@@ -84,7 +83,7 @@ impl<T> Book<T> {
         });
     }
 
-    /// Opens a connection if the pool has fewer than it keeps. No server of others is closed.
+    /// Opens a connection if the pool has fewer than its minimum. Closes no server of other pools.
     pub(super) fn open_minimum(&mut self, pool: u32, now: Duration, orders: &mut Orders<T>) {
         let it = &self.pools[pool];
         let is_forced = self.databases[it.database].settings.forced_user;
@@ -145,7 +144,7 @@ impl<T> Book<T> {
         all.into_iter().flatten().min().map(|(_, pool)| pool)
     }
 
-    /// Opens one connection of a pool, if nothing keeps it from doing so.
+    /// Opens one connection of a pool, if all limits allow it.
     fn open_one(&mut self, pool: u32, now: Duration, orders: &mut Orders<T>) -> Progress {
         let opens = self.may_open(pool, now) && self.make_room(pool, Eviction::Allowed, orders);
         if opens {
@@ -165,7 +164,7 @@ impl<T> Book<T> {
         self.may_open(pool, now) && LIMITS.into_iter().all(fits)
     }
 
-    /// The arrival of the first client that no connection is being opened or checked for.
+    /// The arrival of the first client without a connection that is opening or in a check for it.
     fn first_ticket(&self, pool: u32) -> Option<u64> {
         let it = &self.pools[pool];
         let mut covered = it.counts.opening + it.counts.checking;
@@ -181,7 +180,7 @@ impl<T> Book<T> {
             }
             covered -= 1;
             if is_arriving {
-                // One server welcomes all that arrive.
+                // The first server welcomes all arriving clients.
                 arriving = None;
             } else {
                 waiting = waiting.and_then(|client| List::<0>::after(&self.clients, client));
@@ -247,10 +246,10 @@ impl<T> Book<T> {
         }
     }
 
-    /// Closes idle servers of other pools as far as a shared limit demands it. Whether the pool
-    /// may open a connection then.
+    /// Closes idle servers of other pools as far as a shared limit requires. Returns whether the
+    /// pool may then open a connection.
     fn make_room(&mut self, pool: u32, eviction: Eviction, orders: &mut Orders<T>) -> bool {
-        // Closing servers for one limit would be for nothing if the other one stays full.
+        // Check both limits first: an eviction for one is useless while the other stays full.
         let fits = |limit| self.fits(pool, limit, None, eviction);
         LIMITS.into_iter().all(fits) && self.evict(pool, eviction, orders)
     }
@@ -278,8 +277,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// Lists the pool with its database and its user if it wants a connection that it has not got,
-    /// under the arrival of the first client that lacks one; else with neither.
+    /// Lists the pool as blocked with its database and user if a client lacks a connection, under
+    /// the arrival of the first such client. Otherwise removes it from both lists.
     pub(super) fn note_blocked(&mut self, pool: u32) {
         let it = &self.pools[pool];
         let is_hungry = it.demand() > 0
@@ -290,7 +289,7 @@ impl<T> Book<T> {
         }
         let ticket = self.first_ticket(pool).filter(|_| is_hungry);
         for limit in LIMITS {
-            // Which of both limits is reached changes with other pools: it is listed in both.
+            // Other pools change which limit is reached, so the pool is listed with both.
             let (_, most) = self.shared(pool, limit);
             self.list_blocked(pool, limit, ticket.filter(|_| most > 0));
         }
@@ -324,7 +323,7 @@ impl<T> Book<T> {
         let own = self.pools[server.pool].waiting.first();
         let own = own.map(|client| self.clients[client].ticket);
         let is_due = now.saturating_sub(server.opened_at) >= self.settings.switch_after;
-        // Without an own client the server becomes idle, and is evicted right away.
+        // If no client of its own pool waits, the server becomes idle, and another pool evicts it.
         own.is_some_and(|own| other < own) && is_due
     }
 

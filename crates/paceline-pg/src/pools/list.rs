@@ -1,4 +1,4 @@
-//! Lists through the entries of a slab: no allocation, and an entry leaves from anywhere at once.
+//! Linked lists through the entries of a slab: no allocation, and removal in constant time.
 
 use super::slab::{Slab, NONE};
 

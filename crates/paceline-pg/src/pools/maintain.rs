@@ -1,5 +1,5 @@
-//! What happens a few times a second: time-outs, the reserve, the least connections of a pool, and
-//! the end of what is not used.
+//! Periodic work, a few times a second: time-outs, the reserve, the minimum of connections, and the
+//! removal of unused connections and pools.
 //!
 //! These calls scan pools, idle servers and clients that wait. No transaction waits for them.
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl<T> Book<T> {
-    /// Carries out what is due. Call it a few times a second.
+    /// Carries out all due work. The caller calls it a few times a second.
     pub fn maintain(&mut self, now: Duration, orders: &mut Orders<T>) {
         for pool in 0..self.pools.slots() {
             if self.pools.is_full(pool) {
@@ -67,13 +67,14 @@ impl<T> Book<T> {
         }
     }
 
-    /// A client whose login has not ended can't take a notice yet.
+    /// Whether the client can take a notice: not before the end of its login.
     fn may_notify(&self, client: u32) -> bool {
         let client = &self.clients[client];
         client.is_logged_in && !client.is_notified
     }
 
-    /// How long the client waits: what its user says, or its database, or everything else.
+    /// How long the client waits. Its user's setting comes first, then its database's, then the
+    /// global.
     fn wait_timeout(&self, client: u32) -> Duration {
         let client = &self.clients[client];
         let user = self.users.get(client.user);
@@ -121,8 +122,8 @@ impl<T> Book<T> {
         }
     }
 
-    /// Asks for connections back whose session may be between two transactions: with `fast_close`
-    /// those that are to be closed, and all of them while the pooler drains.
+    /// Asks for connections of sessions back, which may be between two transactions: those to be
+    /// closed with `fast_close`, and all of them while the pooler drains.
     fn recall(&self, orders: &mut Orders<T>) {
         let drains = self.phase == Phase::WaitForTransactions;
         let closes = self.settings.fast_close && self.pools.iter().any(|(_, it)| it.marked > 0);

@@ -19,6 +19,7 @@
 //! orders.
 
 mod admin;
+mod assign;
 mod book;
 mod cancel;
 mod configure;

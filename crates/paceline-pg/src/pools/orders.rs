@@ -1,10 +1,10 @@
-//! What the book returns: outcomes of a call, and orders that the caller carries out.
+//! The results of the book's calls: outcomes, and orders that the caller carries out.
 
 use std::{fmt, sync::Arc};
 
 use super::{CancelId, ClientId, OperationId, PoolId, ServerId, ServerKey};
 
-/// What the caller has to do. `T` is what it has put into the book for a connection.
+/// A task for the caller. `T` is its value for a connection in the book.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an order that is not carried out leaves the book wrong"]
 pub enum Order<T> {
@@ -93,7 +93,7 @@ pub enum Order<T> {
         cancel: CancelId,
         /// Its pool.
         pool: PoolId,
-        /// The server that it is for: it goes to the host that gave this key.
+        /// The key of the target server. The caller connects to the host in this key.
         key: Arc<ServerKey>,
     },
     /// The cancel is not sent: end the connection that has asked for it.
@@ -101,7 +101,7 @@ pub enum Order<T> {
         /// The cancel.
         cancel: CancelId,
     },
-    /// What was asked for is complete.
+    /// The operation of a command is complete.
     Completed {
         /// The operation.
         operation: OperationId,
@@ -116,7 +116,7 @@ pub enum Order<T> {
 /// Why a connection is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenReason {
-    /// Clients wait.
+    /// A client waits.
     Demand,
     /// This client has waited so long that it gets a connection of the reserve.
     Reserve(ClientId),
@@ -176,7 +176,7 @@ pub struct LoginFailure {
     pub code: Option<Arc<str>>,
     /// The text.
     pub message: Arc<str>,
-    /// Who is concerned.
+    /// Which clients get it.
     pub scope: FailureScope,
 }
 
@@ -185,7 +185,7 @@ pub struct LoginFailure {
 pub enum FailureScope {
     /// The server has refused the login: waiting clients get its error, unless a server is usable.
     Refused,
-    /// The server can't be reached, or starts up (57P03): clients wait on.
+    /// The server can't be reached, or starts up (57P03): clients keep waiting.
     Temporary,
 }
 
@@ -260,7 +260,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a client that asks for a server gets.
+/// The outcome of [`Book::ask`](super::Book::ask).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Ask<T> {
@@ -279,11 +279,11 @@ pub enum Ask<T> {
     Refused(Refusal),
 }
 
-/// What becomes of the end of a login.
+/// The outcome of [`Book::await_welcome`](super::Book::await_welcome).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Welcome {
-    /// The pool has had a server: what it has reported is the welcome.
+    /// The pool has had a server: the caller sends its reports as the welcome.
     Ready,
     /// The pool has had none yet. An order ends the wait.
     Waiting,
@@ -291,7 +291,7 @@ pub enum Welcome {
     Refused(Refusal),
 }
 
-/// What becomes of a server that is given back.
+/// The outcome of [`Book::give_back`](super::Book::give_back).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum GiveBack<T> {
@@ -308,7 +308,7 @@ pub enum GiveBack<T> {
     Idle,
     /// A cancel was sent to it: the book keeps it from all clients until that has ended.
     Held,
-    /// It is to be closed. The book has forgotten it.
+    /// The caller must close it. The book has forgotten it.
     Close {
         /// The connection.
         connection: T,

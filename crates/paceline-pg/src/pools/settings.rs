@@ -1,11 +1,11 @@
-//! What the configuration says of pools, in plain values.
+//! The settings of pools, in plain values.
 //!
-//! A limit of zero is none. `None` in the settings of a database or user means: not set there.
-//! What a user has set comes before its database, and that before everything else.
+//! A limit of zero is no limit. `None` in the settings of a database or user means: not set there.
+//! A user's setting overrides its database's, and that one the global setting.
 
 use std::time::Duration;
 
-/// What holds for all pools.
+/// The settings of all pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Most clients at once (`max_client_conn`); zero: no limit.
@@ -77,7 +77,7 @@ impl Default for Settings {
     }
 }
 
-/// What holds for the pools of one database.
+/// The settings of the pools of one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseSettings {
     /// Most connections of a pool.
@@ -101,7 +101,7 @@ pub struct DatabaseSettings {
     pub parks: bool,
 }
 
-/// What holds for the clients and connections of one user.
+/// The settings of the clients and connections of one user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserSettings {
     /// Most connections of a pool.
@@ -116,7 +116,7 @@ pub struct UserSettings {
     pub query_wait_timeout: Option<Duration>,
 }
 
-/// What holds for one pool.
+/// The limits of one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Most connections; zero: no limit.
@@ -130,7 +130,7 @@ pub struct PoolLimits {
 }
 
 impl PoolLimits {
-    /// What holds for a pool of this database and this user.
+    /// The limits of a pool of this database and this user.
     #[must_use]
     pub fn of(settings: &Settings, database: &DatabaseSettings, user: &UserSettings) -> Self {
         let size = user.pool_size.or(database.pool_size);
@@ -144,7 +144,7 @@ impl PoolLimits {
     }
 }
 
-/// Whether one more fits; a limit of zero is none.
+/// Whether one more fits; a limit of zero is no limit.
 pub(super) fn has_room(count: usize, limit: usize) -> bool {
     limit == 0 || count < limit
 }

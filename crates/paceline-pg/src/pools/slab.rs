@@ -1,5 +1,5 @@
-//! Entries in slots that are used again. An id is a slot and its generation, so an id of an entry
-//! that is gone finds nothing.
+//! Entries in reused slots. An id is a slot and its generation, so the id of a removed entry finds
+//! nothing.
 
 use std::ops::{Index, IndexMut};
 
@@ -35,7 +35,7 @@ id! {
     DatabaseId
 }
 id! {
-    /// A user whose limits count.
+    /// A user with limits.
     UserId
 }
 id! {
@@ -47,11 +47,11 @@ id! {
     ClientId
 }
 id! {
-    /// A connection to a server, or the wish for one.
+    /// A connection to a server, from the order to open it on.
     ServerId
 }
 id! {
-    /// The wish to cancel what a client's server does.
+    /// A request to cancel a client's query.
     CancelId
 }
 
@@ -203,7 +203,7 @@ impl<V> IndexMut<u32> for Slab<V> {
 mod tests {
     use super::*;
 
-    /// An event of a connection that is gone must not reach the one that has its slot now.
+    /// An event of a removed connection must not reach the next one in its slot.
     #[test]
     fn an_id_of_an_entry_that_is_gone_finds_nothing() {
         let mut slab = Slab::default();

@@ -1,4 +1,4 @@
-//! What the console shows: the state of the book at one moment.
+//! Snapshots of the book for the console.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ pub struct PoolRow {
     pub longest_wait: Duration,
     /// How long clients have waited so far.
     pub waits: Waits,
-    /// What limits it.
+    /// Its limits.
     pub limits: PoolLimits,
     /// Connections that are to be closed.
     pub marked: usize,
@@ -112,7 +112,7 @@ pub struct ServerRow {
     pub state: ServerState,
     /// When its connection was begun.
     pub opened_at: Duration,
-    /// When it was last given to a client, or came back.
+    /// When a client last got it or gave it back.
     pub since: Duration,
     /// The client that has it.
     pub client: Option<ClientId>,

@@ -1,4 +1,4 @@
-//! What a client takes along from server to server.
+//! The state that follows a client from server to server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,19 +9,19 @@ use super::{parameters::Values, prepared::Names, Loss, Violation};
 /// The client's side of a relay. Small while it is idle.
 #[derive(Debug)]
 pub struct ClientHalf {
-    /// Tells clients apart. Never used twice.
+    /// Identifies the client. Never reused.
     pub(super) id: u64,
-    /// Where the stream of the client's messages is.
+    /// The position in the stream of the client's messages.
     pub(super) walk: Walk,
-    /// What becomes of the rest of a message that comes in pieces.
+    /// How to treat the rest of a message that arrives in pieces.
     pub(super) rest: Rest,
     /// Whether bytes of the client wait for replies.
     pub(super) is_waiting: bool,
-    /// Everything up to the next Sync is dropped: the server was lost within a batch.
+    /// The server was lost within a batch: drop all messages up to the next Sync.
     pub(super) is_skipping: bool,
     /// The server was lost within a block: the next request gets an error.
     pub(super) lost: Option<Loss>,
-    /// What the front-end has refused since the caller last asked, for the log.
+    /// The last refusal of the front-end, until the caller takes it for the log.
     pub(super) refusal: Option<Box<str>>,
     /// The parameters that the client wants.
     parameters: Values,
@@ -31,17 +31,17 @@ pub struct ClientHalf {
     pub(super) names: Option<Box<Names>>,
 }
 
-/// What was taken of a client that has no server.
+/// The outcome of [`ClientHalf::without_server`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unassigned {
     /// How many bytes are taken. The caller keeps the others.
     pub consumed: usize,
-    /// What comes next.
+    /// The need of the client.
     pub next: Idle,
 }
 
-/// What a client needs that has no server.
+/// The need of a client without a server.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
@@ -49,11 +49,11 @@ pub enum Idle {
     More,
     /// A server, for the message at the start of the rest.
     NeedsServer,
-    /// Nothing: it has said that it leaves.
+    /// Nothing: it has sent Terminate.
     Terminate,
 }
 
-/// What becomes of the rest of a message that comes in pieces.
+/// How to treat the rest of a message that arrives in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// It is sent on.
@@ -63,9 +63,9 @@ pub(super) enum Rest {
 }
 
 impl ClientHalf {
-    /// A client that wants these parameters: the values of the welcome, and in place of some the
-    /// client's own. `is_proven` says that it has none of its own, or that a server has accepted
-    /// them: then it need not wait until a server has them.
+    /// A client that wants these parameters: its own values, and those of the welcome for the others.
+    /// `is_proven` means that it has no own values, or that a server has accepted them: then it need
+    /// not wait until a server has them.
     #[must_use]
     pub fn new(parameters: Values, is_proven: bool) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
@@ -90,13 +90,13 @@ impl ClientHalf {
         &self.parameters
     }
 
-    /// Whether no message of the client was taken in part.
+    /// Whether the client's stream is at the end of a message.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
         self.walk.is_between_messages()
     }
 
-    /// What the front-end itself has refused since the last call, for the log.
+    /// The last refusal of the front-end since the previous call, for the log.
     pub fn take_refusal(&mut self) -> Option<Box<str>> {
         self.refusal.take()
     }
@@ -107,11 +107,11 @@ impl ClientHalf {
         self.names.as_ref().map_or(0, |names| names.len())
     }
 
-    /// What the bytes of a client that has no server need: a message that a server would ignore is
-    /// taken, and no server is needed for the client's farewell.
+    /// Reads input of a client without a server. It consumes messages that a server would ignore,
+    /// and Terminate needs no server.
     ///
     /// # Errors
-    /// [`Violation`] if the length of a message can't be.
+    /// [`Violation`] if the length of a message is invalid.
     pub fn without_server(&self, input: &[u8]) -> Result<Unassigned, Violation> {
         let mut consumed = 0;
         let next = loop {
@@ -140,7 +140,7 @@ impl ClientHalf {
         self.is_proven
     }
 
-    /// A server has these values for the client.
+    /// Takes over the values that a server has for the client.
     pub(super) fn take_over(&mut self, parameters: &Values) {
         self.parameters = parameters.clone();
         self.is_proven = true;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use paceline_pg_wire::frontend as f;
 
-    /// A client that says goodbye must not wait for a server.
+    /// A client that sends Terminate must not wait for a server.
     #[test]
     fn an_idle_client_needs_a_server_only_for_requests() {
         let client = ClientHalf::new(Values::new(), true);

@@ -19,13 +19,13 @@ pub enum Violation {
     LongNames,
 }
 
-/// The server connection can't be used any more, and its client can't go on.
+/// The server connection is unusable, and its client can't continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
     /// A message is malformed, or too long to be kept.
     Malformed(Malformed),
-    /// A message of this type came where the model of the server has none.
+    /// The model of the server does not expect a message of this type.
     Unexpected(u8),
     /// The server refused a parameter that the client wants.
     Parameter,

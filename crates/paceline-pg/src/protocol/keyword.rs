@@ -1,6 +1,6 @@
-//! The first keyword of a statement, for two questions: can it commit, and is it ours to answer.
+//! The first keyword of a statement: whether it can commit, and whether the front-end answers it.
 
-/// What a statement can do to a transaction. Ordered: the worst of several counts.
+/// The possible effect of a statement on a transaction. Ordered: the worst of several counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// It opens a block: outside of one it changes nothing.
@@ -11,7 +11,7 @@ pub(crate) enum Class {
     Forgets,
     /// It can commit.
     MayCommit,
-    /// Several statements, or nothing is known of them.
+    /// Several statements, or an unknown one.
     Several,
 }
 
@@ -31,7 +31,7 @@ const OPENING: [&[u8]; 2] = [b"BEGIN", b"START"];
 /// The keywords of statements that can make the server forget prepared statements.
 const FORGETTING: [&[u8]; 2] = [b"DEALLOCATE", b"DISCARD"];
 
-/// What the statements of this text can do. `is_whole` is false if more of it follows.
+/// The class of this text. `is_whole` is false if more of it follows.
 pub(crate) fn class(sql: &[u8], is_whole: bool) -> Class {
     let Some(rest) = skip_blanks(sql) else {
         return Class::Several;
@@ -61,7 +61,7 @@ pub(crate) fn deallocated(sql: &[u8]) -> Option<&[u8]> {
         let inner = quoted.strip_suffix(b"\"")?;
         return (!inner.is_empty() && !inner.contains(&b'"')).then_some(inner);
     }
-    // An unquoted name with capitals is folded by the server: such a text is left to it.
+    // The server folds an unquoted name with capitals, so it answers such a text itself.
     let is_plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'$');
     let is_name = name.first().is_some_and(|first| !first.is_ascii_digit())
         && name.iter().all(is_plain)

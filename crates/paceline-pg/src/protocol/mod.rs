@@ -1,7 +1,7 @@
 //! One client and one server connection, without I/O and without a clock.
 //!
 //! ```text
-//!   client --> from_client --> what the server is sent, and an entry of the queue for each reply
+//!   client --> from_client --> messages to the server, and a queue entry for each reply
 //!                                     |
 //!   client <-- from_server <-- replies consume the entries; at a boundary the server is free
 //! ```
@@ -9,10 +9,10 @@
 //! - [`Relay`] joins a [`ClientHalf`] and a [`ServerHalf`] for one call.
 //! - `server`: the model of what the server does, and queries of the front-end's own.
 //! - `prepared`: the names of statements, which differ on each side.
-//! - [`Tracked`], [`Values`]: parameters that a client takes along.
+//! - [`Tracked`], [`Values`]: parameters that follow a client.
 //!
 //! A server connection is released only at a proven boundary. Where the protocol does not let the
-//! model know what the server does, the server stays with its client and is closed afterwards.
+//! model determine the server's state, the server stays with its client and is closed afterwards.
 
 mod client;
 mod faults;

@@ -1,4 +1,4 @@
-//! Where the bytes of a relay are put: those that pass unchanged stay in the caller's input.
+//! The output of a relay. Bytes that pass unchanged stay in the caller's input.
 
 /// Collects bytes for both sides.
 ///
@@ -63,8 +63,7 @@ impl<'i, 'v> Stream<'i, 'v> {
         self.copied
     }
 
-    /// Puts the direct bytes in the place where the copied ones are: the call has no result that
-    /// could say how many there are.
+    /// Copies the direct bytes before the other output, for a call that can't report their number.
     pub(super) fn copy_direct(&mut self) {
         let direct = &self.input[..std::mem::take(&mut self.direct)];
         self.copied.splice(0..0, direct.iter().copied());
@@ -84,7 +83,7 @@ impl<'i, 'v> Stream<'i, 'v> {
 mod tests {
     use super::*;
 
-    /// What is sent is the input without the skipped bytes, with the inserted ones in their place.
+    /// The output is the input without the skipped bytes, with the inserted ones in their place.
     #[test]
     fn direct_bytes_come_before_copied_ones() {
         let mut copied = Vec::new();

@@ -1,4 +1,4 @@
-//! Parameters that a client takes along from server to server.
+//! Parameters that follow a client from server to server.
 //!
 //! A client and a server connection each hold the values of all tracked parameters. Where they
 //! differ at the assignment, a query of `SET`s makes them equal. Equal values are usually the same
@@ -112,16 +112,16 @@ impl Values {
     }
 }
 
-/// Whether a server's parameters suit a client.
+/// The outcome of [`compare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// They do.
+    /// The server has the wanted values.
     Equal,
-    /// The server is to run this query first.
+    /// The server must run this query first.
     Set(Vec<u8>),
 }
 
-/// What to do so that the server has the values that are wanted.
+/// Compares the wanted values with the server's.
 pub(super) fn compare(tracked: &Tracked, wanted: &mut Values, server: &Values) -> Comparison {
     if wanted.is_same(server) {
         return Comparison::Equal;
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(query(&[(0, "UTF8")], &[(0, "UTF8"), (4, "x")]), None);
     }
 
-    /// A value that the client never had is another client's.
+    /// A value that the client never had belongs to another client.
     #[test]
     fn only_equal_values_are_shared() {
         let tracked = Tracked::default();

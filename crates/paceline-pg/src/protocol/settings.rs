@@ -1,4 +1,4 @@
-//! What the relays of one pool have in common.
+//! The settings that the relays of one pool share.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub enum Mode {
     Statement,
 }
 
-/// What the relays of one pool have in common.
+/// The settings that the relays of one pool share.
 #[derive(Clone, Debug)]
 pub struct RelaySettings {
     /// How long a client keeps a server connection.
@@ -30,7 +30,7 @@ pub struct RelaySettings {
     pub strict_commit: bool,
     /// The statements of the pool's clients.
     pub statements: Arc<Statements>,
-    /// The parameters that a client takes along.
+    /// The parameters that follow a client.
     pub tracked: Arc<Tracked>,
 }
 

@@ -152,7 +152,8 @@ fn outside() -> impl Strategy<Value = Vec<Send>> {
     let good: Vec<_> = GOOD.iter().map(|(sql, _)| *sql).collect();
     prop_oneof![
         5 => anywhere(),
-        3 => (name(), prop::sample::select(good)).prop_map(|(name, sql)| vec![Send::Parse(name, sql)]),
+        3 => (name(), prop::sample::select(good))
+            .prop_map(|(name, sql)| vec![Send::Parse(name, sql)]),
         1 => Just(vec![Send::Parse("bad", "SELEC")]),
         2 => name().prop_map(|name| vec![Send::DescribeStatement(name)]),
         2 => query(),

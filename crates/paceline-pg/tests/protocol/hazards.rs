@@ -266,7 +266,7 @@ fn copy_fails_after_inner_sync_pins() {
     ];
     rig.send(0, &bytes(&copy)).expect("the client is good");
     while rig.receive(0).expect("the server is good") != Release::Pinned {}
-    // The client goes on, with statements too; the server is never free again.
+    // The client continues, also with statements; the server is never free again.
     let go_on = [
         Send::Parse("a", "SELECT 7"),
         Send::Bind("", "a", None),

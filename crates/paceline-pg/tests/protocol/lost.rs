@@ -1,4 +1,4 @@
-//! A server connection is lost: each request gets one answer, and the client goes on.
+//! A server connection is lost: each request gets one answer, and the client continues.
 
 use paceline_pg::protocol::{AfterLoss, Loss, Mode, RelaySettings};
 

@@ -3,7 +3,7 @@
 use super::{lex::Kind, source::Source};
 use crate::failure::Failure;
 
-/// What such a statement asks for.
+/// A statement that the session carries out itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     Begin(Mode),
@@ -41,7 +41,7 @@ pub(crate) enum Control {
     Lock,
     /// Writes the log back into the database.
     Checkpoint,
-    /// Does nothing here.
+    /// Has no effect.
     Nothing,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Count {
     Next(u32),
 }
 
-/// The statement and its tag, if it is one of these.
+/// The control statement and its tag; `None` for any other statement.
 pub(crate) fn recognise(source: &Source<'_>) -> Result<Option<(Control, String)>, Failure> {
     let first = source.text(0).to_ascii_lowercase();
     let found = match first.as_str() {

@@ -1,4 +1,4 @@
-//! `COPY`: its options, and the statement that it is to SQLite.
+//! `COPY`: its options, and its table or query.
 
 use super::{
     source::{quote_name, Source},

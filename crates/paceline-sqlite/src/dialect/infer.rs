@@ -1,9 +1,9 @@
-//! What the tokens of a statement show of the types of its parameters.
+//! Infers the types of parameters from the tokens of a statement.
 
 use super::{lex::Kind, source::Source, types};
 use crate::types::Type;
 
-/// What a place in a statement says about a type.
+/// The type that the context of a parameter suggests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Guess {
     Type(Type),
@@ -14,7 +14,7 @@ pub(crate) enum Guess {
     Unknown,
 }
 
-/// What is known of each parameter, from `$1` on.
+/// The guess for each parameter, from `$1` on.
 pub(crate) fn parameters(source: &Source<'_>) -> Vec<Guess> {
     let mut guesses = Vec::new();
     for at in 0..source.len() {
@@ -112,7 +112,7 @@ fn is_comparison(source: &Source<'_>, at: usize) -> bool {
     is_operator || source.is_one_of(at, &["like", "ilike"])
 }
 
-/// The column whose name ends at `at`.
+/// The column with a name that ends at `at`.
 fn column(source: &Source<'_>, at: usize) -> Guess {
     let is_number = source.kind(at) == Some(Kind::Number);
     if is_number && !source.text(at).contains(['.', 'e', 'E']) {

@@ -1,4 +1,4 @@
-//! PostgreSQL's SQL as far as this server understands it: tokens, no grammar.
+//! The part of PostgreSQL's SQL that this server knows: tokens, no grammar.
 //!
 //! ```text
 //!   text --> Source::split --> Statement::of --> Kind::Rows, Write, Define   one text for SQLite
@@ -6,7 +6,7 @@
 //!                                            --> Kind::Control, Copy         done by the session
 //! ```
 //!
-//! SQLite itself judges the grammar. What the rules here do not name reaches it unchanged.
+//! SQLite checks the grammar. Tokens that no rule names reach it unchanged.
 
 pub(crate) mod control;
 pub(crate) mod copy;
@@ -32,10 +32,10 @@ pub(crate) struct Statement {
     pub(crate) tag: Tag,
 }
 
-/// What a statement is to the session.
+/// How the session runs a statement.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// It returns rows. Whether it only reads, SQLite decides.
+    /// It returns rows. SQLite decides whether it only reads.
     Rows(String),
     /// As `Rows`, and it counts as a write: `SELECT .. FOR UPDATE`.
     Locks(String),
@@ -79,7 +79,7 @@ impl Tag {
 }
 
 impl Statement {
-    /// What the statement is, with its text translated.
+    /// Classifies the statement, and translates its text.
     pub(crate) fn of(source: &Source<'_>, facts: &Facts) -> Result<Self, Failure> {
         if let Some(statement) = whole::recognise(source, facts)? {
             return Ok(statement);
@@ -160,7 +160,8 @@ fn locks(source: &Source<'_>) -> bool {
     (0..source.len()).any(|at| translate::end_of_locking(source, at).is_some())
 }
 
-/// Questions of psql's `\d` about what SQLite has nothing of, in a grammar that it does not read.
+/// Whether this is a query of psql's `\d` about objects that SQLite does not have, in a grammar
+/// that SQLite can't parse.
 fn has_no_answer(source: &Source<'_>) -> bool {
     const UNKNOWN: [&str; 5] = [
         "pg_publication",

@@ -1,13 +1,13 @@
-//! What the tokens of a statement show of the types of its results.
+//! Infers the types of results from the tokens of a statement.
 //!
-//! SQLite gives the declared type of a result that is a column, and of nothing else.
+//! SQLite gives the declared type only of a result that is a column.
 
 use std::ops::Range;
 
 use super::{infer::Guess, lex::Kind, source::Source, types};
 use crate::types::{Declared, Type};
 
-/// What is known of a result that is no column.
+/// The type that the tokens suggest for a result that is no column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Hint {
     Declared(Declared),
@@ -16,7 +16,7 @@ pub(crate) enum Hint {
     Sum(String),
 }
 
-/// A result, as it is written.
+/// One item of the list of results.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) hint: Hint,
@@ -24,7 +24,7 @@ pub(crate) struct Item {
     pub(crate) name: Option<String>,
 }
 
-/// What is known of each result; empty if the statement returns `*` or has no list.
+/// The items of the list; empty if the statement returns `*` or has no list.
 pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
     let Some(list) = list(source) else {
         return Vec::new();
@@ -67,7 +67,7 @@ fn name(source: &Source<'_>, item: &Range<usize>) -> Option<String> {
     }
 }
 
-/// Words that are values: their names must not be lost when they are replaced.
+/// Words that the token pass replaces with values: the result keeps the word as its name.
 const CONSTANTS: [&str; 7] = [
     "current_user",
     "session_user",
@@ -202,7 +202,7 @@ fn word(source: &Source<'_>, item: &Range<usize>, first: &str) -> Hint {
     Hint::Guess(Guess::Unknown)
 }
 
-/// The result of a function whose first argument is at `argument`.
+/// The type of a function's result. Its first argument is at `argument`.
 fn call(source: &Source<'_>, function: &str, argument: usize) -> Hint {
     let plain = |kind| Hint::Declared(Declared::plain(kind));
     let column = || match source.name(argument) {
@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn expressions_have_postgresqls_names() {
-        let sql = "select a, a + 1, a + 1 as b, a + 1 c, count(*), a::text, version(), current_user from t";
+        let sql = "select a, a + 1, a + 1 as b, a + 1 c, count(*), a::text, version(), \
+            current_user from t";
         let items = items(&Source::split(sql).expect("tokens")[0]);
         let names: Vec<_> = items.iter().map(|item| item.name.as_deref()).collect();
         let (call, cast) = (Some("count"), Some("a"));

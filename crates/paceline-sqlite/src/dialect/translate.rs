@@ -1,17 +1,17 @@
 //! The token pass: PostgreSQL's spellings become SQLite's.
 //!
-//! Strings and comments stay as they are. What no rule names reaches SQLite unchanged.
+//! Strings, comments and tokens that no rule names reach SQLite unchanged.
 
 mod catalogue;
+mod operators;
 mod tables;
 
 use super::{
     lex::Kind,
     source::{quote_text, Source},
-    types,
 };
 
-/// What a statement asks of its session.
+/// The facts of a session that statements ask for, such as its user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) user: String,
@@ -51,7 +51,7 @@ struct Pass<'p, 's> {
     /// How far the text has been copied or replaced.
     copied: usize,
     is_table: bool,
-    /// What follows further tokens: a closing bracket of a call that was put around them.
+    /// Closing brackets of calls around later tokens: where each is due, and its text.
     closings: Vec<(usize, &'static str)>,
 }
 
@@ -72,14 +72,14 @@ impl Pass<'_, '_> {
         behind
     }
 
-    /// What is between the last token and this one, and the token.
+    /// Copies the text up to the token, and the token.
     fn keep(&mut self, at: usize) {
         self.gap(at);
         self.output.push_str(self.source.text(at));
         self.copied = self.source.range(at).end;
     }
 
-    /// What is between the last token and this one.
+    /// Copies the text between the last token and this one.
     fn gap(&mut self, at: usize) {
         let start = self.source.range(at).start;
         self.output.push_str(&self.source.sql()[self.copied..start]);
@@ -145,76 +145,6 @@ impl Pass<'_, '_> {
         };
     }
 
-    fn operator(&mut self, at: usize) -> Option<usize> {
-        match self.source.text(at) {
-            "::" => self.cast(at),
-            "~" => self.put(at, at + 1, "REGEXP"),
-            "!~" => self.put(at, at + 1, "NOT REGEXP"),
-            "~*" => self.put(at, at + 1, "REGEXP '(?i)' ||"),
-            "!~*" => self.put(at, at + 1, "NOT REGEXP '(?i)' ||"),
-            "~~" => self.put(at, at + 1, "LIKE"),
-            "!~~" => self.put(at, at + 1, "NOT LIKE"),
-            "~~*" => self.put(at, at + 1, "MATCH"),
-            "=" if self.source.is_one_of(at + 1, &["any", "some"]) => self.any(at, "IN"),
-            "<>" | "!=" if self.source.is_word(at + 1, "all") => self.any(at, "NOT IN"),
-            _ => None,
-        }
-    }
-
-    /// `operand::type`
-    fn cast(&mut self, at: usize) -> Option<usize> {
-        let written = types::written(self.source, at + 1)?;
-        let first = self.primaries[at.checked_sub(1)?];
-        let (before, behind) = match written.name.as_str() {
-            // The name of a table becomes its number, and its number becomes its name.
-            "regclass" if self.source.kind(first) == Some(Kind::Text) => {
-                if types::is_quoted_number(self.source.text(first)) {
-                    ("CAST(", " AS INTEGER)")
-                } else {
-                    ("(SELECT p.oid FROM pg_class p WHERE p.relname = ", ")")
-                }
-            }
-            "regclass" => ("(SELECT p.relname FROM pg_class p WHERE p.oid = ", ")"),
-            _ => types::cast(&written),
-        };
-        let start = self.starts[first];
-        self.output.insert_str(start, before);
-        for index in first + 1..at {
-            self.starts[index] += before.len();
-        }
-        self.output.push_str(behind);
-        for index in at..written.behind {
-            self.primaries[index] = first;
-        }
-        self.copied = self.source.range(written.behind - 1).end;
-        Some(written.behind)
-    }
-
-    /// `= ANY (ARRAY[..])`, `= ANY ($1)`, `<> ALL (..)`
-    fn any(&mut self, at: usize, operator: &str) -> Option<usize> {
-        let open = at + 2;
-        if !self.source.is_mark(open, "(") || self.source.is_one_of(open + 1, &["select", "with"]) {
-            return None;
-        }
-        let close = self.source.behind_bracket(open) - 1;
-        if self.source.is_word(open + 1, "array") && self.source.is_mark(open + 2, "[") {
-            let end = self.source.behind_bracket(open + 2);
-            self.put(at, open + 3, &format!("{operator} ("));
-            let mut next = open + 3;
-            while next < end - 1 {
-                next = self.step(next);
-            }
-            // A cast of the whole array is left out.
-            return self.put(end - 1, close + 1, ")");
-        }
-        self.closings.push((close + 1, "))"));
-        self.put(
-            at,
-            open + 1,
-            &format!("{operator} (SELECT value FROM json_each(pg_array("),
-        )
-    }
-
     fn word(&mut self, at: usize) -> Option<usize> {
         self.extend_name(at);
         let word = self.source.text(at).to_ascii_lowercase();
@@ -258,7 +188,7 @@ impl Pass<'_, '_> {
                 .is_one_of(at - 2, &["pg_catalog", "public", "information_schema"])
     }
 
-    /// What the session knows: its user, its database, the version.
+    /// Replaces a question about the session: its user, its database, the version.
     fn fact(&mut self, at: usize, word: &str) -> Option<usize> {
         let is_call = self.source.is_mark(at + 1, "(") && self.source.is_mark(at + 2, ")");
         let text = match word {
@@ -277,25 +207,11 @@ impl Pass<'_, '_> {
             "version" if is_call => quote_text(&self.facts.version),
             _ => return None,
         };
-        // A column may have such a name: behind AS or before a bracket it is none of these.
+        // Behind AS this is the name of a column.
         if at > 0 && self.source.is_word(at - 1, "as") {
             return None;
         }
         self.put(at, if is_call { at + 3 } else { at + 1 }, &text)
-    }
-
-    /// `OPERATOR(pg_catalog.~)`
-    fn spelled_operator(&mut self, at: usize) -> Option<usize> {
-        let behind = self.source.behind_bracket(at + 1);
-        let text = match self.source.text(behind.checked_sub(2)?) {
-            "~" => "REGEXP",
-            "!~" => "NOT REGEXP",
-            "~*" => "REGEXP '(?i)' ||",
-            "!~*" => "NOT REGEXP '(?i)' ||",
-            "~~" => "LIKE",
-            other => other,
-        };
-        self.put(at, behind, text)
     }
 
     /// Removes collations of PostgreSQL that equal SQLite's own order.
@@ -305,35 +221,7 @@ impl Pass<'_, '_> {
         is_known.then(|| self.put(at, behind, ""))?
     }
 
-    /// `CAST(operand AS type)`
-    fn long_cast(&mut self, at: usize) -> Option<usize> {
-        let behind = self.source.behind_bracket(at + 1);
-        let mut depth = 0_usize;
-        let found = (at + 1..behind).rev().find(|index| {
-            if self.source.is_mark(*index, ")") {
-                depth += 1;
-            } else if self.source.is_mark(*index, "(") {
-                depth = depth.saturating_sub(1);
-            }
-            depth == 1 && self.source.is_word(*index, "as")
-        })?;
-        let written = types::written(self.source, found + 1)?;
-        let (before, after) = types::cast(&written);
-        let first = at;
-        self.put(at, at + 2, before);
-        let mut next = at + 2;
-        while next < found {
-            next = self.step(next);
-        }
-        self.output.push_str(after);
-        for index in found..behind {
-            self.primaries[index] = first;
-        }
-        self.copied = self.source.range(behind - 1).end;
-        Some(behind)
-    }
-
-    /// `FOR UPDATE` and its like: the lane of writers does what they ask for.
+    /// Removes `FOR UPDATE` and the like: the lane of writers already excludes other writers.
     fn locking(&mut self, at: usize) -> Option<usize> {
         let end = end_of_locking(self.source, at)?;
         self.put(at, end, "")
@@ -550,15 +438,22 @@ mod tests {
     #[test]
     fn tables_are_defined_as_sqlite_wants_them() {
         for (postgres, sqlite) in [
-            ("create table t(id serial primary key)", "create table t(id INTEGER primary key)"),
+            (
+                "create table t(id serial primary key)",
+                "create table t(id INTEGER primary key)",
+            ),
             (
                 "create table t(id bigint generated by default as identity primary key)",
                 "create table t(id INTEGER  primary key)",
             ),
-            ("create table t(a int) with (fillfactor=100)", "create table t(a int) "),
+            (
+                "create table t(a int) with (fillfactor=100)",
+                "create table t(a int) ",
+            ),
             (
                 "create table t(a timestamp default now() not null, b text default 'x'::text)",
-                "create table t(a timestamp DEFAULT ( now()) not null, b text DEFAULT ( CAST('x' AS TEXT)))",
+                "create table t(a timestamp DEFAULT ( now()) not null, \
+                 b text DEFAULT ( CAST('x' AS TEXT)))",
             ),
         ] {
             assert_eq!(translated(postgres), sqlite);

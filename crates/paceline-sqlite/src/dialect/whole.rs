@@ -1,4 +1,4 @@
-//! Statements that are recognised as a whole.
+//! Statements that need more than the token pass: each is recognised and rewritten as a whole.
 
 use super::{
     control, copy,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// The statement, if it is one that the token pass alone can't do.
+/// The statement, if the token pass alone can't translate it.
 pub(super) fn recognise(source: &Source<'_>, facts: &Facts) -> Result<Option<Statement>, Failure> {
     if source.is_word(0, "copy") {
         let copy = copy::Copy::read(source, facts)?;
@@ -151,7 +151,8 @@ fn explain(source: &Source<'_>, facts: &Facts) -> Statement {
     }
 }
 
-/// Indexes without what only PostgreSQL's have; `CREATE TABLE .. AS`, whose tag is a SELECT's.
+/// `CREATE INDEX` without PostgreSQL's own options, and `CREATE TABLE .. AS` with the tag of a
+/// SELECT.
 fn create(source: &Source<'_>, facts: &Facts) -> Result<Option<Statement>, Failure> {
     if source.is_one_of(1, &["temp", "temporary"]) || source.is_one_of(2, &["temp", "temporary"]) {
         return Err(Failure::unsupported(

@@ -23,16 +23,16 @@ usage: paceline back --listen ADDR --data DIR [--database NAME].. [options]
                       statements last)
   --relaxed           reply to a commit before it survives a loss of power
   --lane-wait MS      how long a session waits for the lane of writers (default 30000)
-  --idle-writer MS    how long a transaction that has written may be idle (default 10000)
+  --idle-writer MS    how long a transaction that holds that lane may be idle (default 10000)
   --help              this text
 
 It prints `listening on ADDR` when it is ready. A second process with the same folder is a standby:
 it serves reads, and takes over when the first one ends. SIGINT and SIGTERM (Ctrl-C) stop it.";
 
-/// How long a server may take to end.
+/// The deadline of a graceful shutdown.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Runs the command line without the name of the program: what `paceline back` does.
+/// Runs `paceline back` with these arguments, without the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
     match parse(arguments) {
         Ok(Some(options)) => match serve(options) {
@@ -64,7 +64,7 @@ struct Options {
     limits: Limits,
 }
 
-/// `None`: help was asked for.
+/// `None`: the arguments ask for help.
 fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Option<Options>, lexopt::Error> {
@@ -130,7 +130,7 @@ fn serve(options: Options) -> io::Result<()> {
     let running = builder.start()?;
     let (sender, receiver) = mpsc::channel();
     let on_signal = move |_: Signal, _: &mut TaskContext<'_>| {
-        // The receiver is there until the server ends.
+        // `send` fails only when `serve` no longer receives: the server is ending already.
         let _ = sender.send(());
     };
     let signals = running

@@ -19,14 +19,17 @@ use paceline::{Level, Levels, LevelsReport, Listener, Pool};
 use crate::{
     failure::Failure,
     session::Session,
-    store::{role::Role, Database},
+    store::{
+        role::{Role, TakeOver},
+        Database,
+    },
 };
 pub(crate) use shared::Shared;
 pub use shared::Statistics;
 pub(crate) use users::Stored;
 use users::Users;
 
-/// What a session may use.
+/// The limits of sessions.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The longest message of a client, in bytes.
@@ -65,14 +68,14 @@ impl Default for Limits {
     }
 }
 
-/// When the reply to a commit leaves.
+/// When the server replies to a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When the commit, and every commit that the reply may show, survives a loss of power.
+    /// When a loss of power can undo neither this commit nor any commit that the reply may show.
     #[default]
     Synced,
-    /// At once: a commit survives the end of the process, and not a loss of power.
+    /// At once. The end of the process undoes no commit; a loss of power may.
     Relaxed,
 }
 
@@ -89,12 +92,12 @@ pub struct Builder {
     ends_process: bool,
 }
 
-/// A server is made by its [`builder`](Server::builder).
+/// An embedded server. [`Server::builder`] makes one.
 #[derive(Debug)]
 pub struct Server;
 
 impl Server {
-    /// A server whose databases are files in this folder, which is made if it does not exist.
+    /// A server with its database files in `folder`. `start` makes the folder if it does not exist.
     pub fn builder(folder: impl Into<PathBuf>) -> Builder {
         Builder {
             folder: folder.into(),
@@ -138,7 +141,7 @@ impl Builder {
         self
     }
 
-    /// When replies to commits leave.
+    /// When the server replies to commits.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -154,8 +157,8 @@ impl Builder {
         self
     }
 
-    /// Ends the process when a sync of the log has failed, one second later, so that all clients that
-    /// wait get their error. Without this the server runs on and refuses to commit.
+    /// Ends the process one second after a failed sync of the log: by then all waiting clients have
+    /// their error. Without this setting the server keeps running and refuses to commit.
     #[must_use]
     pub fn end_process_on_lost_log(mut self) -> Self {
         self.ends_process = true;
@@ -267,7 +270,7 @@ fn of_database(name: &str, failure: &Failure) -> io::Error {
 fn listen(pool: &Pool, address: &str, shared: &Arc<Shared>) -> io::Result<Listener> {
     let server = Arc::clone(shared);
     let listener = pool.listener().bind(address, move |stream, _peer| {
-        // Small replies leave at once. A connection that is gone fails at its first read.
+        // Send small replies at once. After an error here, the first read fails too.
         let _ = stream.set_nodelay(true);
         Some(Session::new(&server))
     });
@@ -279,7 +282,7 @@ fn listen(pool: &Pool, address: &str, shared: &Arc<Shared>) -> io::Result<Listen
     })
 }
 
-/// A standby tries to become the writer.
+/// Makes a standby try to become the writer.
 fn watch_role(pool: &Pool, shared: &Arc<Shared>) -> io::Result<()> {
     if shared.role.writes() {
         return Ok(());
@@ -287,23 +290,23 @@ fn watch_role(pool: &Pool, shared: &Arc<Shared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     let timer = pool.every(STANDBY_PERIOD, move |cx| {
         match cx.blocking(|| shared.take_over()) {
-            Ok(true) => cx.stop(),
-            Ok(false) => {}
+            Ok(TakeOver::Writer) => cx.stop(),
+            Ok(TakeOver::Standby) => {}
             Err(failure) => eprintln!("paceline back: could not take over: {}", failure.message),
         }
     });
     timer.map(drop).map_err(|rejected| rejected.error)
 }
 
-/// Threads of the level of writers: two, and more while statements last. In one pool with the
-/// readers the holder of the lane would have one turn per round of all of them, and every other
-/// writer waits for it.
+/// Threads of the level of writers: two, and more while statements block. In one pool with the
+/// readers, the lane holder would get one turn per round of all sessions, while every other writer
+/// waits for it.
 const WRITERS: RangeInclusive<usize> = 2..=16;
 
-/// The most threads that long statements may take. One more must be left to take a cancel.
+/// The most threads that long statements may block. One more must stay free to read a cancel.
 const MOST_THREADS: usize = 64;
 
-/// Four for each core, as the pool has them, and more while statements last.
+/// Four threads per core, like the default of the pool, and more while statements block.
 fn default_threads() -> RangeInclusive<usize> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let least = (4 * cores).min(MOST_THREADS);
@@ -313,7 +316,7 @@ fn default_threads() -> RangeInclusive<usize> {
 /// How often a standby tries to take the lock of the writer.
 const STANDBY_PERIOD: Duration = Duration::from_millis(20);
 
-/// A server that runs. Dropped, it ends at once.
+/// A running server. Dropping it ends it at once.
 #[derive(Debug)]
 pub struct Running {
     levels: Levels,
@@ -324,7 +327,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The first address that it listens at.
+    /// The first address on which the server listens.
     ///
     /// # Panics
     /// Never: a server without an address does not start.
@@ -339,7 +342,7 @@ impl Running {
         self.shared.role.writes()
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.shared.statistics()
@@ -351,13 +354,14 @@ impl Running {
         &self.readers
     }
 
-    /// Both levels: sessions that read, and sessions whose last transaction has written.
+    /// Both levels: one for sessions that read, one for those with a write in the last transaction.
     #[must_use]
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Ends the server: what has arrived is answered, open transactions are rolled back.
+    /// Ends the server gracefully: it answers the requests that have arrived, and rolls back open
+    /// transactions.
     pub fn shutdown(&self, within: Duration) -> Report {
         let pool = self.levels.shutdown(within);
         Report {
@@ -367,13 +371,13 @@ impl Running {
     }
 }
 
-/// What a server has done, and what its end left undone.
+/// The report of a shutdown.
 #[must_use]
 #[derive(Debug)]
 pub struct Report {
-    /// Of the pools.
+    /// The reports of both pools.
     pub pool: LevelsReport,
-    /// Of the databases.
+    /// The counters of sessions and databases.
     pub statistics: Statistics,
 }
 

@@ -1,4 +1,4 @@
-//! What all sessions of a server share.
+//! The state that all sessions of a server share.
 
 use std::{
     fmt, io,
@@ -18,10 +18,14 @@ use crate::{
     failure::Failure,
     session::running::Keys,
     spool::Spool,
-    store::{random, role::Role, Database},
+    store::{
+        random,
+        role::{Role, TakeOver},
+        Database,
+    },
 };
 
-/// What all sessions share.
+/// The state that all sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     databases: Vec<Arc<Database>>,
@@ -35,7 +39,7 @@ pub(crate) struct Shared {
     short_version: String,
     ends_process: bool,
     is_lost: AtomicBool,
-    /// Where sessions that read go on, and sessions that write.
+    /// The level of readers and the level of writers.
     levels: OnceLock<[Level; 2]>,
     sessions: AtomicU64,
     commits: AtomicU64,
@@ -78,13 +82,13 @@ impl Shared {
         })
     }
 
-    /// The pools are built after this, because their listeners need it.
+    /// Sets the levels. The pools need `Shared` for their listeners, so they are built after it.
     pub(super) fn set_levels(&self, levels: [Level; 2]) {
-        // It is called once.
+        // `Server::start` calls this once, so `set` can't fail.
         let _ = self.levels.set(levels);
     }
 
-    /// The level of sessions that read, or that write.
+    /// The level of writers, or that of readers.
     pub(crate) fn level(&self, writes: bool) -> Option<&Level> {
         self.levels.get().map(|levels| &levels[usize::from(writes)])
     }
@@ -96,17 +100,17 @@ impl Shared {
             .cloned()
     }
 
-    /// What is stored of the user's password; `None` if every client is trusted.
+    /// The stored form of the user's password; `None` if the server trusts every client.
     pub(crate) fn stored(&self, user: &str) -> Option<Stored> {
         self.users.stored(user, &self.seed)
     }
 
-    /// The version that clients look at to decide what they may ask.
+    /// `server_version`: drivers derive from it which features they use.
     pub(crate) fn version_of_protocol(&self) -> &str {
         &self.short_version
     }
 
-    /// A spool for results that wait.
+    /// An empty spool for results.
     pub(crate) fn spool(&self) -> Spool {
         Spool::new(&self.folder, self.limits.spool)
     }
@@ -119,19 +123,20 @@ impl Shared {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Becomes the writer, if no process is.
-    pub(super) fn take_over(&self) -> Result<bool, Failure> {
-        let takes = self.role.try_to_write();
-        let takes = takes.map_err(|error| Failure::new("58030", error.to_string()))?;
-        if takes {
+    /// Tries to become the writer.
+    pub(super) fn take_over(&self) -> Result<TakeOver, Failure> {
+        let outcome = self.role.try_to_write();
+        let outcome = outcome.map_err(|error| Failure::new("58030", error.to_string()))?;
+        if outcome == TakeOver::Writer {
             for database in &self.databases {
                 database.begin_to_write()?;
             }
         }
-        Ok(takes)
+        Ok(outcome)
     }
 
-    /// A sync has failed. What the system has dropped can't be made durable any more.
+    /// Reports a failed sync. The kernel may have dropped the dirty pages, so no later sync can
+    /// make them durable.
     pub(crate) fn log_is_lost(&self, failure: &Failure) {
         if self.is_lost.swap(true, Ordering::SeqCst) {
             return;
@@ -139,7 +144,7 @@ impl Shared {
         let detail = failure.detail.as_deref().unwrap_or_default();
         eprintln!("paceline back: {}. {detail}", failure.message);
         if self.ends_process {
-            // Other clients that wait for the same sync still get their error.
+            // The delay lets the other clients of the same sync get their error.
             thread::spawn(|| {
                 thread::sleep(Duration::from_secs(1));
                 std::process::exit(74);
@@ -152,7 +157,7 @@ impl Shared {
         for database in &self.databases {
             syncs += database.log.counts().0;
             waiting += database.writer.waiting();
-            snapshots += database.snapshots.lent();
+            snapshots += database.snapshots.in_use();
         }
         Statistics {
             sessions: self.keys.count(),
@@ -165,7 +170,7 @@ impl Shared {
     }
 }
 
-/// What a server does and has done.
+/// The counters of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {

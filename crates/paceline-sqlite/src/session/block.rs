@@ -73,25 +73,27 @@ impl Held {
     }
 }
 
-/// What a statement needs.
+/// The kind of access that a statement needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Read,
     Write,
 }
 
-/// Where the session waits.
+/// The wait of a session for a connection.
 #[derive(Debug)]
 pub(super) struct Waiting {
     waiter: Waiter,
 }
 
-/// What a session that waits does next.
+/// The outcome of [`Open::poll_wait`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
+    /// The statement runs again.
     Over,
-    GoesOn,
+    /// The session is still in the queue.
+    StillWaiting,
 }
 
 impl Block {
@@ -158,8 +160,8 @@ impl Open {
         Ok(())
     }
 
-    /// The first statement of a transaction. A session whose last transaction has written takes the
-    /// lane at once: a snapshot would often be stale when it writes.
+    /// Gets the connection for the first statement of a transaction. If the last transaction has
+    /// written, the session takes the lane at once: a snapshot would often be stale at its write.
     fn open_block(&mut self, cx: &Cx<'_>, need: Need) -> Result<Option<Held>, Failure> {
         let is_predicted = self.predicts_write && !self.block.read_only && self.database.writes();
         if need == Need::Write || is_predicted {
@@ -180,7 +182,7 @@ impl Open {
     }
 
     fn upgrade(&mut self, cx: &Cx<'_>, snapshot: Grant) -> Result<Option<Held>, Failure> {
-        // The next transaction of the session probably writes too.
+        // Predict that the next transaction of the session writes too.
         self.predicts_write = true;
         match self.take(cx, Need::Write)? {
             Some(lane) => Ok(Some(Held::Upgraded {
@@ -213,7 +215,7 @@ impl Open {
         }
     }
 
-    /// Whether the session waits on. If not, its statement runs again.
+    /// Ends the wait if the session has its connection, or was cancelled.
     pub(super) fn poll_wait(&mut self) -> Wait {
         let Some(waiting) = &self.waiting else {
             return Wait::Over;
@@ -224,7 +226,7 @@ impl Open {
             return Wait::Over;
         }
         match waiting.waiter.poll() {
-            Turn::Waits => return Wait::GoesOn,
+            Turn::Waits => return Wait::StillWaiting,
             Turn::Granted(grant) => self.granted = Some(grant),
             Turn::Lost => {}
         }
@@ -283,7 +285,7 @@ impl Open {
         self.settings.transaction_ended(is_committed);
     }
 
-    /// A statement has failed: so has its transaction.
+    /// Marks the transaction as failed, because its statement has failed.
     pub(super) fn fail_block(&mut self, failure: &Failure) {
         self.granted = None;
         self.copy = None;
@@ -300,7 +302,7 @@ impl Open {
                     && self.block.held.as_ref().is_some_and(is_alive);
                 if !can_go_back {
                     self.ticket = self.ticket.max(self.database.log.seen());
-                    // The lane passes on now, not when the client has read of the failure.
+                    // Pass the lane on now: the client may take long to send its ROLLBACK.
                     self.block.held = None;
                     self.block.savepoints.clear();
                 }

@@ -27,7 +27,7 @@ impl Control {
 }
 
 impl Open {
-    /// Runs such a statement, and sends its `CommandComplete`.
+    /// Runs a control statement, and sends its `CommandComplete`.
     pub(super) fn control(
         &mut self,
         cx: &mut Cx<'_>,
@@ -146,7 +146,7 @@ impl Open {
         ))
     }
 
-    /// The place of a savepoint: the last one of this name.
+    /// The index of the last savepoint of this name.
     fn place_of(&self, name: &str) -> Result<usize, Failure> {
         let found = self
             .block
@@ -201,7 +201,7 @@ impl Open {
         Ok(())
     }
 
-    /// The columns that such a statement returns, for a client that asks before it runs.
+    /// The columns that a control statement returns, for a Describe before its Execute.
     pub(super) fn shapes_of_control(&self, control: &Control) -> Vec<Shape> {
         match control {
             Control::Show(name) => vec![shape(name)],
@@ -298,7 +298,7 @@ impl Open {
 }
 
 impl Portal {
-    /// A portal without values, whose results are text.
+    /// A portal without values and with results in text format.
     pub(super) fn new(prepared: Arc<Prepared>) -> Self {
         Self {
             prepared,

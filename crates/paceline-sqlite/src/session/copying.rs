@@ -29,7 +29,7 @@ pub(super) struct CopyIn {
     pub(super) is_extended: bool,
 }
 
-/// Data are applied in pieces of at least so many bytes.
+/// The least bytes of data that are inserted at once.
 const PIECE: usize = 32 << 10;
 
 impl Open {
@@ -107,7 +107,7 @@ impl Open {
         Ok(())
     }
 
-    /// Inserts the rows that have come whole.
+    /// Inserts the complete rows so far.
     fn apply(&mut self, is_end: bool) -> Result<(), Failure> {
         let Some(mut copy) = self.copy.take() else {
             return Ok(());

@@ -62,7 +62,8 @@ impl Open {
         let is_count = |count: usize, of: usize| count <= 1 || count == of;
         if given != wanted || !is_count(bind.formats.len(), given) {
             let text = format!(
-                "bind message supplies {given} parameters, but the prepared statement requires {wanted}"
+                "bind message supplies {given} parameters, \
+                 but the prepared statement requires {wanted}"
             );
             return Err(Failure::new("08P01", text));
         }
@@ -109,7 +110,7 @@ impl Open {
         }
     }
 
-    /// A read whose types only its rows show runs now.
+    /// Describes a portal. Where only the rows show the types of a read, it runs now.
     fn describe_portal(
         &mut self,
         cx: &mut Cx<'_>,
@@ -147,7 +148,7 @@ impl Open {
     ) -> Result<Progress, Failure> {
         let mut portal = self.take_portal(name)?;
         let result = self.execute_portal(cx, &mut portal, rows, output);
-        // The end of a transaction destroys all portals: this one too.
+        // The end of a transaction destroys all portals, this one included.
         let ended = matches!(&portal.prepared.statement, Some(statement)
             if matches!(&statement.kind, Kind::Control(control) if control.ends_failed()));
         if !ended {
@@ -327,7 +328,7 @@ impl Open {
     }
 
     pub(super) fn sync(&mut self, output: &mut Output) {
-        self.skips = false;
+        self.skips_to_sync = false;
         if let Err(failure) = self.end_implicit() {
             self.fail(output, &failure);
         }
@@ -367,7 +368,7 @@ impl Open {
         ))
     }
 
-    /// Runs a statement of the session without the columns, which Describe sends.
+    /// Runs a control statement without its row description, which Describe has sent.
     fn control_without_description(
         &mut self,
         cx: &mut Cx<'_>,
@@ -389,9 +390,9 @@ impl Open {
     }
 }
 
-/// Checks that the results still have the types that were described.
+/// Checks that the results still have the described types.
 fn check_result(link: &crate::store::link::Link, prepared: &Prepared) -> Result<(), Failure> {
-    // A compiled one would still have the columns of before.
+    // A cached statement would still have the old columns.
     let statement = link
         .connection
         .prepare(prepared.sql().unwrap_or_default())?;

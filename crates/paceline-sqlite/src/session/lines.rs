@@ -5,12 +5,12 @@ use crate::{dialect::copy::Format, failure::Failure};
 /// The fields of a line; `None` is NULL.
 pub(super) type Fields = Vec<Option<Vec<u8>>>;
 
-/// Reads lines from data that come in pieces.
+/// Reads lines from data that arrive in pieces.
 #[derive(Debug)]
 pub(super) struct Reader {
     format: Format,
     data: Vec<u8>,
-    /// What has been read of `data`.
+    /// The end of the consumed part of `data`.
     at: usize,
     skips_header: bool,
     is_over: bool,
@@ -39,8 +39,8 @@ impl Reader {
         self.data.len() - self.at
     }
 
-    /// The fields of the next line; `None` if it is not whole. At the end of the data the last
-    /// line needs no end.
+    /// The fields of the next line; `None` if it is incomplete. At the end of the data, the last
+    /// line needs no line end.
     pub(super) fn next(&mut self, is_end: bool) -> Result<Option<Fields>, Failure> {
         loop {
             let rest = &self.data[self.at..];

@@ -1,4 +1,4 @@
-//! The messages of a client whose session is open, and how long the session waits for what.
+//! The messages of an open session, and its deadlines.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,11 +7,11 @@ use paceline_pg_wire::frontend::Request;
 use super::{Cx, Open, Output, Progress};
 use crate::{dialect::Facts, failure::Failure};
 
-/// A session that only reads leaves the writers after so many rests.
-const STAY: u32 = 64;
+/// How many waits for the client a session without writes stays in the level of writers.
+const WAITS_AMONG_WRITERS: u32 = 64;
 
 impl Open {
-    /// Does what a message asks for.
+    /// Carries out a message.
     pub(super) fn message(
         &mut self,
         cx: &mut Cx<'_>,
@@ -21,7 +21,7 @@ impl Open {
         if self.copy.is_some() {
             return self.message_in_copy(request, output);
         }
-        if self.skips && request != Request::Sync {
+        if self.skips_to_sync && request != Request::Sync {
             return Progress::Done;
         }
         let result = match request {
@@ -41,9 +41,9 @@ impl Open {
                 self.sync(output);
                 Ok(Progress::Done)
             }
-            // What is collected leaves when the input is read to its end.
+            // `Session::advance` flushes anyway when it has read all input.
             Request::Flush => Ok(Progress::Done),
-            // Of a copy that has failed: the client has not heard of it yet.
+            // The client sent these before it received the error of its COPY.
             Request::CopyData(_) | Request::CopyDone | Request::CopyFail(_) => Ok(Progress::Done),
             Request::FunctionCall => {
                 let failure = Failure::unsupported("function calls are not supported");
@@ -54,13 +54,13 @@ impl Open {
             _ => Err(Failure::fatal("08P01", "unexpected message")),
         };
         result.unwrap_or_else(|failure| {
-            self.skips = true;
+            self.skips_to_sync = true;
             self.fail(output, &failure);
             Progress::Done
         })
     }
 
-    /// While rows are copied in, Flush and Sync mean nothing.
+    /// Carries out a message during COPY FROM, which ignores Flush and Sync.
     pub(super) fn message_in_copy(
         &mut self,
         request: Request<'_>,
@@ -86,7 +86,7 @@ impl Open {
         if let Err(failure) = result {
             self.fail(output, &failure);
             if is_extended {
-                self.skips = true;
+                self.skips_to_sync = true;
             } else if !failure.is_fatal() {
                 self.ready(output);
             }
@@ -94,17 +94,18 @@ impl Open {
         Progress::Done
     }
 
-    /// Whether the session belongs to the level of writers. A writer stays there for a while.
+    /// Whether the session belongs to the level of writers. It stays there for
+    /// `WAITS_AMONG_WRITERS` waits after its last write.
     pub(super) fn belongs_to_writers(&mut self) -> bool {
         if self.predicts_write || self.block.holds_lane() {
-            self.rests = 0;
+            self.waits_since_write = 0;
             return true;
         }
-        self.rests = self.rests.saturating_add(1);
-        self.rests < STAY
+        self.waits_since_write = self.waits_since_write.saturating_add(1);
+        self.waits_since_write < WAITS_AMONG_WRITERS
     }
 
-    /// What a session that has waited too long fails with.
+    /// The error of a session that has waited too long for a connection.
     pub(super) fn waited_too_long(&self) -> Failure {
         let limit = self.wait_limit();
         if self.settings.time("statement_timeout") == Some(limit) {
@@ -123,8 +124,8 @@ impl Open {
             .min(self.server.limits.lane_wait)
     }
 
-    /// How long the session may stay as it is.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    /// How long the session may stay as it is: parked, or idle in a transaction; `None`: for ever.
+    pub(super) fn longest_wait(&self) -> Option<Duration> {
         if self.waiting.is_some() {
             return Some(self.wait_limit());
         }

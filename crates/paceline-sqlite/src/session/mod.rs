@@ -18,6 +18,7 @@ mod copying;
 mod extended;
 mod lines;
 mod messages;
+mod output;
 mod prepared;
 mod run;
 pub(crate) mod running;
@@ -34,33 +35,34 @@ use crate::{
     dialect::Facts,
     failure::Failure,
     server::Shared,
-    spool::Spool,
     store::{lane::Grant, log::Durability, Database},
 };
 use block::{Block, Wait, Waiting};
 use copying::CopyIn;
+use output::send_some;
+pub(crate) use output::Output;
 use prepared::{Portal, Prepared};
 use running::{Key, Running};
 use script::Script;
 use settings::Settings;
 use start::{Start, Started};
 
-/// What a handler of a session is given.
+/// The context that the pool passes to a session's handler.
 pub(crate) type Cx<'c> = Context<'c, TcpStream>;
 
-/// A parked session keeps so much input, then it reads no more.
+/// A parked session stops reading when it has this many bytes of input.
 const KEPT_INPUT: usize = 256 << 10;
-/// Output leaves in pieces of at most so many bytes.
+/// A flush begins when this many bytes of output are in memory.
 const PIECE: usize = 64 << 10;
 
 /// One connection of a client.
 pub(crate) struct Session {
     server: Arc<Shared>,
     input: Vec<u8>,
-    /// What has been read of `input`.
+    /// The end of the consumed part of `input`.
     at: usize,
-    /// Whether the session has no interest in input.
-    is_deaf: bool,
+    /// Whether the session has turned its read interest off.
+    is_input_off: bool,
     has_ended: bool,
     output: Output,
     stage: Stage,
@@ -74,20 +76,12 @@ enum Stage {
     Over,
 }
 
-/// Replies that have not left.
-#[derive(Debug)]
-pub(crate) struct Output {
-    pub(crate) spool: Spool,
-    /// They leave when this commit is durable.
-    pub(crate) ticket: u64,
-}
-
-/// A session whose client is authenticated.
+/// A session with an authenticated client.
 pub(crate) struct Open {
     server: Arc<Shared>,
     database: Arc<Database>,
     facts: Arc<Facts>,
-    /// What opens the session to a cancel, as long as it lasts.
+    /// The key for cancels: valid until it is dropped.
     _key: Key,
     running: Arc<Running>,
     settings: Settings,
@@ -96,40 +90,40 @@ pub(crate) struct Open {
     portals: HashMap<Vec<u8>, Portal>,
     script: Option<Script>,
     copy: Option<CopyIn>,
-    /// Whether the client's messages are dropped up to its next Sync.
-    skips: bool,
+    /// Whether the session drops the client's messages up to its next Sync.
+    skips_to_sync: bool,
     is_over: bool,
     waiting: Option<Waiting>,
     granted: Option<Grant>,
     wait_failure: Option<Failure>,
     /// Whether the last transaction has written.
     predicts_write: bool,
-    /// How often the session has rested since its last transaction that has written.
-    rests: u32,
+    /// How often the session has waited for its client since its last write.
+    waits_since_write: u32,
     /// The last commit that a reply may show.
     ticket: u64,
 }
 
-/// What became of a message or a statement.
+/// The outcome of a message or a statement.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Done,
-    /// The session waits for a connection; then the same runs again.
+    /// The session waits for a connection; then the same message or statement runs again.
     Parked,
     /// The client sends the data of a COPY.
     Copies,
 }
 
-/// What became of the output.
+/// The outcome of [`Session::flush`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flush {
-    /// All of it has left.
+    /// All output is sent.
     Empty,
-    /// The client takes no more now.
+    /// The client accepts no more bytes now.
     Full,
-    /// It waits for a sync.
+    /// The output waits for a sync.
     Parked,
     /// A sync has failed.
     Lost,
@@ -153,10 +147,10 @@ impl EventHandler<TcpStream> for Session {
                 let failure = Failure::fatal("25P03", text);
                 open.fail(&mut self.output, &failure);
                 if self.flush(cx)? == Flush::Lost {
-                    return self.lose(cx);
+                    return self.end_unsynced(cx);
                 }
                 self.stage = Stage::Over;
-                // A client that does not read has the pool's linger time, not more.
+                // The pool's linger time bounds how long a client may take to read this.
                 Ok(Next::CloseGently)
             }
             Stage::Open(_) => Ok(Next::Continue),
@@ -169,7 +163,7 @@ impl EventHandler<TcpStream> for Session {
     }
 
     fn closed(&mut self, _: Closed) {
-        // Rolls back, leaves the queue, and passes the lane on.
+        // Dropping `Open` rolls back, leaves the queue, and passes the lane on.
         self.stage = Stage::Over;
     }
 }
@@ -180,7 +174,7 @@ impl Session {
             server: Arc::clone(server),
             input: Vec::new(),
             at: 0,
-            is_deaf: false,
+            is_input_off: false,
             has_ended: false,
             output: Output::new(server.spool()),
             stage: Stage::Starting(Start::default()),
@@ -188,13 +182,13 @@ impl Session {
         }
     }
 
-    /// Reads what is there.
+    /// Reads the available input.
     fn gather(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
         let kept = self.input.len() - self.at;
         if self.is_parked() && kept >= KEPT_INPUT {
-            if !self.is_deaf {
+            if !self.is_input_off {
                 cx.handle().set_interest(Interest::NONE)?;
-                self.is_deaf = true;
+                self.is_input_off = true;
             }
             return Ok(());
         }
@@ -219,10 +213,10 @@ impl Session {
         }
     }
 
-    /// Goes on where the session was, until it needs its client or another session.
+    /// Resumes the session, until it must wait for its client or for another session.
     fn advance(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
         if let Stage::Open(open) = &mut self.stage {
-            if open.poll_wait() == Wait::GoesOn {
+            if open.poll_wait() == Wait::StillWaiting {
                 if self.has_ended {
                     return Ok(Next::Close);
                 }
@@ -239,22 +233,22 @@ impl Session {
             } else {
                 self.step(cx)?
             };
-            if step == Step::Went {
+            if step == Step::Advanced {
                 continue;
             }
             if step == Step::Parked {
-                self.rest(cx)?;
+                self.prepare_to_wait(cx)?;
                 return self.flush_while_parked(cx);
             }
             match self.flush(cx)? {
                 Flush::Empty => {}
                 Flush::Full => {
-                    // A client that does not read must not keep the lane either.
+                    // A client that does not read must not hold the lane for ever.
                     self.set_deadline(cx);
                     return Ok(Next::Again);
                 }
                 Flush::Parked => return Ok(Next::Continue),
-                Flush::Lost => return self.lose(cx),
+                Flush::Lost => return self.end_unsynced(cx),
             }
             if step == Step::Over {
                 return Ok(Next::CloseGently);
@@ -263,16 +257,16 @@ impl Session {
                 continue;
             }
             if self.has_ended {
-                // What was not committed is rolled back.
+                // `closed` rolls back an open transaction.
                 return Ok(Next::Close);
             }
-            self.rest(cx)?;
+            self.prepare_to_wait(cx)?;
             return Ok(self.change_level(cx));
         }
     }
 
-    /// A session whose last transaction has written moves to the level of writers, until it has only
-    /// read for a while. It waits for nothing now, so no queue knows its handle.
+    /// Moves the session to the level of writers after a write, and back when it has only read for
+    /// a while. The session is in no queue now, so no queue holds the handle that the move ends.
     fn change_level(&mut self, cx: &mut Cx<'_>) -> Next {
         let Stage::Open(open) = &mut self.stage else {
             return Next::Continue;
@@ -287,7 +281,7 @@ impl Session {
                 self.is_among_writers = writes;
                 next
             }
-            // That level is shut down, and so is this one.
+            // The shutdown has closed that level, and closes this one too.
             Some(Err(_)) | None => Next::Continue,
         }
     }
@@ -297,20 +291,20 @@ impl Session {
         match self.flush(cx)? {
             Flush::Full => Ok(Next::Again),
             Flush::Empty | Flush::Parked => Ok(Next::Continue),
-            Flush::Lost => self.lose(cx),
+            Flush::Lost => self.end_unsynced(cx),
         }
     }
 
-    /// The next message, or the rest of the last one.
+    /// Carries out the next message, or resumes the last one.
     fn step(&mut self, cx: &mut Cx<'_>) -> io::Result<Step> {
         match &mut self.stage {
             Stage::Over => Ok(Step::Over),
             Stage::Starting(_) => self.step_of_start(),
             Stage::Open(open) => {
                 if open.script.is_some() && open.copy.is_none() {
-                    return Ok(match open.go_on(cx, &mut self.output) {
+                    return Ok(match open.resume(cx, &mut self.output) {
                         Progress::Parked => Step::Parked,
-                        Progress::Done | Progress::Copies => Step::Went,
+                        Progress::Done | Progress::Copies => Step::Advanced,
                     });
                 }
                 if open.is_over {
@@ -336,7 +330,7 @@ impl Session {
                     Progress::Parked => Ok(Step::Parked),
                     Progress::Done | Progress::Copies => {
                         self.at += length;
-                        Ok(Step::Went)
+                        Ok(Step::Advanced)
                     }
                 }
             }
@@ -345,19 +339,19 @@ impl Session {
 
     fn step_of_start(&mut self) -> io::Result<Step> {
         let Stage::Starting(start) = &mut self.stage else {
-            return Ok(Step::Went);
+            return Ok(Step::Advanced);
         };
         let input = &self.input[self.at..];
         match start.step(&self.server, input, self.output.spool.end()) {
             Started::NeedsMore => Ok(Step::Starved),
             Started::Took(length) => {
                 self.at += length;
-                Ok(Step::Went)
+                Ok(Step::Advanced)
             }
             Started::Open(open, length) => {
                 self.at += length;
                 self.stage = Stage::Open(open);
-                Ok(Step::Went)
+                Ok(Step::Advanced)
             }
             Started::Refused => {
                 self.stage = Stage::Over;
@@ -366,7 +360,7 @@ impl Session {
         }
     }
 
-    /// The client breaks the protocol.
+    /// Ends the session, because the client has broken the protocol.
     fn refuse(&mut self, why: &str) -> Step {
         let failure = Failure::fatal("08P01", format!("invalid message: {why}"));
         backend::error(self.output.spool.end(), &failure.report());
@@ -374,7 +368,7 @@ impl Session {
         Step::Over
     }
 
-    /// Sends replies, once what they show is durable.
+    /// Sends replies, once every commit that they may show is durable.
     fn flush(&mut self, cx: &mut Cx<'_>) -> io::Result<Flush> {
         if self.output.spool.is_empty() {
             return Ok(Flush::Empty);
@@ -400,9 +394,9 @@ impl Session {
         Ok(Flush::Empty)
     }
 
-    /// A sync has failed: the outcome of what the session has committed is unknown, and no later
-    /// sync can tell.
-    fn lose(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
+    /// Ends the session after a failed sync: whether its commits are durable is unknown, and no
+    /// later sync can decide it.
+    fn end_unsynced(&mut self, cx: &mut Cx<'_>) -> io::Result<Next> {
         let failure = match &self.stage {
             Stage::Open(open) => open.database.log.failure(),
             Stage::Starting(_) | Stage::Over => None,
@@ -418,26 +412,26 @@ impl Session {
         Ok(Next::CloseGently)
     }
 
-    /// The session waits for its client, or for another session.
-    fn rest(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
+    /// Frees input memory, and sets interest and deadline for a wait.
+    fn prepare_to_wait(&mut self, cx: &mut Cx<'_>) -> io::Result<()> {
         if self.at == self.input.len() {
             self.input.clear();
             self.input.shrink_to(PIECE);
             self.at = 0;
         }
-        if self.is_deaf && !self.is_parked() {
+        if self.is_input_off && !self.is_parked() {
             cx.handle().set_interest(Interest::READ)?;
-            self.is_deaf = false;
+            self.is_input_off = false;
         }
         self.set_deadline(cx);
         Ok(())
     }
 
-    /// The time that the session may stay as it is.
+    /// Sets the deadline of the present wait.
     fn set_deadline(&self, cx: &mut Cx<'_>) {
         let limit = match &self.stage {
-            Stage::Starting(start) => start.first_rest(&self.server),
-            Stage::Open(open) => Some(open.patience()),
+            Stage::Starting(start) => start.deadline_at_first_wait(&self.server),
+            Stage::Open(open) => Some(open.longest_wait()),
             Stage::Over => None,
         };
         if let Some(limit) = limit {
@@ -446,39 +440,18 @@ impl Session {
     }
 }
 
-/// What a step did.
+/// The outcome of [`Session::step`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    Went,
-    /// There is no whole message.
+    /// A message or a statement is done.
+    Advanced,
+    /// The input has no complete message.
     Starved,
     /// The session waits for a connection.
     Parked,
-    /// The connection ends when the output has left.
+    /// The connection ends when all output is sent.
     Over,
-}
-
-impl Output {
-    pub(super) fn new(spool: Spool) -> Self {
-        Self { spool, ticket: 0 }
-    }
-}
-
-/// Sends what the client takes now.
-fn send_some(spool: &mut Spool, cx: &mut Cx<'_>) -> Result<(), Failure> {
-    while cx.unsent() == 0 {
-        let piece = spool.piece()?;
-        if piece.is_empty() {
-            break;
-        }
-        cx.write_all(piece).map_err(|error| {
-            Failure::fatal("08006", format!("could not send to the client: {error}"))
-        })?;
-        let count = piece.len();
-        spool.advance(count);
-    }
-    Ok(())
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, Failure> {

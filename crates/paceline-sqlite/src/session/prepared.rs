@@ -48,9 +48,9 @@ pub(super) struct Portal {
 /// How far a portal has run.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// It has not.
+    /// It has not run.
     Ready,
-    /// Its rows wait here. The number of those that have left is not counted.
+    /// It has run, and these rows are unsent.
     Rows(Spool),
     /// It has run to its end.
     Done,
@@ -120,7 +120,7 @@ impl Open {
     }
 }
 
-/// Finds out what SQLite and the tokens know of a statement.
+/// Compiles a statement, and collects the types that SQLite and the tokens show.
 fn compile(
     prepared: &mut Prepared,
     link: &crate::store::link::Link,

@@ -45,7 +45,7 @@ pub(super) struct Run<'r> {
     pub(super) described: Option<&'r [Shape]>,
 }
 
-/// What a statement has done.
+/// The results of a statement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ran {
     pub(super) rows: u64,
@@ -59,11 +59,11 @@ pub(super) struct Sink<'s> {
     pub(super) spool: &'s mut Spool,
     /// Whether the description of the columns is sent here.
     pub(super) announces: bool,
-    /// Called now and then while rows are written: sends what the client takes.
+    /// Sends as much as the client accepts. `run` calls it after each piece of rows.
     pub(super) relieve: &'s mut dyn FnMut(&mut Spool) -> Result<(), Failure>,
 }
 
-/// So many bytes are collected before they are sent.
+/// How many bytes of rows are collected before a send.
 pub(super) const PIECE: usize = 32 << 10;
 
 impl Run<'_> {
@@ -156,7 +156,7 @@ impl Run<'_> {
     }
 }
 
-/// A result type that was described is no longer true.
+/// The error for a result that no longer has its described type.
 pub(super) fn changed() -> Failure {
     Failure::unsupported("cached plan must not change result type")
 }
@@ -170,7 +170,7 @@ fn is_binary(formats: &[bool], index: usize) -> bool {
     }
 }
 
-/// What stopped the statement: a limit, or a cancel.
+/// Replaces SQLite's error with the reason of the stop: a limit, or a cancel.
 pub(super) fn explain(link: &Link, failure: Failure) -> Failure {
     if failure.code == "40001" || failure.is_fatal() {
         return failure;
@@ -184,7 +184,7 @@ pub(super) fn explain(link: &Link, failure: Failure) -> Failure {
     failure
 }
 
-/// Types that no declaration and no token has shown are those of the first row.
+/// Takes the types that no declaration and no token has shown from the first row.
 fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
     for (index, shape) in shapes.iter_mut().enumerate() {
         let value = first.and_then(|row| row.get_ref(index).ok());
@@ -241,7 +241,7 @@ fn resolve_hint(link: &Link, tables: &[String], hint: Hint) -> Option<Declared> 
     }
 }
 
-/// The type that a guess stands for; `None` if the schema does not have it.
+/// Resolves a guess with the schema; `None` if the schema does not have the column.
 pub(super) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<Declared> {
     match guess {
         Guess::Type(kind) => Some(Declared::plain(*kind)),

@@ -1,4 +1,4 @@
-//! What a session does now, as far as a cancel needs to know, and the keys of all sessions.
+//! Cancels: the present activity of each session, and the keys of all sessions.
 
 use std::{
     collections::HashMap,
@@ -14,10 +14,10 @@ use paceline_pg_wire::startup::CancelKey;
 
 use crate::store::{link::Stopper, random};
 
-/// What a session does.
+/// The present activity of a session.
 ///
-/// The lock is held while a statement is stopped, and taken at the start and the end of each: so a
-/// cancel never hits the next session on the same connection.
+/// `cancel` holds the lock while it stops a statement, and the session takes the lock at the start
+/// and the end of each statement. So a cancel never hits the next session on the same connection.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Mutex<State>);
 
@@ -29,7 +29,7 @@ enum State {
     Statement(Arc<Stopper>),
     /// The session waits for a connection.
     Parked(Handle),
-    /// It has waited, and was cancelled.
+    /// A cancel has ended the wait.
     Cancelled,
 }
 
@@ -42,9 +42,9 @@ impl Running {
         *self.lock() = State::Parked(handle);
     }
 
-    /// The statement, or the wait, is over. Returns whether the wait was cancelled.
-    pub(crate) fn end(&self) -> bool {
-        matches!(std::mem::take(&mut *self.lock()), State::Cancelled)
+    /// The statement, or the wait, is over: a later cancel must not find it.
+    pub(crate) fn end(&self) {
+        *self.lock() = State::Idle;
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -59,7 +59,7 @@ impl Running {
                 let handle = handle.clone();
                 *state = State::Cancelled;
                 drop(state);
-                // A session that is closed has nothing to cancel.
+                // An error means that the session is closed: there is nothing to cancel.
                 let _ = handle.notify();
             }
             State::Idle | State::Cancelled => {}
@@ -71,7 +71,7 @@ impl Running {
     }
 }
 
-/// By the number of the process: the secret, and what the session does.
+/// The secret and the activity of each session, by its process number.
 type Sessions = HashMap<i32, ([u8; 4], Arc<Running>)>;
 
 /// The keys of all sessions.
@@ -81,7 +81,7 @@ pub(crate) struct Keys {
     last: AtomicI32,
 }
 
-/// The key of one session. Dropped, it opens nothing.
+/// The key of one session. Dropping it makes the key invalid.
 #[derive(Debug)]
 pub(crate) struct Key {
     keys: Arc<Keys>,
@@ -109,13 +109,13 @@ impl Keys {
         })
     }
 
-    /// Cancels what the session of this key does. A wrong key does nothing.
+    /// Cancels the statement or the wait of this key's session. A wrong key does nothing.
     pub(crate) fn cancel(&self, key: CancelKey<'_>) {
         let session = self.lock().get(&key.process).cloned();
         let Some((secret, running)) = session else {
             return;
         };
-        // Without an early end: the time does not depend on where the secrets differ.
+        // Compares every byte, so that the time does not show where the secrets differ.
         let differs = secret.len() != key.secret.len()
             || secret
                 .iter()

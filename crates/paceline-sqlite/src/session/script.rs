@@ -15,7 +15,7 @@ use crate::{
     store::link::Link,
 };
 
-/// The statements of a text that have not run.
+/// The remaining statements of a text.
 #[derive(Debug)]
 pub(super) struct Script {
     statements: VecDeque<(String, Statement)>,
@@ -41,7 +41,7 @@ impl Script {
 }
 
 impl Open {
-    /// Begins a text. What it does is done by [`go_on`](Self::go_on).
+    /// Begins a text; [`resume`](Self::resume) runs its statements.
     pub(super) fn query(&mut self, sql: &[u8], output: &mut Output) {
         // A new simple query destroys the portal without a name.
         self.portals.remove(&b""[..]);
@@ -55,8 +55,8 @@ impl Open {
         }
     }
 
-    /// Runs the statements of the text that have not run.
-    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, output: &mut Output) -> Progress {
+    /// Runs the remaining statements of the text.
+    pub(super) fn resume(&mut self, cx: &mut Cx<'_>, output: &mut Output) -> Progress {
         while let Some(mut script) = self.script.take() {
             let Some((original, statement)) = script.statements.pop_front() else {
                 self.end_script(&script, output);
@@ -166,15 +166,15 @@ impl Open {
         }
     }
 
-    /// The next reply may show every commit so far. A transaction that holds the lane leaves this
-    /// wait to its end: while its replies waited for a sync, all other writers would wait for it.
+    /// The next reply may show every commit so far, so it must wait until those are durable. A
+    /// transaction that holds the lane waits only at its end: all other writers wait for it.
     pub(super) fn has_seen(&mut self) {
         if !self.block.holds_lane() {
             self.ticket = self.ticket.max(self.database.log.seen());
         }
     }
 
-    /// Remembers what a statement has done, for the end of its transaction.
+    /// Records the effects of a statement for the end of its transaction.
     pub(super) fn note(&mut self, statement: &Statement, need: Need) {
         self.has_seen();
         if need == Need::Write {
@@ -204,7 +204,7 @@ impl Open {
         Ok((ran.rows, ran.changes))
     }
 
-    /// Runs something on a connection, where a cancel and a limit can stop it.
+    /// Calls `run` on a connection, such that a cancel or a time limit can stop it.
     pub(super) fn run_on<R>(
         &self,
         link: &Link,
@@ -217,7 +217,7 @@ impl Open {
         let log = &self.database.log;
         let ticket = self.ticket;
         let mut relieve = |spool: &mut crate::spool::Spool| {
-            // Rows that are not durable wait for the end of the statement.
+            // Rows that a loss of power could undo stay in the spool until the statement ends.
             if log.is_durable(ticket.max(log.seen())) {
                 super::send_some(spool, cx)?;
             }
@@ -233,7 +233,7 @@ impl Open {
         result
     }
 
-    /// Runs something on the connection that knows the catalogue.
+    /// Calls `run` on the connection with the catalogue.
     pub(super) fn with_catalogue<R>(
         &mut self,
         run: impl FnOnce(&mut Self, &Link) -> Result<R, Failure>,
@@ -278,14 +278,14 @@ impl Open {
     /// Sends `ReadyForQuery`.
     pub(super) fn ready(&mut self, output: &mut Output) {
         self.settings.set_standby(!self.database.writes());
-        for (name, value) in self.settings.take_news() {
+        for (name, value) in self.settings.take_unreported() {
             backend::parameter(output.spool.end(), name.as_bytes(), value.as_bytes());
         }
         output.ticket = output.ticket.max(self.ticket);
         backend::ready_for_query(output.spool.end(), self.block.status());
     }
 
-    /// Sends an error, and ends what it ends.
+    /// Sends an error, which fails the transaction, and ends the session if it is fatal.
     pub(super) fn fail(&mut self, output: &mut Output, failure: &Failure) {
         self.script = None;
         self.fail_block(failure);

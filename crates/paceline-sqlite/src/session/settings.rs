@@ -92,8 +92,8 @@ impl Settings {
         }
     }
 
-    /// The reported settings whose present values the client has not been sent.
-    pub(crate) fn take_news(&mut self) -> Vec<(&'static str, String)> {
+    /// The reported settings with a value that the client has not received yet.
+    pub(crate) fn take_unreported(&mut self) -> Vec<(&'static str, String)> {
         if !std::mem::take(&mut self.is_stale) {
             return Vec::new();
         }
@@ -152,7 +152,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The server's own word.
+    /// Sets `in_hot_standby`.
     pub(crate) fn set_standby(&mut self, is_standby: bool) {
         let value = if is_standby { "on" } else { "off" };
         if self.get("in_hot_standby") != Some(value) {
@@ -205,7 +205,7 @@ impl Settings {
         }
     }
 
-    /// A time of the client's choice; `None`: no limit.
+    /// A time limit that the client has set; `None`: no limit.
     pub(crate) fn time(&self, name: &str) -> Option<Duration> {
         let millis = milliseconds(self.values.get(name)?)?;
         (millis > 0).then(|| Duration::from_millis(millis))
@@ -223,7 +223,7 @@ fn unknown(name: &str) -> Failure {
     )
 }
 
-/// The value as the setting has it.
+/// The value in its normal form; an error if the setting does not accept it.
 fn checked(name: &str, value: &str) -> Result<String, Failure> {
     let invalid = || {
         Failure::new(
@@ -303,21 +303,24 @@ mod tests {
     #[test]
     fn the_client_hears_of_each_change() {
         let mut settings = Settings::new("ada", "15.0");
-        assert_eq!(settings.take_news().len(), 13);
-        assert_eq!(settings.take_news(), []);
+        assert_eq!(settings.take_unreported().len(), 13);
+        assert_eq!(settings.take_unreported(), []);
         let name = "application_name";
         settings.set(name, Some("a"), false, true).expect("known");
         settings
             .set("search_path", Some("a"), false, true)
             .expect("known");
-        assert_eq!(settings.take_news(), [(name, "a".to_owned())]);
+        assert_eq!(settings.take_unreported(), [(name, "a".to_owned())]);
         settings.transaction_ended(false);
-        assert_eq!(settings.take_news(), [(name, String::new())]);
+        assert_eq!(settings.take_unreported(), [(name, String::new())]);
         settings.set_standby(true);
-        assert_eq!(settings.take_news(), [("in_hot_standby", "on".to_owned())]);
+        assert_eq!(
+            settings.take_unreported(),
+            [("in_hot_standby", "on".to_owned())]
+        );
         settings.set(name, Some("b"), false, false).expect("known");
         settings.reset_all();
-        assert_eq!(settings.take_news(), []);
+        assert_eq!(settings.take_unreported(), []);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     store::{random, Database},
 };
 
-/// How far the start is.
+/// The progress of a start.
 #[derive(Default)]
 pub(super) struct Start {
     state: State,
@@ -30,12 +30,12 @@ enum State {
     #[default]
     First,
     /// The client authenticates itself.
-    Proves(Box<Wish>, Proof),
+    Proves(Box<SessionRequest>, Proof),
     Over,
 }
 
-/// What the client wants.
-struct Wish {
+/// The session that the client asks for.
+struct SessionRequest {
     user: String,
     database: Arc<Database>,
     settings: Settings,
@@ -47,10 +47,10 @@ enum Proof {
     Answer(scram::Server),
 }
 
-/// What a step of the start did.
+/// The outcome of a step of the start.
 pub(super) enum Started {
     NeedsMore,
-    /// It has taken so many bytes.
+    /// The step has consumed this many bytes.
     Took(usize),
     Open(Box<Open>, usize),
     /// The connection ends when the output has left.
@@ -58,12 +58,12 @@ pub(super) enum Started {
 }
 
 impl Start {
-    /// The time that a client has for all of it, at its first rest.
-    pub(super) fn first_rest(&self, server: &Shared) -> Option<Option<Duration>> {
+    /// The deadline for the whole start, at the first call; `None` leaves that deadline in place.
+    pub(super) fn deadline_at_first_wait(&self, server: &Shared) -> Option<Option<Duration>> {
         (!self.has_waited.replace(true)).then_some(Some(server.limits.start))
     }
 
-    /// Does what the next packet asks for.
+    /// Carries out the next packet.
     pub(super) fn step(
         &mut self,
         server: &Arc<Shared>,
@@ -158,7 +158,7 @@ impl Start {
     fn prove(
         &mut self,
         server: &Arc<Shared>,
-        wish: Wish,
+        wish: SessionRequest,
         proof: Proof,
         input: &[u8],
         output: &mut Vec<u8>,
@@ -207,7 +207,7 @@ impl Start {
     }
 }
 
-fn wish(server: &Shared, parameters: &startup::Parameters<'_>) -> Result<Wish, Failure> {
+fn wish(server: &Shared, parameters: &startup::Parameters<'_>) -> Result<SessionRequest, Failure> {
     let text = |name: &str| {
         let value = parameters
             .get(name)
@@ -242,7 +242,7 @@ fn wish(server: &Shared, parameters: &startup::Parameters<'_>) -> Result<Wish, F
             _ => begin_with(&mut settings, &name, &value)?,
         }
     }
-    Ok(Wish {
+    Ok(SessionRequest {
         user,
         database,
         settings,
@@ -281,7 +281,7 @@ fn options(settings: &mut Settings, text: &str) -> Result<(), Failure> {
 /// `ReadyForQuery`.
 fn open(
     server: &Arc<Shared>,
-    mut wish: Wish,
+    mut wish: SessionRequest,
     length: usize,
     output: &mut Vec<u8>,
 ) -> Result<Started, Failure> {
@@ -289,7 +289,7 @@ fn open(
     let key = server.keys.issue(&running).map_err(no_randomness)?;
     wish.settings.set_standby(!wish.database.writes());
     backend::authentication(output, Authentication::Ok);
-    for (name, value) in wish.settings.take_news() {
+    for (name, value) in wish.settings.take_unreported() {
         backend::parameter(output, name.as_bytes(), value.as_bytes());
     }
     backend::key_data(output, key.process, &key.secret);
@@ -314,13 +314,13 @@ fn open(
         portals: HashMap::new(),
         script: None,
         copy: None,
-        skips: false,
+        skips_to_sync: false,
         is_over: false,
         waiting: None,
         granted: None,
         wait_failure: None,
         predicts_write: false,
-        rests: u32::MAX,
+        waits_since_write: u32::MAX,
         ticket: 0,
     };
     Ok(Started::Open(Box::new(open), length))

@@ -63,7 +63,7 @@ const CONSTANTS: [(&str, &str); 4] = [
     ("pg_size_pretty", "0 bytes"),
 ];
 
-/// Questions whose answer is always yes.
+/// Functions that always return true.
 const TRUE: [&str; 10] = [
     "pg_table_is_visible",
     "pg_type_is_visible",
@@ -77,7 +77,7 @@ const TRUE: [&str; 10] = [
     "pg_has_role",
 ];
 
-/// Questions about what SQLite has nothing of.
+/// Functions about objects that SQLite does not have: they return NULL.
 const NULL: [&str; 13] = [
     "obj_description",
     "col_description",
@@ -94,7 +94,7 @@ const NULL: [&str; 13] = [
     "pg_database_size",
 ];
 
-/// Functions whose first argument is the answer.
+/// Functions that return their first argument.
 const FIRST: [&str; 3] = ["pg_get_expr", "array_to_string", "pg_regtype"];
 
 /// The name of a type as PostgreSQL writes it, with its restriction.

@@ -26,11 +26,12 @@ const PURE: FunctionFlags = FunctionFlags::SQLITE_UTF8
     .union(FunctionFlags::SQLITE_INNOCUOUS);
 const CHANGING: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_INNOCUOUS);
 
-/// Adds them to a connection. `is_stopped` ends a `pg_sleep`.
+/// Registers the functions on a connection. `is_stopped` ends a `pg_sleep`.
 pub(super) fn register(connection: &Connection, is_stopped: Arc<AtomicBool>) -> Result<()> {
     operators(connection)?;
     casts(connection)?;
     texts(connection)?;
+    lengths(connection)?;
     for name in [
         "now",
         "statement_timestamp",
@@ -149,7 +150,10 @@ fn texts(connection: &Connection) -> Result<()> {
             ))
         }
         _ => Ok(None),
-    })?;
+    })
+}
+
+fn lengths(connection: &Connection) -> Result<()> {
     for name in ["char_length", "character_length"] {
         connection.create_scalar_function(name, 1, PURE, |cx| {
             Ok(text(cx, 0)?.map(|value| value.chars().count() as i64))
@@ -166,8 +170,8 @@ fn texts(connection: &Connection) -> Result<()> {
     })
 }
 
-/// Some characters of the first argument: which ones depends on how many there are, and on the
-/// second one.
+/// The part of the first argument that `range` selects, from the number of characters and the
+/// second argument.
 fn part(
     cx: &Context<'_>,
     range: fn(usize, i64) -> std::ops::Range<usize>,
@@ -179,7 +183,7 @@ fn part(
     Ok(Some(chars[range(chars.len(), count)].iter().collect()))
 }
 
-/// A negative count leaves so many out.
+/// The length of the part: a negative `count` leaves out that many characters.
 fn from_end(length: usize, count: i64) -> usize {
     let asked = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     if count < 0 {
@@ -304,7 +308,7 @@ fn is_like(pattern: &str, value: &str) -> bool {
     pattern[at..].iter().all(|char| *char == '%')
 }
 
-/// PostgreSQL's `{a,"b c",NULL}` as a JSON array. What is JSON already stays.
+/// PostgreSQL's `{a,"b c",NULL}` as a JSON array. Any other text is returned unchanged.
 fn json_array(text: &str) -> String {
     let text = text.trim();
     let Some(inner) = text

@@ -23,7 +23,7 @@ use paceline::Handle;
 use super::link::Link;
 use crate::failure::Failure;
 
-/// A number of connections, and the sessions that wait for one.
+/// A bounded set of connections, and the sessions that wait for one.
 pub(crate) struct Lane {
     state: Mutex<State>,
     most: usize,
@@ -38,14 +38,14 @@ struct State {
     queue: VecDeque<Arc<Slot>>,
 }
 
-/// Where a connection is put for a session that waits.
+/// The place of a waiting session: `give_back` puts the connection here.
 #[derive(Debug)]
 struct Slot {
     handle: Handle,
     link: Mutex<Option<Link>>,
 }
 
-/// What became of a request.
+/// The outcome of [`Lane::take`].
 #[must_use]
 #[derive(Debug)]
 pub(crate) enum Take {
@@ -53,20 +53,20 @@ pub(crate) enum Take {
     Parked(Waiter),
 }
 
-/// A connection on loan. Dropped, it is rolled back and passes on.
+/// A connection that a session holds. Dropping it rolls back, and passes the connection on.
 pub(crate) struct Grant {
     lane: Arc<Lane>,
     link: Option<Link>,
 }
 
-/// A place in the queue. Dropped, it is left.
+/// A place in the queue. Dropping it leaves the queue.
 pub(crate) struct Waiter {
     lane: Arc<Lane>,
     slot: Arc<Slot>,
 }
 
 impl Lane {
-    /// A lane of at most so many connections, which are opened when they are needed.
+    /// A lane of at most `most` connections. `take` opens them on demand.
     pub(crate) fn new(
         most: usize,
         open: impl Fn() -> Result<Link, Failure> + Send + Sync + 'static,
@@ -78,7 +78,7 @@ impl Lane {
         })
     }
 
-    /// Takes a connection, or a place in the queue. The handle is notified when its turn comes.
+    /// Takes a connection, or a place in the queue. The lane notifies the handle at its turn.
     pub(crate) fn take(self: &Arc<Self>, handle: impl FnOnce() -> Handle) -> Result<Take, Failure> {
         let mut state = self.lock();
         if let Some(link) = state.free.pop() {
@@ -109,8 +109,8 @@ impl Lane {
         self.lock().queue.len()
     }
 
-    /// How many connections sessions have.
-    pub(crate) fn lent(&self) -> usize {
+    /// How many connections sessions hold.
+    pub(crate) fn in_use(&self) -> usize {
         let state = self.lock();
         state.made - state.free.len()
     }
@@ -136,13 +136,13 @@ impl Lane {
         let _ = next.handle.notify();
     }
 
-    /// A connection is gone: the next session that asks opens another one.
+    /// Uncounts a lost connection, so that the next `take` opens another one.
     fn forget(&self) {
         let mut state = self.lock();
         state.made -= 1;
         let next = state.queue.pop_front();
         drop(state);
-        // It has no connection in its slot, and asks again.
+        // The slot is empty: the session polls `Turn::Lost` and asks again.
         if let Some(next) = next {
             let _ = next.handle.notify();
         }
@@ -157,15 +157,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a session that waits finds.
+/// The outcome of [`Waiter::poll`].
 #[must_use]
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Its turn has come.
+    /// The session holds a connection.
     Granted(Grant),
-    /// It waits on.
+    /// The session is still in the queue.
     Waits,
-    /// It must ask again.
+    /// The connection was lost: the session must ask again.
     Lost,
 }
 

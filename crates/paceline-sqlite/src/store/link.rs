@@ -1,4 +1,4 @@
-//! A connection to a database file, with what stops a statement that runs on it.
+//! A connection to a database file, and the means to stop the statement that runs on it.
 
 use std::{
     cell::Cell,
@@ -24,13 +24,13 @@ use crate::failure::Failure;
 /// How many statements a connection keeps compiled.
 const STATEMENTS: usize = 256;
 
-/// A statement checks its deadline after so many steps of SQLite's machine.
+/// How many steps of SQLite's virtual machine run between two checks of the deadline.
 const STEPS: i32 = 5_000;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Reads alone.
+    /// Reads only.
     Read,
     /// A transaction that reads at first.
     Snapshot,
@@ -38,7 +38,7 @@ pub(crate) enum Purpose {
     Write,
 }
 
-/// The log is written back into the file when it has so many pages.
+/// The length of the log, in pages, at which it is written back into the file.
 const LOG_PAGES: u32 = 1_000;
 
 /// A connection to a database file.
@@ -59,7 +59,7 @@ pub(crate) struct Stopper {
 }
 
 impl Stopper {
-    /// Stops the statement that runs now. The caller makes sure that it is the one that it means.
+    /// Stops the running statement. The caller's lock guarantees that it is the intended one.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
         self.interrupt.interrupt();
@@ -143,7 +143,8 @@ impl Link {
         Ok(())
     }
 
-    /// Refuses what would reach beyond the file. From here on the connection is for its sessions.
+    /// Installs the authorizer, which refuses access beyond the file. Sessions use the connection
+    /// only after this.
     pub(crate) fn guard(mut self) -> Result<Self, Failure> {
         self.connection.authorizer(Some(authorize))?;
         Ok(self)
@@ -159,7 +160,7 @@ impl Link {
         self.stopper.is_stopped.load(Ordering::SeqCst)
     }
 
-    /// A statement begins, which may run for `limit`.
+    /// Prepares for a statement with this time limit.
     pub(crate) fn begin(&self, limit: Option<Duration>) {
         self.stopper.is_stopped.store(false, Ordering::SeqCst);
         self.deadline.set(limit);
@@ -196,7 +197,7 @@ impl Link {
         self.deadline.is_over()
     }
 
-    /// Runs statements without results of our own.
+    /// Runs the server's own statements, which have no results.
     pub(crate) fn batch(&self, sql: &str) -> Result<(), Failure> {
         self.connection.execute_batch(sql).map_err(Failure::from)
     }

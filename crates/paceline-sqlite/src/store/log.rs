@@ -42,7 +42,7 @@ type Sync = Box<dyn Fn() -> io::Result<()> + Send + std::marker::Sync>;
 enum Medium {
     /// Makes everything durable that was appended before the call.
     Synced(Sync),
-    /// Commits are not made durable.
+    /// The log never syncs.
     Relaxed,
 }
 
@@ -51,19 +51,19 @@ struct State {
     appended: u64,
     is_syncing: bool,
     waiters: Vec<(u64, Handle)>,
-    /// Why a sync has failed. That is final: what the system has dropped can't be synced again.
+    /// Why a sync has failed. That is final: the kernel may have dropped the dirty pages.
     failed: Option<String>,
 }
 
-/// What a session does with its reply.
+/// Whether a session may send its reply.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// It may leave.
+    /// The session may send the reply.
     Durable,
     /// The session calls [`Log::sync`], then asks again.
     MustSync,
-    /// The session is notified.
+    /// The log notifies the session after the running sync.
     Parked,
     /// The outcome is unknown.
     Failed,
@@ -310,8 +310,8 @@ mod tests {
         assert_eq!(log.wait(seen, || world.handle.clone()), Durability::Durable);
     }
 
-    /// What a failed sync has dropped from the system's cache can't be synced again, though a
-    /// second call may return success.
+    /// The kernel may drop dirty pages after a failed sync, so a second sync may return success
+    /// without writing them.
     #[test]
     fn a_failed_sync_is_final() {
         let world = world();

@@ -24,7 +24,7 @@ use link::{Link, Purpose};
 use log::Log;
 use role::Role;
 
-/// At most so many sessions keep a snapshot at once.
+/// The most sessions that keep a snapshot at the same time.
 const SNAPSHOTS: usize = 32;
 
 /// A database.
@@ -33,7 +33,7 @@ pub(crate) struct Database {
     pub(crate) name: String,
     path: PathBuf,
     role: Arc<Role>,
-    /// For reads that end within a call: as many as threads have needed at once.
+    /// For reads that end within a call. Their number is the peak of concurrent reads.
     readers: Mutex<Vec<Link>>,
     /// For transactions that read.
     pub(crate) snapshots: Arc<Lane>,
@@ -115,7 +115,7 @@ impl Database {
         lock(&self.catalogue)
     }
 
-    /// Opens what [`catalogue`](Self::catalogue) holds.
+    /// Opens the connection for [`catalogue`](Self::catalogue).
     pub(crate) fn open_catalogue(&self) -> Result<Link, Failure> {
         let link = Link::open(&self.path, Purpose::Read)?;
         catalogue::define(&link, &self.name)?;

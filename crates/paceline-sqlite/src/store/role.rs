@@ -1,6 +1,6 @@
-//! Which of several processes on one folder writes: the one that has the lock of a file.
+//! Decides which of several processes on one folder writes: the one that holds a file lock.
 //!
-//! The lock ends with its process, however that ends. It says nothing about a dead disk.
+//! The kernel releases the lock when its process ends for any reason. A failed disk is not covered.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -16,6 +16,16 @@ pub(crate) struct Role {
     writes: AtomicBool,
 }
 
+/// The role of this process after an attempt to become the writer.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeOver {
+    /// It writes.
+    Writer,
+    /// Another process holds the lock.
+    Standby,
+}
+
 impl Role {
     /// Opens the file of the lock in the folder, and tries to take it.
     pub(crate) fn of(folder: &Path) -> io::Result<Self> {
@@ -26,7 +36,7 @@ impl Role {
             file: options.open(path)?,
             writes: AtomicBool::new(false),
         };
-        role.try_to_write()?;
+        let _: TakeOver = role.try_to_write()?;
         Ok(role)
     }
 
@@ -35,17 +45,17 @@ impl Role {
         self.writes.load(Ordering::Acquire)
     }
 
-    /// Takes the lock if no process has it. Returns whether this process writes now.
-    pub(crate) fn try_to_write(&self) -> io::Result<bool> {
+    /// Takes the lock if no process has it.
+    pub(crate) fn try_to_write(&self) -> io::Result<TakeOver> {
         if self.writes() {
-            return Ok(true);
+            return Ok(TakeOver::Writer);
         }
         match self.file.try_lock() {
             Ok(()) => {
                 self.writes.store(true, Ordering::Release);
-                Ok(true)
+                Ok(TakeOver::Writer)
             }
-            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(TakeOver::Standby),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

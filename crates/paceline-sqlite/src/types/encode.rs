@@ -1,6 +1,6 @@
 //! Values of SQLite as the text or the bytes of a type of PostgreSQL.
 //!
-//! What does not fit the type that was described is an error, never another value.
+//! A value that does not fit the described type is an error, never another value.
 
 use rusqlite::types::ValueRef;
 
@@ -21,7 +21,7 @@ pub(crate) fn encode(
     }
 }
 
-/// The type of a value whose column declares none.
+/// The type of a value in a column without a declared type.
 pub(crate) fn type_of(value: ValueRef<'_>) -> Type {
     match value {
         ValueRef::Integer(_) => Type::INT8,
@@ -133,7 +133,7 @@ fn integer(value: ValueRef<'_>, kind: Type) -> Result<i64, Failure> {
         ValueRef::Text(text) => std::str::from_utf8(text)
             .ok()
             .and_then(|text| text.parse().ok()),
-        // An overflow has made it a real, or it never was whole.
+        // The integer has overflowed to a real, or the value was never an integer.
         ValueRef::Real(number) => return Err(out_of_range(&float::double(number), kind)),
         _ => None,
     };
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A client that was promised four bytes must not get eight, nor the wrong four.
+    /// A client that expects four bytes must not get eight, nor four wrong ones.
     #[test]
     fn what_does_not_fit_is_an_error() {
         for (value, declared, code) in [

@@ -1,4 +1,4 @@
-//! PostgreSQL's types, and what SQLite's values are in them.
+//! PostgreSQL's types, and how SQLite's values map to them.
 //!
 //! ```text
 //!   declared type  --> Type [Column::declared]      value --> text or binary  [encode]

@@ -7,7 +7,7 @@ use super::{
     Failure, Key, MOST_ITERATIONS,
 };
 
-/// A client that has begun.
+/// A client after its first message.
 #[derive(Clone, Debug)]
 pub struct Client {
     nonce: String,
@@ -15,7 +15,7 @@ pub struct Client {
     bare: String,
 }
 
-/// What a client knows.
+/// The credentials of a client.
 #[derive(Clone)]
 pub enum Credentials {
     /// The password. A proof takes as long as the server's iterations: milliseconds.
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// A client that has proved itself, and waits until the server has too.
+/// A client that has sent its proof, and waits for the server's.
 #[derive(Clone, Debug)]
 pub struct Proved {
     signature: Key,
@@ -58,7 +58,7 @@ impl Client {
         }
     }
 
-    /// Its first message.
+    /// The client's first message.
     #[must_use]
     pub fn first(&self) -> String {
         format!("{FLAG}{}", self.bare)

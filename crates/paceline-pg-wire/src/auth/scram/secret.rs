@@ -1,4 +1,4 @@
-//! What a server stores of a password.
+//! The stored secret of a password.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -23,7 +23,7 @@ pub struct Keys {
     pub(super) server_key: Key,
 }
 
-/// The keys are as good as the password: nothing prints them.
+/// Omits the keys, which are as good as the password.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").finish_non_exhaustive()
@@ -43,7 +43,7 @@ impl Keys {
     }
 }
 
-/// A password in its normal form. PostgreSQL takes one that has none, or is not UTF-8, as it is.
+/// A password in its normal form. Like PostgreSQL, it keeps one that has none or is not UTF-8.
 fn normalised(password: &[u8]) -> Cow<'_, [u8]> {
     let text = std::str::from_utf8(password).ok();
     match text.map(stringprep::saslprep) {
@@ -74,8 +74,9 @@ impl Secret {
         (stored & keys.server_key.ct_eq(&self.server_key)).into()
     }
 
-    /// A secret that no password matches, for a user that does not exist: a client can't tell it
-    /// from a real one. `seed` is a secret of the server, so that the salt of a name stays the same.
+    /// A secret that no password matches, for a user that does not exist: a client can't
+    /// distinguish it from a real one. `seed` is a secret of the server: it keeps the salt of each
+    /// name the same.
     #[must_use]
     pub fn mock(user: &[u8], seed: &Key, iterations: u32) -> Self {
         let salt = hmac(seed, &[b"salt", user]);

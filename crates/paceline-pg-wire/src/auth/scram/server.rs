@@ -11,10 +11,10 @@ use super::{
 #[derive(Debug)]
 pub struct Server {
     secret: Secret,
-    /// What the client has begun its first message with.
+    /// The start of the client's first message: its flag of channel binding.
     flag: &'static str,
     nonce: String,
-    /// All that was said, which the proof is about, but for the client's last message.
+    /// The messages so far, which the proof covers.
     said: String,
 }
 
@@ -23,7 +23,7 @@ pub struct Server {
 pub struct Success {
     /// The server's last message, which proves that it knows the secret.
     pub message: String,
-    /// What proves the same to other servers that have the same secret.
+    /// The keys that authenticate the client at other servers with the same secret.
     pub keys: Keys,
 }
 

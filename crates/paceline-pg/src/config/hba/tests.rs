@@ -43,7 +43,7 @@ fn the_first_rule_that_matches_decides() {
     }
 }
 
-/// A rule that is left out lets its clients be admitted by another one.
+/// If a rule were ignored, another one would decide about its clients.
 #[test]
 fn a_rule_outside_of_the_subset_is_an_error() {
     let rows = [

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a login between the two machines has come to.
+/// The end of a login between the two machines.
 #[derive(Debug)]
 enum End {
     In(ServerReady, Proof),

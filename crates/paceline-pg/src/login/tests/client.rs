@@ -55,7 +55,7 @@ fn questions_are_answered_once() {
         (8, ClientStep::StartTls)
     ));
     assert_eq!(out, b"NS");
-    // Nothing is read before the handshake is done.
+    // The login reads no input before the handshake is done.
     assert_eq!(login.feed(&hello(0, &[]), &settings, &mut out).consumed, 0);
     login.tls_started();
     let again = login.feed(&ssl_request(), &settings, &mut out);
@@ -92,7 +92,7 @@ fn tls_may_begin_at_once_only_where_it_may_begin() {
     assert_eq!(error_text(&out).as_deref(), Some("SSL required"));
 }
 
-/// A client that offers 3.9999 or an option of the protocol goes on with what both have.
+/// A client that offers 3.9999 or a protocol option gets the newest version of both sides.
 #[test]
 fn versions_are_negotiated() {
     for (offered, options, expected) in [
@@ -213,7 +213,7 @@ fn asked(auth: AuthType, admission: Admission) -> (ClientLogin, LoginSettings) {
     (login, settings)
 }
 
-/// Whatever a client sends as its password: the login ends with an error, and takes no more.
+/// After any wrong password message, the login ends with an error and takes no more input.
 #[test]
 fn a_strange_answer_ends_the_login() {
     for auth in [Plain, Md5, Scram] {

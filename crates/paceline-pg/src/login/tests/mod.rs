@@ -7,7 +7,7 @@ mod server;
 use super::*;
 use paceline_pg_wire::{backend::Reply, startup, startup::Version, Message};
 
-/// Settings with this way to prove who a client is.
+/// Settings with this type of authentication.
 fn settings(auth_type: AuthType) -> LoginSettings {
     LoginSettings {
         tls: ClientTls::Disabled,

@@ -49,7 +49,7 @@ fn login_error_without_sqlstate() {
     assert_eq!(login.feed(b"Z\0\0\0\x05I", &mut Vec::new()).0, 0);
 }
 
-/// A server that has no process left says so in a text without a length.
+/// A server that can't start a process sends a text without a length.
 #[test]
 fn an_error_without_a_length_is_read_too() {
     let text = b"Ecould not fork new process\n\0";
@@ -107,7 +107,7 @@ fn the_answer_to_the_question_for_tls_decides() {
     }
 }
 
-/// A stranger that has taken the server's place must not get in without the proof.
+/// An attacker in the server's place must not succeed without the proof.
 #[test]
 fn a_server_proves_itself_before_it_is_believed() {
     let mut login = started(ServerTls::Disabled);

@@ -1,4 +1,4 @@
-//! A cancel hits the query that it was meant for, or nothing.
+//! A cancel hits its own query, or nothing.
 
 use super::*;
 
@@ -63,9 +63,10 @@ fn a_server_with_a_sent_cancel_serves_no_other_client() {
     );
     world.end(carriers[0]);
     let orders = world.take_orders();
-    assert!(
-        matches!(orders[..], [Order::Give { client, server: it, .. }] if client == waits && it == server)
-    );
+    assert!(matches!(
+        orders[..],
+        [Order::Give { client, server: given, .. }] if client == waits && given == server
+    ));
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn a_cancel_waits_only_so_long_for_a_connection() {
     assert_eq!(world.take_orders(), [Order::DropCancel { cancel }]);
 }
 
-/// A cancel whose connection fails harms nothing.
+/// A failed connection of a cancel has no other effect.
 #[test]
 fn a_cancel_that_can_not_connect_is_forgotten() {
     let mut world = World::new(sized(1));

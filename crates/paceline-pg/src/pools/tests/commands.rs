@@ -1,4 +1,4 @@
-//! What an administrator asks for.
+//! The commands of an administrator.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn one_database_is_paused_and_the_other_is_not() {
     let resumed = world.book.resume(scope, ms(0), &mut world.orders);
     assert_eq!(resumed, Commanded::Done);
     assert_eq!(world.opened().len(), 1);
-    // An event of the connection that was given up finds nothing.
+    // The id of the aborted connection is no longer valid.
     let outcome = world.log_in(opening[0]);
     assert_eq!(closed(&outcome), Some(CloseReason::Obsolete));
 }
@@ -94,9 +94,10 @@ fn reconnect_replaces_each_connection_and_wait_close_waits_for_it() {
     let reconnected = world.book.reconnect(Scope::All, ms(0), &mut world.orders);
     assert_eq!(reconnected, Commanded::Done);
     let orders = world.take_orders();
-    assert!(
-        matches!(orders[..], [Order::Close { server, reason: CloseReason::Changed, .. }] if server == idle)
-    );
+    assert!(matches!(
+        orders[..],
+        [Order::Close { server, reason: CloseReason::Changed, .. }] if server == idle
+    ));
     let Commanded::Pending(operation) = world.book.wait_close(Scope::All) else {
         unreachable!("one is marked");
     };
@@ -256,7 +257,7 @@ fn a_drain_recalls_the_servers_of_sessions() {
     assert_eq!(world.take_orders(), [Order::Dismiss { client, why }]);
 }
 
-/// An operation whose console has gone is not reported.
+/// The book does not report an operation after its console has disconnected.
 #[test]
 fn an_operation_can_be_given_up() {
     let mut world = World::new(sized(1));

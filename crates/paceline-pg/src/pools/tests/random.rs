@@ -265,7 +265,7 @@ impl Trial {
         self.with(|book, now, orders| book.open_failed(server, &failure, now, orders));
     }
 
-    /// A server whose client has it no longer in the model.
+    /// Ends the assignment of a server in the model.
     fn part(&mut self, server: ServerId) -> u32 {
         for does in self.model.clients.values_mut() {
             if *does == Does::Holds(server) {
@@ -282,7 +282,7 @@ impl Trial {
             return;
         };
         let number = self.part(server);
-        // What the server was is over: the model's rules for its state hold no longer.
+        // Remove the server first: the model's rules for its old state no longer hold.
         let mut orders = Vec::new();
         let now = self.model.now;
         let outcome = self.book.give_back(server, number, now, &mut orders);
@@ -365,7 +365,7 @@ impl Trial {
         }
     }
 
-    /// A server whose last cancel has ended is idle, unless a client waited for it.
+    /// Frees a server after its last cancel: it is idle, unless a client waits.
     fn free(&mut self, target: ServerId) {
         let is_hit =
             |it: &Connection| it.state == ServerState::Cancelling && it.cancels == Some(target);
@@ -401,7 +401,7 @@ impl Trial {
             }
             _ => self.reconnect(of, scope),
         }
-        // What a command frees for other pools is used at the next maintenance.
+        // Other pools use the room that a command frees at the next maintenance.
         self.with(|book, now, orders| book.maintain(now, orders));
     }
 
@@ -465,7 +465,10 @@ impl Trial {
             assert_eq!(row.servers_tested, tested);
             let login = of(ServerState::Opening) + of(ServerState::CancelOpening);
             assert_eq!(row.servers_login, login);
-            let waits = |does: &Does| matches!(does, Does::Waits(of, _) | Does::Arrives(of, _) if *of == place);
+            let waits = |does: &Does| match does {
+                Does::Waits(of, _) | Does::Arrives(of, _) => *of == place,
+                _ => false,
+            };
             assert_eq!(row.clients_waiting, self.clients(waits).len());
         }
         assert_eq!(

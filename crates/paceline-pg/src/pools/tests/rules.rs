@@ -8,7 +8,7 @@ fn a_server_serves_the_first_that_waits_before_any_newcomer() {
     let (first, server) = world.served();
     let [second, third] = world.waiting(world.pool);
     assert_eq!(to_client(&world.give_back(server)), Some(second));
-    // The one that has just given back asks again: it is behind those that wait.
+    // The client that has just given back asks again: it is behind the waiting ones.
     assert_eq!(world.ask(first), Ask::Waiting);
     assert_eq!(to_client(&world.give_back(server)), Some(third));
     assert_eq!(to_client(&world.give_back(server)), Some(first));
@@ -224,7 +224,10 @@ fn servers_have_an_age_and_are_closed_apart() {
     world.maintain();
     let orders = world.take_orders();
     assert!(
-        matches!(orders[..], [Order::Close { server, reason: CloseReason::LifetimeOver, .. }] if server == two),
+        matches!(
+            orders[..],
+            [Order::Close { server, reason: CloseReason::LifetimeOver, .. }] if server == two
+        ),
         "{orders:?}"
     );
 }
@@ -258,7 +261,10 @@ fn idle_servers_are_closed_but_for_the_least() {
     world.maintain();
     let orders = world.take_orders();
     assert!(
-        matches!(orders[..], [Order::Close { server, reason: CloseReason::IdleTimeout, .. }] if server == one),
+        matches!(
+            orders[..],
+            [Order::Close { server, reason: CloseReason::IdleTimeout, .. }] if server == one
+        ),
         "{orders:?}"
     );
 }
@@ -516,7 +522,7 @@ fn a_client_may_ask_before_the_end_of_its_server_is_known() {
     assert_eq!(world.give_back(opened[0]), GiveBack::Idle);
 }
 
-/// Users that prove who they are later, as with `auth_query`, have their limit too.
+/// The limit of a user also holds if the user is known only after the login, as with `auth_query`.
 #[test]
 fn a_user_that_is_known_later_counts() {
     let mut world = World::new(Settings {

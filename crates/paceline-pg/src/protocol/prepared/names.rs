@@ -13,15 +13,15 @@ const MOST_BYTES: usize = 64 << 20;
 /// The names of one client, and what to undo if the server skips a message.
 ///
 /// ```text
-///   Parse name   insert, and remember to forget it    ParseComplete: it stays    skipped: forgotten
-///   Close name   remove, and remember what it was     CloseComplete: it is gone  skipped: restored
+///   Parse name   insert, and note `Forget`     ParseComplete: it stays    skipped: forgotten
+///   Close name   remove, and note `Restore`    CloseComplete: it is gone  skipped: restored
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     statements: HashMap<Box<[u8]>, Held>,
     /// The bytes of these statements, as if no other client had them too.
     size: usize,
-    /// What waits for a reply, in the order in which it was sent.
+    /// The changes that wait for a reply, in the order of their messages.
     provisional: VecDeque<Undo>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Names {
 enum Undo {
     /// A Parse: the name was not there.
     Forget(Box<[u8]>),
-    /// A Close: this is what the name stood for.
+    /// A Close: the statement of the name before it.
     Restore(Box<[u8]>, Held),
     /// Nothing: the server has forgotten all statements meanwhile.
     Nothing,
@@ -45,7 +45,7 @@ impl Names {
         self.statements.len()
     }
 
-    /// Whether the client may have another statement, with a definition of so many bytes.
+    /// Whether the client may have another statement, with a definition of `length` bytes.
     pub(crate) fn has_room(&self, length: usize) -> bool {
         self.len() < MOST_NAMES && self.size + length <= MOST_BYTES
     }
@@ -56,7 +56,7 @@ impl Names {
         self.provisional.push_back(Undo::Forget(name.into()));
     }
 
-    /// A Close of this name is answered in its place. Whether the name was there.
+    /// A Close of this name is answered in its place. Returns whether the name existed.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let Some((name, statement)) = self.take(name) else {
             return false;
@@ -125,7 +125,7 @@ impl Names {
         self.provisional.clear();
     }
 
-    /// The server has forgotten all statements. Those that were sent since are not concerned.
+    /// The server has forgotten all statements, except those of later messages.
     pub(crate) fn clear(&mut self) {
         let provisional = &mut self.provisional;
         for undo in provisional.iter_mut() {
@@ -152,8 +152,7 @@ mod tests {
         *,
     };
 
-    /// A client that prepares statements without an end is stopped at a limit, and what it closes
-    /// does not count.
+    /// A limit stops a client that keeps preparing statements. Closed statements do not count.
     #[test]
     fn the_statements_of_a_client_have_a_limit() {
         let table = Statements::new();
@@ -174,8 +173,8 @@ mod tests {
         assert!(names.len() == 0 && names.has_room(MOST_BYTES));
     }
 
-    /// What is closed provisionally does not come back behind DEALLOCATE ALL; what is prepared
-    /// provisionally stays.
+    /// DEALLOCATE ALL discards provisionally closed names for good, and keeps provisionally
+    /// prepared ones.
     #[test]
     fn only_what_is_older_is_forgotten() {
         let table = Statements::new();

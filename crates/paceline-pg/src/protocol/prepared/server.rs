@@ -1,4 +1,4 @@
-//! The statements that one server connection has.
+//! The prepared statements of one server connection.
 
 use std::{
     collections::HashMap,
@@ -7,14 +7,13 @@ use std::{
 
 use super::Held;
 
-/// The statements of one server connection, as they will be once the server has read everything
-/// that was sent to it.
+/// The statements of one server connection, after the server has read all messages sent to it.
 #[derive(Debug, Default)]
 pub(crate) struct OnServer {
     statements: HashMap<u64, Used, BuildHasherDefault<NumberHasher>>,
     /// Counts uses.
     clock: u64,
-    /// Statements whose results have changed: they are closed before the next use.
+    /// Statements with changed result types, to be closed before their next use.
     stale: Vec<Held>,
 }
 
@@ -26,7 +25,7 @@ struct Used {
 }
 
 impl OnServer {
-    /// Whether the server has the statement, which is used now.
+    /// Marks the statement as used. Returns whether the server has it.
     pub(crate) fn touch(&mut self, number: u64) -> bool {
         self.clock += 1;
         let used = self.statements.get_mut(&number);
@@ -60,13 +59,13 @@ impl OnServer {
         self.remove(number)
     }
 
-    /// The results of a statement have changed: the server's copy of it is of no use.
+    /// Marks a statement as unusable, because its result types have changed.
     pub(crate) fn spoil(&mut self, number: u64) {
         let statement = self.remove(number);
         self.stale.extend(statement);
     }
 
-    /// The next statement that is of no use.
+    /// Takes the next unusable statement.
     pub(crate) fn next_stale(&mut self) -> Option<Held> {
         self.stale.pop()
     }
@@ -77,7 +76,7 @@ impl OnServer {
     }
 }
 
-/// Spreads numbers that count upwards. They are ours, so no client can make them collide.
+/// Spreads consecutive numbers. The front-end chooses them, so no client can cause collisions.
 #[derive(Debug, Default)]
 pub(crate) struct NumberHasher(u64);
 

@@ -14,13 +14,13 @@ pub(crate) type Held = Arc<Statement>;
 /// A text with the types of its parameters.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Statement {
-    /// Never used twice. Not zero.
+    /// Identifies the statement. Never reused, and never zero.
     pub(crate) number: u64,
     /// Its name on the servers.
     pub(crate) name: Box<[u8]>,
-    /// What follows the name in a Parse.
+    /// The body of its Parse behind the name.
     pub(crate) definition: Box<[u8]>,
-    /// What it can do to a transaction.
+    /// Its possible effect on a transaction.
     pub(crate) class: Class,
 }
 
@@ -89,7 +89,7 @@ impl Statements {
         self.len() == 0
     }
 
-    /// The statement with this definition; `class` is what it can do.
+    /// The statement with this definition and class.
     pub(crate) fn get(&self, definition: &[u8], class: Class) -> Held {
         let mut table = self.lock();
         if let Some((found, ())) = table.by_definition.get_key_value(definition) {
@@ -101,7 +101,7 @@ impl Statements {
         statement
     }
 
-    /// A statement of which nothing else knows.
+    /// A statement that is not in the table.
     pub(crate) fn unshared(&self, definition: &[u8], class: Class) -> Held {
         self.lock().create(definition, class)
     }
@@ -149,7 +149,7 @@ mod tests {
         assert!(apart.number != first.number && table.len() == 2);
     }
 
-    /// Clients that leave take their statements along, or the table would grow for ever.
+    /// The table must drop the statements of disconnected clients, or it would grow for ever.
     #[test]
     fn a_statement_that_nothing_holds_is_forgotten() {
         let table = Statements::new();

@@ -20,7 +20,7 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'b> {
     pub(super) header: Header,
-    /// As much of the body as has come.
+    /// The body so far.
     pub(super) body: &'b [u8],
 }
 
@@ -35,28 +35,28 @@ impl Request<'_> {
     }
 }
 
-/// What to do after a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     GoOn,
     Terminate,
 }
 
-/// A query up to this length is awaited as a whole, so that its first keyword is seen.
+/// The relay waits for all of a query up to this length, to see its first keyword.
 const SHORT_QUERY: usize = 1024;
 
-/// A statement without a name is awaited up to this length, so that its first keyword is seen.
+/// The relay waits for a statement without a name up to this length, to see its first keyword.
 const START_OF_PARSE: usize = 4096;
 
-/// The names at the start of a message are awaited up to this length.
+/// The relay waits for the names at the start of a message up to this length.
 pub(super) const LONGEST_NAMES: usize = 40_000;
 
 impl Relay<'_> {
-    /// Takes bytes of the client. What it does not take is the incomplete start of a message, or
-    /// has to wait.
+    /// Takes bytes of the client. It leaves the incomplete start of a message, and bytes that must
+    /// wait.
     ///
     /// # Errors
-    /// [`Violation`] if the client breaks the protocol. What was taken before is in `out`.
+    /// [`Violation`] if the client breaks the protocol. Earlier messages are in `out`.
     pub fn from_client(
         &mut self,
         input: &[u8],
@@ -154,7 +154,7 @@ impl Relay<'_> {
         self.request(request, stream, to_client, counts).map(Some)
     }
 
-    /// More of a message that comes in pieces.
+    /// Takes more of a message that arrives in pieces.
     fn rest(&mut self, stream: &mut Stream<'_, '_>, length: usize) {
         match self.client.rest {
             Rest::Passes => stream.pass(length),
@@ -189,13 +189,13 @@ impl Relay<'_> {
         Ok(After::GoOn)
     }
 
-    /// Takes a message that nothing is sent for.
+    /// Takes a message without sending it on.
     pub(super) fn drop_request(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
         stream.skip(request.length());
         self.drop_rest();
     }
 
-    /// Nothing is sent for what follows of the message.
+    /// Drops the rest of the message.
     pub(super) fn drop_rest(&mut self) {
         self.client.rest = Rest::Dropped;
     }
@@ -282,7 +282,7 @@ impl Relay<'_> {
     }
 
     fn execute(&mut self, request: Request<'_>, stream: &mut Stream<'_, '_>) {
-        // A portal of an earlier batch may be of any statement.
+        // The portal may be from an earlier batch, and of any statement.
         let class = self.server.bound.unwrap_or(Class::MayCommit);
         self.extended(Entry::Execute(class), request, stream);
         if class.may_forget() {
@@ -290,7 +290,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Makes the server answer, so that a client that waits for the queue to shrink goes on.
+    /// Sends a Flush, so that the server answers and a client that waits for the queue resumes.
     fn flush_once(&mut self, stream: &mut Stream<'_, '_>) {
         if !self.server.is_flushed && self.server.model.is_open() {
             self.server.is_flushed = true;
@@ -299,7 +299,7 @@ impl Relay<'_> {
     }
 }
 
-/// What a statement can do, by its text at the start of `definition`.
+/// The class of a statement, by its text at the start of `definition`.
 pub(super) fn class_of_definition(definition: &[u8]) -> Class {
     let end = definition.iter().position(|byte| *byte == 0);
     let text = &definition[..end.unwrap_or(definition.len())];

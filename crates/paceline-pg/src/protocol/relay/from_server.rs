@@ -21,7 +21,7 @@ use super::{
 const START_OF_ERROR: usize = 128;
 
 impl Relay<'_> {
-    /// Takes bytes of the server. What it does not take is the incomplete start of a message.
+    /// Takes bytes of the server. It leaves the incomplete start of a message.
     ///
     /// # Errors
     /// [`Broken`] if the server does what the model of it has not foreseen, and in the cases that
@@ -131,7 +131,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// What becomes of a reply; `body` is at least the start of it.
+    /// Classifies a reply; `body` is at least the start of it.
     fn begin_reply(&self, tag: u8, body: &[u8]) -> Result<Partial, Broken> {
         let model = &self.server.model;
         let error = match tag {

@@ -1,5 +1,5 @@
-//! What a client gets whose server connection is lost: an answer to each of its requests, and then
-//! it goes on with another server. A statement that was sent is never sent again.
+//! The loss of a server connection: the client gets an answer to each of its requests, and then
+//! continues with another server. The front-end never resends a statement.
 
 use paceline_pg_wire::{
     backend::{self, Reply},
@@ -15,20 +15,21 @@ use super::{
     Relay, Stream,
 };
 
-/// What becomes of a client whose server connection is lost.
+/// The outcome of [`Relay::server_lost`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
-    /// It goes on, with another server.
+    /// The client continues with another server.
     Kept(Loss),
-    /// It can't go on: it has got a part of a message, or what it expects is unknown.
+    /// The client can't continue: it has got a part of a message, or its expected replies are
+    /// unknown.
     Closed,
 }
 
 impl Relay<'_> {
-    /// The server connection is lost. Appends what the client gets for the requests that are not
-    /// answered: an error that says whether the transaction is rolled back (08006), or whether that
-    /// is unknown (08007). `is_standby` says that nothing can have been written.
+    /// Answers the outstanding requests after a loss of the server connection: with the error 08006
+    /// if the transaction is rolled back, and 08007 if its outcome is unknown. `is_standby` says
+    /// that nothing can have been written.
     pub fn server_lost(&mut self, is_standby: bool, to_client: &mut Vec<u8>) -> AfterLoss {
         let model = &self.server.model;
         let is_broken = model.is_pinned() || !self.server.walk.is_between_messages();
@@ -57,7 +58,7 @@ impl Relay<'_> {
         let report = self.report_of(loss);
         let model = &self.server.model;
         if model.is_settled() {
-            // The client waits for nothing: its next request gets the error.
+            // No request is outstanding: the next one gets the error.
             self.client.lost = Some(loss);
             return;
         }

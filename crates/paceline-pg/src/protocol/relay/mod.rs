@@ -34,7 +34,7 @@ pub struct Relay<'r> {
     pub settings: &'r RelaySettings,
 }
 
-/// What was taken of a client.
+/// The outcome of [`Relay::from_client`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromClient {
@@ -44,16 +44,16 @@ pub struct FromClient {
     /// The first so many bytes of the input go to the server unchanged, before what was appended
     /// to [`Output::to_server`](super::Output::to_server).
     pub direct: usize,
-    /// What comes next.
+    /// The caller's next step.
     pub next: Next,
     /// Whether the server may serve another client: so it is if the relay has answered everything
     /// by itself.
     pub release: Release,
-    /// What was counted.
+    /// The counts of this call.
     pub counts: Counts,
 }
 
-/// What a caller does after it has passed a client's bytes on.
+/// The caller's next step, after it has passed a client's bytes on.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -62,11 +62,11 @@ pub enum Next {
     /// The rest must wait for replies. The caller calls again, with the same bytes, when a result
     /// of [`Relay::from_server`] says so.
     Wait,
-    /// The client has said that it leaves.
+    /// The client has sent Terminate.
     Terminate,
 }
 
-/// What was taken of a server.
+/// The outcome of [`Relay::from_server`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromServer {
@@ -78,21 +78,21 @@ pub struct FromServer {
     pub direct: usize,
     /// Whether the server may serve another client now.
     pub release: Release,
-    /// Whether bytes of the client that had to wait may be taken now. Then the server is held: the
-    /// caller calls [`Relay::from_client`], and asks [`Relay::release`] afterwards.
+    /// Whether the relay can take waiting bytes of the client now. Then the server is held: the
+    /// caller calls [`Relay::from_client`], and [`Relay::release`] afterwards.
     pub may_resume: bool,
-    /// Whether the server has said that it ends: [`ServerHalf::farewell`].
+    /// Whether the server has announced its end: [`ServerHalf::farewell`].
     pub has_ended: bool,
     /// What was counted.
     pub counts: Counts,
 }
 
-/// What was counted in one call.
+/// The counts of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Times that the server was ready again for the client.
+    /// How often the server became ready for the client.
     pub queries: u32,
-    /// Times that it was so outside of a transaction block.
+    /// How often it did so outside of a transaction block.
     pub transactions: u32,
     /// Named statements that the client has parsed.
     pub client_parses: u32,

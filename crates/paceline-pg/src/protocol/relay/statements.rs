@@ -76,7 +76,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// A Parse whose name is free.
+    /// A Parse with a free name.
     fn parse_new(&mut self, parse: Parse<'_>, stream: &mut Stream<'_, '_>, counts: &mut Counts) {
         let class = class_of_definition(parse.definition());
         let table = &self.settings.statements;
@@ -116,7 +116,7 @@ impl Relay<'_> {
                 self.extended(Entry::Bind(0), request, stream);
             }
             On::Server(statement) => {
-                // What comes of the message later follows the renamed start of it.
+                // Later pieces of the message follow the renamed start.
                 let length = request.header.body - name.len() + statement.name.len();
                 let values = &request.body[portal.len() + name.len() + 2..];
                 stream.skip(request.length());
@@ -226,7 +226,7 @@ impl Relay<'_> {
             return true;
         }
         if self.server.model.is_pinned() {
-            // A reply to our Parse could not be told from the client's.
+            // The model could not distinguish the reply to its own Parse from the client's.
             return false;
         }
         self.send_parse(statement, Whose::Own, stream, counts);
@@ -255,7 +255,7 @@ impl Relay<'_> {
         });
     }
 
-    /// Closes statements on the server whose results have changed.
+    /// Closes statements on the server with changed result types.
     fn close_stale(&mut self, stream: &mut Stream<'_, '_>) {
         if self.server.model.is_pinned() {
             return;

@@ -17,18 +17,18 @@ pub struct ServerHalf {
     pub(super) model: Model,
     /// Where the stream of the server's messages is.
     pub(super) walk: Walk,
-    /// The message that comes in pieces.
+    /// The message that arrives in pieces.
     pub(super) partial: Option<Partial>,
     /// The parameters as the server has reported them.
     pub(super) parameters: Values,
     pub(super) statements: OnServer,
     pub(super) unnamed: Unnamed,
-    /// What the statements bound since the last `Z` can do.
+    /// The worst class of the statements bound since the last `Z`.
     pub(super) bound: Option<Class>,
     pub(super) own: own::Own,
-    /// The server's last message, if it said that it ends.
+    /// The server's last message, if it announced its end.
     pub(super) farewell: Option<Box<[u8]>>,
-    /// Whether the server is a standby, if it says so.
+    /// Whether the server is a standby, if it reports that.
     hot_standby: Option<bool>,
     /// Whether the client has got an error for a commit that did not wait for its standby: the
     /// other replies up to `Z` are swallowed.
@@ -46,20 +46,20 @@ pub struct ServerHalf {
 pub(super) struct Unnamed {
     /// The client that has parsed it: no other may use it.
     pub(super) client: u64,
-    /// What it can do.
+    /// Its class.
     pub(super) class: Class,
 }
 
-/// A message of the server that comes in pieces.
+/// A message of the server that arrives in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partial {
     pub(super) tag: u8,
     pub(super) fate: Fate,
-    /// What an error says of the server.
+    /// The class of an error.
     pub(super) error: ErrorClass,
 }
 
-/// What an error says of the server.
+/// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
     /// A time-out or a conflict: it may have come between two messages.
@@ -109,7 +109,7 @@ impl Release {
     }
 }
 
-/// What became of the work in flight when a server connection is lost. Ordered: the worst last.
+/// The fate of the work in flight at the loss of a server connection. Ordered: the worst last.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
@@ -123,7 +123,7 @@ pub enum Loss {
 }
 
 impl ServerHalf {
-    /// A server connection whose login is done, with the parameters that it has reported.
+    /// A server connection after its login, with the parameters that it has reported.
     #[must_use]
     pub fn new(parameters: Values) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl ServerHalf {
         self.model.status()
     }
 
-    /// Whether something was sent whose replies are due.
+    /// Whether replies are due.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.model.is_settled()
@@ -177,7 +177,7 @@ impl ServerHalf {
         self.own.is_running()
     }
 
-    /// What is lost if the connection is lost now.
+    /// The loss if the connection ended now.
     pub fn loss(&self) -> Loss {
         if self.model.is_pinned() {
             Loss::Unknown
@@ -186,8 +186,8 @@ impl ServerHalf {
         }
     }
 
-    /// The server's last message, as it sent it, if it said that it ends (`FATAL`). No client has
-    /// got it yet.
+    /// The server's last message, unchanged, if it announced its end (`FATAL`). No client has got
+    /// it yet.
     #[must_use]
     pub fn farewell(&self) -> Option<&[u8]> {
         self.farewell.as_deref()

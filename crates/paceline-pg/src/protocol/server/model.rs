@@ -1,23 +1,25 @@
-//! What the server does with what was sent to it.
+//! A model of the server: its state after all messages so far.
 //!
-//! Each message that will be answered has an entry in one queue, and so has each answer that the
-//! front-end gives itself. Replies consume the entries in order.
+//! One queue has an entry for each message that the server will answer, and for each answer of the
+//! front-end itself. Replies consume the entries in order.
 //!
 //! ```text
 //!   sent:  Parse Bind Execute Sync         an error drops all entries before the next Sync;
-//!            |    |      |     |           without a Sync in the queue: skipping, until one is sent
+//!            |    |      |     |           without a Sync in the queue: skips up to the next one
 //!   reply:   1    2   D..C     Z
 //! ```
 //!
 //! The server is at a boundary iff its last `Z` said idle, the queue is empty, no extended message
 //! is without its Sync, nothing is skipped, and no copy runs.
 
+mod received;
+
 use std::collections::VecDeque;
 
 use paceline_pg_wire::TransactionStatus;
 
 use super::{
-    super::{keyword::Class, prepared::Held, Broken},
+    super::{keyword::Class, prepared::Held},
     tally::Tally,
     Loss,
 };
@@ -25,7 +27,7 @@ use super::{
 /// A message that was sent, or an answer of the front-end.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// A simple query, and what it can do.
+    /// A simple query, and its class.
     Query(Whose, Class),
     /// A function call.
     Function,
@@ -48,7 +50,7 @@ pub(crate) enum Entry {
     Close,
     /// The front-end closes a statement on the server.
     Evict(Held),
-    /// An Execute of what can do this.
+    /// An Execute, and the class of its statement.
     Execute(Class),
     /// A Sync.
     Sync(Whose),
@@ -65,7 +67,7 @@ impl Entry {
     }
 }
 
-/// On whose behalf a message was sent.
+/// The origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// The client's: it gets the replies.
@@ -88,12 +90,12 @@ pub(crate) enum Refusal {
 pub(crate) enum Answer {
     /// ParseComplete.
     Parsed,
-    /// CloseComplete of a statement; `is_named`: a name of the client goes.
+    /// CloseComplete of a statement.
     Closed {
         /// Whether a name of the client waits for it.
         is_named: bool,
     },
-    /// What a simple `DEALLOCATE name` is answered.
+    /// The answer to a simple `DEALLOCATE name`.
     Deallocated,
 }
 
@@ -102,12 +104,12 @@ pub(crate) enum Answer {
 enum Copy {
     /// None.
     None,
-    /// To the server, whose client may send more.
+    /// To the server; the client may send more data.
     In {
         /// How many Syncs the copy has swallowed.
         syncs: u32,
     },
-    /// To the server, and its end was sent.
+    /// To the server; the client has sent the end.
     InEnded {
         /// How many Syncs the copy has swallowed.
         syncs: u32,
@@ -116,16 +118,16 @@ enum Copy {
     Out,
 }
 
-/// Where a relay is with a server.
+/// Whether the model knows the server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sureness {
     /// The model is right.
     Sure,
-    /// What the server does can't be known any more.
+    /// The server's state is unknown for good.
     Lost,
 }
 
-/// What to do with a reply.
+/// The treatment of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The client gets it.
@@ -140,9 +142,9 @@ pub(crate) struct Model {
     queue: VecDeque<Entry>,
     /// The number of the first entry in the queue. Entries are numbered from one.
     first: u64,
-    /// What the front-end's knowledge of prepared statements rests on.
+    /// The entries that decide which prepared statements exist.
     names: Doubt,
-    /// What the front-end's knowledge of the unnamed statement rests on.
+    /// The entries that decide which the unnamed statement is.
     unnamed: Doubt,
     status: TransactionStatus,
     copy: Copy,
@@ -153,11 +155,11 @@ pub(crate) struct Model {
     /// The number of the last query that was sent behind extended messages without a Sync.
     behind_open: u64,
     sureness: Sureness,
-    /// What was answered since the last `Z`.
+    /// The answered statements since the last `Z`.
     tally: Tally,
 }
 
-/// Entries that may fail, and on which depends what a later message means.
+/// Entries that may fail, and that decide the meaning of later messages.
 ///
 /// Within a batch the prediction is safe: if the entry fails, the later message is skipped. Behind
 /// a sync point the later message has to wait for the outcome.
@@ -228,7 +230,7 @@ impl Model {
         self.queue.len()
     }
 
-    /// What is lost if the connection is lost now.
+    /// The loss if the connection ended now.
     pub(crate) fn loss(&self) -> Loss {
         let mut tally = self.tally;
         self.queue.iter().for_each(|entry| tally.add(entry));
@@ -257,7 +259,7 @@ impl Model {
     }
 }
 
-/// What is sent.
+/// Messages to the server.
 impl Model {
     /// A message of the extended protocol, or an own answer among them.
     pub(crate) fn sent_extended(&mut self, entry: Entry) {
@@ -305,7 +307,7 @@ impl Model {
         }
     }
 
-    /// Beyond the model nothing is expected.
+    /// Adds an entry. A pinned model keeps none.
     fn push(&mut self, entry: Entry) {
         if self.is_pinned() {
             return;
@@ -332,7 +334,7 @@ impl Model {
         self.queue.push_back(entry);
     }
 
-    /// What was sent last may make the server forget prepared statements.
+    /// The last entry may make the server forget prepared statements.
     pub(crate) fn may_forget(&mut self) {
         self.names.last = self.first + self.queue.len() as u64 - 1;
         if matches!(self.queue.back(), Some(Entry::Query(..))) {
@@ -368,153 +370,5 @@ impl Model {
     /// Whether the server takes messages for data.
     pub(crate) fn is_copying_in(&self) -> bool {
         matches!(self.copy, Copy::In { .. })
-    }
-}
-
-/// What is received.
-impl Model {
-    /// What to do with a reply of this type; that it can't be due is an error. Not for `E`, `N`,
-    /// `A` and `S`.
-    pub(crate) fn fate(&self, tag: u8) -> Result<Fate, Broken> {
-        let fits = match (self.queue.front(), tag) {
-            (Some(Entry::Query(..) | Entry::Execute(_)), b'W') => true,
-            (Some(Entry::Query(..)), b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'Z') => true,
-            (Some(Entry::Execute(_)), b'D' | b'C' | b'I' | b's' | b'G' | b'H') => true,
-            (Some(Entry::Query(..) | Entry::Execute(_)), b'd' | b'c') => self.copy == Copy::Out,
-            (Some(Entry::Function), b'V' | b'Z') => true,
-            (Some(Entry::Parse { .. }), b'1') => true,
-            (Some(Entry::Bind(_)), b'2') => true,
-            (Some(Entry::Describe(_)), b't' | b'T' | b'n') => true,
-            (Some(Entry::Close | Entry::Evict(_)), b'3') => true,
-            (Some(Entry::Sync(_)), b'Z') => true,
-            _ => false,
-        };
-        if fits {
-            Ok(self.fate_of_head())
-        } else {
-            Err(Broken::Unexpected(tag))
-        }
-    }
-
-    /// What to do with the replies to the oldest outstanding message.
-    pub(crate) fn fate_of_head(&self) -> Fate {
-        match self.queue.front() {
-            Some(
-                Entry::Query(Whose::Own, _)
-                | Entry::Sync(Whose::Own)
-                | Entry::Evict(_)
-                | Entry::Parse {
-                    whose: Whose::Own, ..
-                },
-            ) => Fate::Swallow,
-            _ => Fate::Deliver,
-        }
-    }
-
-    /// A reply of this type is complete. The entry that it has answered, if that is done.
-    pub(crate) fn settle(&mut self, tag: u8) -> Option<Entry> {
-        match (self.queue.front()?, tag) {
-            (_, b'G') => self.begin_copy_in(),
-            (_, b'H') => self.copy = Copy::Out,
-            // Data go both ways, and where they end only the two sides know.
-            (_, b'W') => self.pin(),
-            (Entry::Execute(_), b'C' | b'I' | b's') => {
-                self.copy = Copy::None;
-                let done = self.pop();
-                done.iter().for_each(|entry| self.tally.add(entry));
-                return done;
-            }
-            (Entry::Query(..), b'C') => self.copy = Copy::None,
-            (Entry::Describe(_), b'T' | b'n') | (_, b'1' | b'2' | b'3') => {
-                return self.pop();
-            }
-            _ => {}
-        }
-        None
-    }
-
-    /// A `Z` is complete. The entry that it ends.
-    pub(crate) fn ready(&mut self, status: TransactionStatus) -> Option<Entry> {
-        self.status = status;
-        self.tally = Tally::new(status != TransactionStatus::Idle);
-        self.copy = Copy::None;
-        let done = self.pop();
-        if self.queue.is_empty() {
-            self.queue.shrink_to(KEPT);
-        }
-        done
-    }
-
-    /// An answer of the front-end that is due now.
-    pub(crate) fn answer_due(&mut self) -> Option<Answer> {
-        loop {
-            match self.queue.front()? {
-                Entry::CopyEnd => drop(self.pop()),
-                Entry::Answer(answer) => {
-                    let answer = *answer;
-                    self.pop();
-                    return Some(answer);
-                }
-                _ => return None,
-            }
-        }
-    }
-
-    /// The server waits for data: what was sent already is data up to its end.
-    fn begin_copy_in(&mut self) {
-        let mut syncs = 0;
-        loop {
-            match self.queue.get(1) {
-                Some(Entry::Sync(_)) => syncs += 1,
-                Some(Entry::CopyEnd) => {
-                    self.remove_second();
-                    self.copy = Copy::InEnded { syncs };
-                    return;
-                }
-                None => {
-                    self.copy = Copy::In { syncs };
-                    self.is_open = matches!(self.queue.front(), Some(Entry::Execute(_)));
-                    return;
-                }
-                // An own answer has nothing to do with the server.
-                Some(_) => return self.pin(),
-            }
-            self.remove_second();
-        }
-    }
-
-    /// An error is complete. Calls `drop_entry` with each entry that the server skips, the
-    /// youngest first.
-    pub(crate) fn failed(&mut self, is_interrupt: bool, mut drop_entry: impl FnMut(Entry)) {
-        let copy = std::mem::replace(&mut self.copy, Copy::None);
-        if let Copy::In { syncs: 1.. } | Copy::InEnded { syncs: 1.. } = copy {
-            // How many of them the server read before the failure can't be known.
-            return self.pin();
-        }
-        match self.queue.front() {
-            // `Z` follows: directly, or after the Sync, which an interrupt may have preceded.
-            Some(Entry::Sync(_)) => {}
-            Some(Entry::Query(..) | Entry::Function)
-                // The server may have skipped the query, which then has no `Z`.
-                if is_interrupt && copy == Copy::None && self.behind_open >= self.first =>
-            {
-                self.pin();
-            }
-            Some(Entry::Query(..) | Entry::Function) => {}
-            Some(_) => self.skip(&mut drop_entry),
-            // A time-out between two messages of a batch.
-            None if self.is_open => self.is_skipping = true,
-            None => self.pin(),
-        }
-    }
-
-    /// Drops everything up to the next Sync.
-    fn skip(&mut self, drop_entry: &mut impl FnMut(Entry)) {
-        let is_sync = |entry: &Entry| matches!(entry, Entry::Sync(_));
-        let sync = self.queue.iter().position(is_sync);
-        self.is_skipping = sync.is_none();
-        let count = sync.unwrap_or(self.queue.len());
-        self.first += count as u64;
-        self.queue.drain(..count).rev().for_each(drop_entry);
     }
 }

@@ -8,7 +8,7 @@ use super::{
     Release, ServerHalf,
 };
 
-/// What a query of the front-end is for.
+/// The purpose of a query of the front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It gives the server the parameters of its client.
@@ -23,7 +23,7 @@ pub enum Purpose {
     Probe,
 }
 
-/// The query of the front-end that runs.
+/// The running query of the front-end.
 #[derive(Debug, Default)]
 pub(in super::super) struct Own {
     running: Option<Purpose>,
@@ -36,11 +36,11 @@ pub(in super::super) struct Own {
 pub enum OwnOutcome {
     /// It is done.
     Done(Purpose),
-    /// The server has refused it, or it left a transaction open: the connection is of no use.
+    /// The server has refused it, or it left a transaction open: the connection is unusable.
     Failed(Purpose),
 }
 
-/// What was received by a server connection without a client.
+/// The outcome of [`ServerHalf::alone`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
@@ -175,7 +175,7 @@ impl ServerHalf {
 
     fn alone_failed(&mut self, message: Message<'_>) -> Result<(), Broken> {
         if !self.model.is_own_query() || relay::is_final(message.body) {
-            // An idle server says that it ends.
+            // An idle server announces its end.
             self.keep_farewell(message);
             return Err(Broken::Unexpected(b'E'));
         }
@@ -184,7 +184,7 @@ impl ServerHalf {
         Ok(())
     }
 
-    /// Keeps the message with which the server ends.
+    /// Keeps the last message of the server.
     pub(in super::super) fn keep_farewell(&mut self, message: Message<'_>) {
         let length = u32::try_from(message.body.len() + 4).unwrap_or(u32::MAX);
         let parts = [&[message.tag][..], &length.to_be_bytes(), message.body];

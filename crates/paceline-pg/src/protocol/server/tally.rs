@@ -1,8 +1,8 @@
-//! What is lost with a server connection: the worst of what is in flight.
+//! The loss with a server connection: that of the worst message in flight.
 
 use super::{super::keyword::Class, model::Entry, Loss};
 
-/// What is known of the transaction, while one goes through the messages in flight in their order.
+/// The transaction's state during a pass over the messages in flight, in their order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     /// Whether the last `Z` said that a block was open.
@@ -22,7 +22,7 @@ impl Tally {
         }
     }
 
-    /// What is lost. An open block is, whatever is in flight.
+    /// The loss. An open block is always lost.
     pub(crate) fn loss(self) -> Loss {
         if self.was_in_block {
             self.loss.max(Loss::RolledBack)

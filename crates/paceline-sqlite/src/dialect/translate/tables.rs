@@ -1,4 +1,4 @@
-//! Definitions of tables: keys that count, defaults, and what only PostgreSQL's tables have.
+//! Definitions of tables: identity keys, defaults, and options that SQLite does not have.
 
 use super::Pass;
 use crate::dialect::source::Source;
