@@ -44,6 +44,20 @@ pub(crate) enum Record {
     },
 }
 
+impl Record {
+    /// Whether a client learns of a commit by it.
+    pub(crate) fn acknowledges(&self) -> bool {
+        matches!(self, Self::Send { acknowledged } if !acknowledged.is_empty())
+    }
+
+    /// For a server that promises nothing.
+    pub(crate) fn forget_acknowledged(&mut self) {
+        if let Self::Send { acknowledged } = self {
+            acknowledged.clear();
+        }
+    }
+}
+
 /// What a reply has shown to a client: the commits of a writer up to this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
