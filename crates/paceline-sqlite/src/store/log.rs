@@ -359,4 +359,30 @@ mod tests {
         );
         assert_eq!(log.failure().map(|failure| failure.code), Some("08007"));
     }
+
+    /// Commits of a killed process that can't be made durable are not followed by others. A missing
+    /// log holds no commits.
+    #[test]
+    fn a_failed_sync_of_an_inherited_log_is_final() {
+        let world = world();
+        let log = Log::synced(|| Err(io::ErrorKind::NotFound.into()));
+        log.sync_inherited().expect("there is no log");
+        assert!(log.failure().is_none());
+        let fails = AtomicBool::new(true);
+        let log = Log::synced(move || {
+            if fails.swap(false, Ordering::SeqCst) {
+                Err(io::Error::other("the disk is gone"))
+            } else {
+                Ok(())
+            }
+        });
+        let failure = log.sync_inherited().expect_err("the disk is gone");
+        assert_eq!(failure.to_string(), "the disk is gone");
+        let ticket = log.begin();
+        log.appended(ticket);
+        assert_eq!(
+            log.wait(ticket, || world.handle.clone()),
+            Durability::Failed
+        );
+    }
 }
