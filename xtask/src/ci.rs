@@ -27,8 +27,8 @@ quarter of an hour on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
-          and after them asan with leaks, fuzz (an hour for each target), instructions, msrv, deny,
-          mutants and coverage; hours.
+          and after them asan with leaks, fuzz (an hour for each target), power-cut (many images of a disk
+          that lost its power), instructions, msrv, deny, mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -150,7 +150,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// The steps that a full run adds.
-const FULL_STEPS: [Step; 7] = [
+const FULL_STEPS: &[Step] = &[
     Step {
         name: "asan",
         run: |_| sanitizer::check_addresses_and_leaks(tsan::DEFAULT_MESSAGES, FULL_LIMIT),
@@ -158,6 +158,10 @@ const FULL_STEPS: [Step; 7] = [
     Step {
         name: "fuzz",
         run: |_| fuzz::check_all(FUZZ_TIME),
+    },
+    Step {
+        name: "power-cut",
+        run: |_| power_cut(),
     },
     Step {
         name: "instructions",
@@ -195,7 +199,7 @@ struct Ended {
 fn run_all(depth: Depth) -> Verdict {
     let added: &[Step] = match depth {
         Depth::Quick => &[],
-        Depth::Full => &FULL_STEPS,
+        Depth::Full => FULL_STEPS,
     };
     let steps = STEPS.iter().chain(added);
     let ended: Vec<_> = steps.map(|step| announce_and_run(step, depth)).collect();
@@ -358,6 +362,16 @@ fn run_inject(depth: Depth) -> Verdict {
         Depth::Quick => inject::Depth::Short,
         Depth::Full => inject::Depth::Full,
     })
+}
+
+/// The long form of the back-end's proof of durability: many images of a disk that lost its power.
+fn power_cut() -> Verdict {
+    let mut cargo = Workspace::this().cargo(Form::Std);
+    cargo
+        .args(["test", "-p", "paceline-sqlite", "--test", "power_cut"])
+        .args(["--", "--nocapture"])
+        .env("PACELINE_POWER_CUT", "long");
+    finish(&mut cargo, FULL_LIMIT)
 }
 
 /// Builds the library with the oldest Rust that it promises.

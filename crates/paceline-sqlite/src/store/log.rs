@@ -10,6 +10,9 @@
 //!     --> Failed          a sync has failed: the outcome of the commit is unknown
 //! ```
 //!
+//! A process that begins to write calls `sync_inherited()` before it serves: a killed predecessor may
+//! have left commits that no ticket counts.
+//!
 //! A reader takes `seen()` after its read: the last commit that it may have seen.
 //!
 //! Invariant: `durable <= appended <= begun`, and a reply to a ticket leaves only if
@@ -143,12 +146,30 @@ impl Log {
     /// Syncs for all sessions that wait. Only after [`Durability::MustSync`].
     pub(crate) fn sync(&self) {
         let target = self.lock().appended;
-        let result = match &self.medium {
-            Medium::Synced(sync) => sync(),
-            Medium::Relaxed => Ok(()),
-        };
+        let result = self.sync_medium();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.finish(target, result);
+    }
+
+    /// Makes durable what another process has appended and may not have synced. The tickets of this
+    /// log do not count it, so the caller shows it to no session before this has returned.
+    pub(crate) fn sync_inherited(&self) -> io::Result<()> {
+        match self.sync_medium() {
+            // A new file has no log, nor has one whose last process ended gracefully.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => {
+                self.lock().failed = Some(error.to_string());
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn sync_medium(&self) -> io::Result<()> {
+        match &self.medium {
+            Medium::Synced(sync) => sync(),
+            Medium::Relaxed => Ok(()),
+        }
     }
 
     fn finish(&self, target: u64, result: io::Result<()>) {
@@ -337,5 +358,31 @@ mod tests {
             Durability::Failed
         );
         assert_eq!(log.failure().map(|failure| failure.code), Some("08007"));
+    }
+
+    /// Commits of a killed process that can't be made durable are not followed by others. A missing
+    /// log holds no commits.
+    #[test]
+    fn a_failed_sync_of_an_inherited_log_is_final() {
+        let world = world();
+        let log = Log::synced(|| Err(io::ErrorKind::NotFound.into()));
+        log.sync_inherited().expect("there is no log");
+        assert!(log.failure().is_none());
+        let fails = AtomicBool::new(true);
+        let log = Log::synced(move || {
+            if fails.swap(false, Ordering::SeqCst) {
+                Err(io::Error::other("the disk is gone"))
+            } else {
+                Ok(())
+            }
+        });
+        let failure = log.sync_inherited().expect_err("the disk is gone");
+        assert_eq!(failure.to_string(), "the disk is gone");
+        let ticket = log.begin();
+        log.appended(ticket);
+        assert_eq!(
+            log.wait(ticket, || world.handle.clone()),
+            Durability::Failed
+        );
     }
 }

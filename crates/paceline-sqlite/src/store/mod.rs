@@ -82,12 +82,21 @@ impl Database {
         Ok(Arc::new(database))
     }
 
-    /// Opens the connection that writes, which also recovers the log of a process that was killed.
+    /// Opens the connection that writes, which also recovers the log of a process that was killed,
+    /// and makes durable what that process has left in it.
     pub(crate) fn begin_to_write(&self) -> Result<(), Failure> {
         let opened = self
             .writer
             .take(|| unreachable!("no session waits for a new lane"));
-        opened.map(drop)
+        let grant = opened?;
+        let synced = self.log.sync_inherited();
+        drop(grant);
+        synced.map_err(|error| {
+            Failure::new(
+                "58030",
+                format!("the log could not be made durable: {error}"),
+            )
+        })
     }
 
     /// Whether this process may write.

@@ -110,10 +110,22 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(folder: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_paceline-back"))
+        Self::run(Self::command(folder, options))
+    }
+
+    /// The command that starts a server, for more settings than its options.
+    pub(crate) fn command(folder: &Path, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline-back"));
+        command
             .args(["--listen", "127.0.0.1:0", "--data"])
             .arg(folder)
-            .args(options)
+            .args(options);
+        command
+    }
+
+    /// Starts a server and waits until it listens.
+    pub(crate) fn run(mut command: Command) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server starts");
