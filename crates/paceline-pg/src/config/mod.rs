@@ -6,7 +6,7 @@
 //!   old and new Config --> difference: what a reload changes
 //! ```
 //!
-//! Nothing here opens a file: [`load`] takes a function that reads one.
+//! Nothing here opens a file: [`load()`] takes a function that reads one.
 
 mod conn_string;
 mod database;
