@@ -39,6 +39,10 @@ const ROLE: &str = "SELECT pg_catalog.pg_is_in_recovery(), \
          ELSE (EXTRACT(epoch FROM pg_catalog.clock_timestamp() \
              - pg_catalog.pg_last_xact_replay_timestamp()) * 1000000)::bigint END";
 
+/// What a host is asked that refuses [`ROLE`]: engines that speak the protocol need not have
+/// PostgreSQL's functions for its log.
+const RECOVERY: &str = "SELECT pg_catalog.pg_is_in_recovery()";
+
 /// Equal hosts are only asked whether they answer.
 const ALIVE: &str = "SELECT 1";
 
@@ -62,7 +66,15 @@ struct Probe {
     pool: Arc<PoolEntry>,
     site: Arc<Site>,
     target: Target,
+    log_functions: LogFunctions,
     stage: Stage,
+}
+
+/// Whether the host has PostgreSQL's functions for its log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LogFunctions {
+    Assumed,
+    Missing,
 }
 
 enum Stage {
@@ -114,6 +126,7 @@ pub(super) fn begin(
         pool: Arc::clone(pool),
         site: Arc::clone(site),
         target: target.clone(),
+        log_functions: LogFunctions::Assumed,
         stage: Stage::Connecting(Box::new(login)),
     };
     let group = threads.group(probe).map_err(|why| why.to_string())?;
@@ -190,7 +203,15 @@ impl Probe {
         self.site.skip_probe(self.target.index(), self.front.now());
     }
 
+    fn question(&self) -> &'static str {
+        match (self.site.question(), self.log_functions) {
+            (ROLE, LogFunctions::Missing) => RECOVERY,
+            (question, _) => question,
+        }
+    }
+
     fn ask(&mut self, call: &mut Call<'_, '_, '_>) {
+        let question = self.question();
         let Stage::Asking(asking) = &mut self.stage else {
             return;
         };
@@ -200,7 +221,7 @@ impl Probe {
         asking.waits = Waits::ForAnswer;
         asking.answer = Answer::default();
         let mut out = Vec::new();
-        frontend::query(&mut out, self.site.question().as_bytes());
+        frontend::query(&mut out, question.as_bytes());
         let _ = asking.handle.set_deadline(Some(patience(&self.front)));
         let wire = &mut asking.wire;
         let sent = call.with(&asking.handle, |cx| wire.send(cx, &[IoSlice::new(&out)]));
@@ -231,6 +252,11 @@ impl Probe {
     fn answered(&mut self, answer: &Answer, call: &mut Call<'_, '_, '_>) {
         let seen = match (&answer.row, &answer.error) {
             (Some(row), None) => seen(&self.site, row),
+            // It answers, so it is not down: a simpler question follows.
+            (_, Some(_)) if self.question() == ROLE => {
+                self.log_functions = LogFunctions::Missing;
+                return self.ask(call);
+            }
             (_, error) => {
                 let why = error
                     .as_deref()
