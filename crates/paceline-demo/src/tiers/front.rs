@@ -112,6 +112,8 @@ fn ini(port: u16, databases: &[Database], users: &Path, page: Option<&str>) -> S
          default_pool_size = {POOL}\n\
          max_client_conn = 1000\n\
          server_login_retry = 0.2\n\
+         host_check_period = 0.1\n\
+         host_check_successes = 1\n\
          ignore_startup_parameters = extra_float_digits\n",
         users.display()
     );
