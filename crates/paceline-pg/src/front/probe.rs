@@ -300,6 +300,10 @@ impl Probe {
         };
         self.tell(seen, why);
         if seen == Observed::Doubtful {
+            // Another thread may have marked the host as being asked, and then have notified this
+            // connection, which can't ask any more: without this the host is never asked again.
+            let (site, now) = (&self.site, self.front.now());
+            site.ask_anew(self.target.index(), now);
             self.front.probe_hosts(&self.pool.database);
         }
     }

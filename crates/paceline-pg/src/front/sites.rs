@@ -271,6 +271,11 @@ impl Site {
         self.inner().probes.remove(&host);
     }
 
+    /// The host is asked again now, whether or not a question is marked as being under way.
+    pub(crate) fn ask_anew(&self, host: usize, now: Duration) {
+        self.inner().hosts.put_off(host, now);
+    }
+
     /// The host refuses the probe, which says nothing of it: it is asked again later.
     pub(crate) fn skip_probe(&self, host: usize, now: Duration) {
         let mut inner = self.inner();
