@@ -42,7 +42,8 @@ fn every_honoured_key_is_used_or_listed_as_pending() {
     let words = words();
     let mut wrong = Vec::new();
     for key in Key::all().filter(|key| key.standing == Standing::Honoured) {
-        let is_used = words.contains(key.name);
+        // The sources are full of users: that word says nothing of the key.
+        let is_used = key.name != "user" && words.contains(key.name);
         if is_used == key.is_pending() {
             wrong.push((key.name, is_used));
         }

@@ -59,8 +59,8 @@ fn lists(history: &History, writers: &Writers) -> Vec<Finding> {
     by_list.collect()
 }
 
-/// What is wrong with the values of one list: one is twice there, nobody has appended it, or its
-/// transaction is undone.
+/// Finds the wrong values of one list: those that the list holds twice, that no transaction has
+/// appended, or whose transaction was undone.
 fn values(
     history: &History,
     writers: &Writers,

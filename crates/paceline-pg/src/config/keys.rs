@@ -160,13 +160,14 @@ const OWN: [&str; 10] = [
 ];
 
 /// The keys that are read and have no effect yet. A test compares them with the sources.
-const PENDING: [&str; 6] = [
+const PENDING: [&str; 7] = [
     "autodb_idle_timeout",
     "disable_pqexec",
     "max_packet_size",
     "multiplex",
     "tcp_defer_accept",
     "unix_socket_group",
+    "user",
 ];
 
 /// Why a pending key has no effect.

@@ -252,6 +252,23 @@ fn probes_are_due_once() {
     assert_eq!(due, [1]);
 }
 
+/// A question whose connection ends before it is asked gets no answer. The host was then never
+/// asked again, stayed down, and its clients stayed parked.
+#[test]
+fn a_lost_question_is_asked_anew() {
+    let mut site = Site::with(TargetAttrs::Any);
+    let mut due = Vec::new();
+    site.hosts.due(s(0), &mut due);
+    due.clear();
+    let doubtful = Observed::Doubtful;
+    site.hosts.observe(1, doubtful, s(1), &mut site.changes);
+    site.hosts.due(s(1), &mut due);
+    assert!(due.is_empty(), "a question is under way");
+    site.hosts.put_off(1, s(1));
+    site.hosts.due(s(1), &mut due);
+    assert_eq!(due, [1]);
+}
+
 #[test]
 fn a_connection_serves_only_what_it_was_opened_for() {
     for (attrs, admitted) in [
