@@ -479,8 +479,12 @@ fn requests_during_the_end_call_nobody() {
             flooded(&world, &pool, move || drop(of_second.lock().unwrap()));
         let ending = thread::spawn({
             let pool = pool.clone();
-            move || pool.shutdown(Duration::ZERO)
+            move || pool.shutdown(LONG)
         });
+        wait_until(|| is_draining(&world, &pool));
+        // Time for the drain is over, time for the pool's thread to leave is not: with the thread still there, the
+        // second handle could be busy instead of unfinished.
+        world.clock().advance(LONG / 10 * 9);
         told_closed.recv_timeout(LONG).unwrap();
         let held = lock.lock().unwrap();
         second.notify().unwrap();
