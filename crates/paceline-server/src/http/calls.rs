@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use matchit::Params;
 use paceline::Pace;
 
 use super::{
@@ -40,15 +41,13 @@ pub(super) struct Pushing {
 }
 
 /// Calls the handler of a request whose whole body is in memory.
-pub(super) fn call_with(
-    app: &App,
-    head: &Head<'_>,
-    bytes: &[u8],
-    turn: &mut Turn<'_, '_>,
+pub(super) fn call_with<'r>(
+    app: &'r App,
+    (route, params): (&'r Arc<Route>, Params<'r, 'r>),
+    head: &'r Head<'r>,
+    bytes: &'r [u8],
+    turn: &'r mut Turn<'_, '_>,
 ) -> Decided {
-    let Found::Route(route, params) = app.table.find(head.method(), head.path()) else {
-        return Decided::Now(not_found(head));
-    };
     turn.begin(route);
     let mut request = Request {
         head,
@@ -130,7 +129,7 @@ pub(super) fn push_on(
     let head = head.head();
     let mut request = Request {
         head: &head,
-        params: matchit::Params::new(),
+        params: Params::new(),
         body: Given::Bytes(b""),
         around: turn,
     };

@@ -316,7 +316,9 @@ fn no_pull_permit() {
 fn disk_full_while_spilling() {
     let calls = Calls::default();
     let folder = std::env::temp_dir().join(format!("paceline-http-spill-{}", std::process::id()));
-    let site = Site::with(noting(&calls), |server| server.spill_folder(&folder));
+    let site = Site::with(noting(&calls), |server| {
+        server.body_memory(0).spill_folder(&folder)
+    });
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
     let body = "x".repeat(100_000);
     let mut client = site.client_with(format!("{head}{body}"));

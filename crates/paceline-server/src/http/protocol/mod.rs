@@ -14,6 +14,7 @@
 //! the first one. So nothing doubtful is repaired or passed over here.
 
 mod authority;
+mod bytes;
 mod chunks;
 mod codec;
 mod framing;
