@@ -9,6 +9,7 @@ use crate::workspace::Workspace;
 
 mod absence;
 mod counts;
+mod language;
 mod leftovers;
 mod links;
 mod names;
@@ -36,6 +37,8 @@ Reads every file that git tracks or would track and prints each offence as `path
               above it; codecs, times, TLS layer and paceline-pg-wire do no I/O and read no clock
   headers     every file of the libraries says what it is
   length      no Rust file over 600 lines
+  columns     no line of the core's sources over 100 columns
+  language    the core's comments name the actor (not: who, somebody, nobody, told, tells)
   endings     no white space at the end of a line, one newline at the end of a file
   faults      every planted fault is complete, and its text is in the code exactly once
   words       no words that do not belong here",
@@ -54,7 +57,7 @@ struct Check {
 }
 
 /// All checks.
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 15] = [
     Check {
         name: "links",
         find: links::find,
@@ -94,6 +97,14 @@ const CHECKS: [Check; 13] = [
     Check {
         name: "length",
         find: shape::find_long_files,
+    },
+    Check {
+        name: "columns",
+        find: shape::find_long_lines,
+    },
+    Check {
+        name: "language",
+        find: language::find,
     },
     Check {
         name: "endings",

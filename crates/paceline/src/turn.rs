@@ -10,17 +10,17 @@
 //!                                                           calls the handler
 //! ```
 //!
-//! Only a [`Leader`] can wait, only a [`Processing`] can run a handler, and the only way from the one
-//! to the other gives the lead away first: "process, then promote" does not compile. A role can be
-//! neither copied nor sent to another thread. Dropping one gives back what it held, wherever it is
-//! dropped: the lead passes on, the event stays, the thread leaves the pool. *Forgetting* one
+//! Only a [`Leader`] can wait, only a [`Processing`] can run a handler, and the only way from the
+//! one to the other gives the lead away first: "process, then promote" does not compile. A role can
+//! be neither copied nor sent to another thread. Dropping one gives back what it held, wherever it
+//! is dropped: the lead passes on, the event stays, the thread leaves the pool. *Forgetting* one
 //! ([`std::mem::forget`]) keeps what it held for ever: of a `Leader`, the lead.
 //!
-//! An event of a handle that belongs to another thread is handed to that one, which handles it inside of `lead()`, before it
-//! leads (`turn/handed.rs`).
+//! An event of a handle that belongs to another thread is handed to that one, which handles it
+//! inside of `lead()`, before it leads (`turn/handed.rs`).
 //!
-//! How a thread becomes leader is told in `promotion/`, how an event reaches a handler in `dispatch/`. In a concurrent
-//! set everyone waits, and nobody leads: that turn is in `turn/open.rs`.
+//! `promotion/` has how a thread becomes leader, `dispatch/` how an event reaches a handler. In a
+//! concurrent set every thread waits, and none leads: that turn is in `turn/open.rs`.
 
 mod before_sleep;
 mod company;
@@ -80,8 +80,8 @@ pub enum Left {
 
 /// This thread belongs to the pool and may become its leader.
 ///
-/// Fresh from an event it may hold the lead already, if that was vacant: go on with [`lead`](Self::lead)
-/// or drop it, and do not sit on it.
+/// Fresh from an event it may hold the lead already, if that was vacant: go on with
+/// [`lead`](Self::lead) or drop it, and do not sit on it.
 #[must_use = "dropping it leaves the pool"]
 #[derive(Debug)]
 pub struct Follower<'p> {
@@ -115,7 +115,7 @@ impl<'p> Follower<'p> {
         Self { place }
     }
 
-    /// Back from an event, and somebody else leads.
+    /// Back from an event, and another thread leads.
     #[inline(never)]
     fn behind(place: Place<'p>) -> Self {
         place.tell(Role::Follower);
@@ -124,19 +124,20 @@ impl<'p> Follower<'p> {
 
     /// Sleeps until this thread leads, its time is over, or the pool is shut down.
     ///
-    /// If a handle belongs to this thread ([`Handle::pin_to`](crate::Handle::pin_to)), and another one finds its event, its
-    /// handler is called meanwhile.
+    /// If a handle belongs to this thread ([`Handle::pin_to`](crate::Handle::pin_to)), and another
+    /// one finds its event, its handler is called meanwhile.
     pub fn lead(self) -> Led<'p> {
         let Self { place } = self;
-        match place.held.is_some() && !place.is_late() {
-            true => Led::Leader(Leader { place }),
-            false => follow(place),
+        if place.held.is_some() && !place.is_late() {
+            Led::Leader(Leader { place })
+        } else {
+            follow(place)
         }
     }
 }
 
-/// Gives back a lead that this thread may not use, and follows until it leads. (Apart from the short way, which has less
-/// to save and restore then.)
+/// Gives back a lead that this thread may not use, and follows until it leads. (Apart from the
+/// short way, which has less to save and restore then.)
 #[inline(never)]
 fn follow(mut place: Place<'_>) -> Led<'_> {
     loop {
@@ -160,8 +161,8 @@ fn follow(mut place: Place<'_>) -> Led<'_> {
     }
 }
 
-/// This thread holds the lead: it alone may wait in the handle set. (In a concurrent set everyone may: see
-/// [`SetKind::Concurrent`](crate::SetKind::Concurrent).)
+/// This thread holds the lead: it alone may wait in the handle set. (In a concurrent set everyone
+/// may: see [`SetKind::Concurrent`](crate::SetKind::Concurrent).)
 #[must_use = "dropping it gives the lead away and leaves the pool"]
 #[derive(Debug)]
 pub struct Leader<'p> {
@@ -293,7 +294,7 @@ impl<'p> Claimed<'p> {
 #[must_use = "dropping it puts the event back and leaves the pool"]
 pub struct Processing<'p> {
     claim: Claim<'p>,
-    /// How the lead counts it; `None` where nobody leads.
+    /// How the lead counts it; `None` in a set without a lead.
     running: Option<Running<'p, Line>>,
     start: Timestamp,
     place: Place<'p>,
@@ -324,9 +325,9 @@ impl<'p> Processing<'p> {
 
     /// Calls the handler, puts the handle back, and rejoins.
     ///
-    /// The lead is taken back first if it is vacant: then the handle goes to the end of this thread's
-    /// own line, without a word to anyone. If the handler left work for afterwards, the handle is given
-    /// back and that work done before.
+    /// The lead is taken back first if it is vacant: then the handle goes to the end of this
+    /// thread's own line, without a word to anyone. If the handler left work for afterwards, the
+    /// handle is given back and that work done before.
     pub fn run(self) -> Follower<'p> {
         let Self {
             claim,
@@ -342,13 +343,12 @@ impl<'p> Processing<'p> {
             let (clock, duty) = (&place.shared.clock, place.on_duty(&running));
             claim.dispatch(clock, start, &duty, &mut afterwards)
         };
-        match afterwards.is_empty() {
+        if afterwards.is_empty() {
             // It owns nothing then (see `Afterwards::is_empty`): no drop on the short way.
-            true => std::mem::forget(afterwards),
-            false => {
-                drop(claim.take());
-                end = place.run_afterwards(afterwards, &place.on_duty(&running), end);
-            }
+            std::mem::forget(afterwards)
+        } else {
+            drop(claim.take());
+            end = place.run_afterwards(afterwards, &place.on_duty(&running), end);
         }
         match running.rejoin(&place.seat, end) {
             Rejoined::Leads(held) => place.held = put_back(held, claim),
@@ -365,8 +365,8 @@ impl<'p> Processing<'p> {
     }
 }
 
-/// Gives a handle back into the line of a lead that was taken back. After the end of the pool it is ended,
-/// without the lead.
+/// Gives a handle back into the line of a lead that was taken back. After the end of the pool it is
+/// ended, without the lead.
 fn put_back<'p>(
     mut held: HeldLead<'p, Line>,
     claim: Option<Claim<'p>>,
@@ -382,7 +382,7 @@ fn put_back<'p>(
     }
 }
 
-/// Somebody observes, and is told that this thread leads.
+/// The pool is observed: reports that this thread leads.
 #[inline(always)]
 fn tell_leader(held: &HeldLead<'_, Line>, shared: &Shared, seat: &Seat) {
     if !held.knows_time() {
@@ -394,7 +394,7 @@ fn tell_leader(held: &HeldLead<'_, Line>, shared: &Shared, seat: &Seat) {
     shared.observers.tell_first(seat.index(), Role::Leader);
 }
 
-/// Somebody observes, and is told before the lead is given away.
+/// The pool is observed: reports the event before the lead is given away.
 #[inline(always)]
 fn tell_event(held: &mut HeldLead<'_, Line>, shared: &Shared, seat: &Seat, claim: &mut Claim<'_>) {
     if shared.observers.are_many() {
@@ -404,8 +404,8 @@ fn tell_event(held: &mut HeldLead<'_, Line>, shared: &Shared, seat: &Seat, claim
     shared.observers.tell_first(seat.index(), Role::Processing);
 }
 
-/// A thread's place in the pool, whatever its role. It is handed on from role to role, several times in a turn: so it is
-/// no larger than an address.
+/// A thread's place in the pool, whatever its role. It is handed on from role to role, several
+/// times in a turn: so it is no larger than an address.
 struct Place<'p>(Box<Seated<'p>>);
 
 impl fmt::Debug for Place<'_> {
@@ -430,14 +430,15 @@ impl<'p> DerefMut for Place<'p> {
 
 /// What a thread has in the pool.
 struct Seated<'p> {
-    /// The lead: of a leader, and of a follower for whom it was vacant when it came back from an event. Nobody has one
-    /// where everyone may wait.
+    /// The lead: of a leader, and of a follower for which it was vacant when it came back from an
+    /// event. There is none where every thread may wait.
     held: Option<HeldLead<'p, Line>>,
     shared: &'p Shared,
     seat: Arc<Seat>,
     /// When its time in the pool is over.
     until: Until<'p>,
-    /// What is handed to this thread waits there, if anything can be. A guest gives it up with its place.
+    /// What is handed to this thread waits there, if anything can be. A guest gives it up with its
+    /// place.
     tray: Option<Arc<OwnTray>>,
     /// Of a guest. The pool's own threads keep theirs for life.
     membership: Option<Membership<'p>>,
@@ -495,8 +496,8 @@ impl<'p> Seated<'p> {
         }
     }
 
-    /// This thread had to arrive at the lead: if somebody observes, that is told now. The time of it is old when it waits,
-    /// which also says that it was told.
+    /// This thread had to arrive at the lead: if the pool is observed, that is reported now. The
+    /// time of it is old when it waits, which also says that it was reported.
     fn tell_arrival(&mut self) {
         if self.shared.lead.is_observed() {
             self.shared.tell(&self.seat, Role::Leader);
@@ -504,8 +505,8 @@ impl<'p> Seated<'p> {
         }
     }
 
-    /// Gives the lead away without an event. Those who observe are told that this thread leads no more before another one
-    /// can.
+    /// Gives the lead away without an event. Observers hear that this thread leads no more before
+    /// another one can.
     fn give_lead_up(&mut self) {
         if let Some(held) = self.held.take() {
             self.tell(Role::Follower);
@@ -513,24 +514,25 @@ impl<'p> Seated<'p> {
         }
     }
 
-    /// Tells those who observe, if anybody does.
+    /// Reports the role, if the pool is observed.
     fn tell(&self, role: Role) {
         if self.shared.lead.is_observed() {
             self.shared.tell(&self.seat, role);
         }
     }
 
-    /// Does what a handler, which was done at `handled`, left to be done after its handle was given back. When that is
-    /// done.
+    /// Does what a handler, which was done at `handled`, left to be done after its handle was given
+    /// back. When that is done.
     #[cold]
     fn run_afterwards(&self, left: Afterwards, duty: &dyn Duty, handled: Timestamp) -> Timestamp {
         let (shared, has_the_call) = (self.shared, left.has_the_call());
         shared.registry.run_afterwards(left, duty);
         let end = shared.clock.now();
         if let Some(row) = self.seat.row() {
-            match has_the_call {
-                true => row.note_handler_since(handled, end),
-                false => row.note_handler(handled),
+            if has_the_call {
+                row.note_handler_since(handled, end)
+            } else {
+                row.note_handler(handled)
             }
         }
         end
@@ -546,7 +548,7 @@ impl Drop for Seated<'_> {
         }
         self.tell(Role::Gone);
         self.shared.registry.leave_open_line();
-        // A guest may have been the last one who could lead.
+        // A guest may have been the last thread that could lead.
         if self.membership.is_some() {
             self.shared.call_one_more(self.shared.clock.now());
         }

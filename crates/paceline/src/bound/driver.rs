@@ -1,16 +1,17 @@
-//! Callers lead in turns: whoever waits for a reply and finds nobody reading reads for all, until its own is there.
+//! Callers lead in turns: a caller that finds the lead open reads for all callers until its own
+//! reply is there.
 //!
 //! ```text
 //!                [try_lead]                  [Leading::lead]
 //!   Sent ------------------------> leads ----------------------> its reply is there
-//!    |   nobody leads              ^  ^   reads for all             |
+//!    |   the lead is open          ^  ^   reads for all             |
 //!    |                             |  |                             | [Leading::drop]
-//!    '-----> lets others run ------'  |                             v
-//!            [look_around]  |  |      |              elects the next who sleeps; nobody sleeps: open
+//!    '-----> yields ---------------'  |                             v
+//!            [look_around]  |  |      |               elects the next sleeper; none: opens
 //!                   .-------'  |      |
 //!                   |        sleeps --' elected
 //!                   |  [sleep] |
-//!                   '----------'----> told: its reply is there, or the connection lost
+//!                   '----------'----> has its outcome: its reply, or the loss
 //! ```
 
 use super::{
@@ -24,9 +25,10 @@ use super::{
 };
 use crate::sync::{Turn, Yielded, Yielding};
 
-/// So often a caller lets others run, and looks whether its reply has come or the lead is open, before it sleeps. (A sleep
-/// and its wake cost as much as some ten such looks. With fewer than four, most replies come a little too late; more than
-/// eight bring nothing. In models a look is as good as a sleep.)
+/// So often a caller lets others run, and looks whether its reply has come or the lead is open,
+/// before it sleeps. (A sleep and its wake cost as much as some ten such looks. With fewer than
+/// four, most replies come a little too late; more than eight bring nothing. In models a look is as
+/// good as a sleep.)
 const CALLER_LOOKS: u32 = if cfg!(loom) { 0 } else { 8 };
 
 /// What a caller waits for.
@@ -38,7 +40,7 @@ pub(super) enum Wants {
     ToRead,
 }
 
-/// What a caller that joined was told.
+/// The outcome of a caller's join.
 #[must_use]
 pub(super) enum Joined<'m, P: Protocol> {
     /// Its reply is there.
@@ -51,11 +53,11 @@ pub(super) enum Joined<'m, P: Protocol> {
     TimedOut,
 }
 
-/// How a caller arrives at the lead: it leads, or was told something.
+/// How a caller arrives at the lead: it leads, or its call has an outcome already.
 type Arrived<'m, P> = Result<Leading<'m, P>, Joined<'m, P>>;
 
 impl<P: Protocol> Link<P> {
-    /// Waits until the call is told something, or its time is over: leading, or asleep.
+    /// Waits, leading or asleep, until the call has an outcome or its time is over.
     pub(super) fn join(&self, key: Key, wants: Wants, patience: Patience<'_>) -> Joined<'_, P> {
         loop {
             if let Some(told) = self.told(key) {
@@ -72,7 +74,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// What the call was told already. Whoever is told touches nothing else.
+    /// The outcome that the call has already. A caller with an outcome touches nothing else.
     pub(super) fn told(&self, key: Key) -> Option<Joined<'_, P>> {
         match self.calls.slot(key).word.look().phase() {
             Phase::Replied => Some(Joined::Replied),
@@ -81,7 +83,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Whether the call was told something.
+    /// Whether the call has an outcome.
     pub(super) fn is_told(&self, key: Key) -> bool {
         self.told(key).is_some()
     }
@@ -94,7 +96,8 @@ impl<P: Protocol> Link<P> {
         if patience.is_over(&self.clock) {
             return Err(Joined::TimedOut);
         }
-        // Who reads by itself must be known to sleep, or the leader reads for it.
+        // The leader must know that this caller sleeps and reads by itself, or it reads the reply
+        // for it.
         if wants == Wants::Data {
             if let Some(arrived) = self.look_around(key, patience) {
                 return arrived;
@@ -122,7 +125,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Takes the lead, if nobody has it. `None`: somebody leads.
+    /// Takes the lead, if it is open. `None`: another caller leads.
     fn try_lead(&self, key: Key) -> Option<Arrived<'_, P>> {
         match self.lead.take() {
             Arrival::Leads => Some(Ok(Leading::new(self))),
@@ -131,8 +134,8 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Lets others run for a moment, where that has paid: the leader may have read this reply then, or left. So nobody has
-    /// to sleep, and nobody to wake it.
+    /// Yields once, where that has paid: meanwhile the leader may read this reply, or leave. Then
+    /// no caller has to sleep, and none has to be woken.
     fn look_around(&self, key: Key, patience: Patience<'_>) -> Option<Arrived<'_, P>> {
         if CALLER_LOOKS == 0 || self.looks.take_turn() == Turn::LeaveOut {
             return None;
@@ -156,11 +159,12 @@ impl<P: Protocol> Link<P> {
         None
     }
 
-    /// In the line, until told, elected or late.
+    /// Sleeps in the line, until it has an outcome, is elected, or its time is over.
     pub(super) fn sleep(&self, key: Key, patience: Patience<'_>) -> Arrived<'_, P> {
         let slot = self.calls.slot(key);
         loop {
-            // First the message, then the word: whoever changes the word leaves its message after that.
+            // First the message, then the word: a thread that changes the word leaves its message
+            // after the change.
             slot.parker.take();
             match slot.word.look().phase() {
                 Phase::Elected => {

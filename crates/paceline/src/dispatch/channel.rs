@@ -1,4 +1,5 @@
-//! One descriptor of a registration: its source, output that it did not take yet, and a call of the handler with both.
+//! One descriptor of a registration: its source, output that it did not take yet, and a call of the
+//! handler with both.
 
 use std::{
     any::TypeId,
@@ -31,7 +32,7 @@ pub(super) struct Channel<S> {
     /// Before its provenance, so that a connection counts until its source is dropped.
     source: S,
     provenance: Option<Box<Provenance>>,
-    /// As it was told at registration; a source is not asked again.
+    /// As given at registration; a source is not asked again.
     descriptor: RawFd,
     outbox: Outbox<S>,
     /// How to ask the source for its descriptor once more.
@@ -129,7 +130,7 @@ impl<S: 'static> Channel<S> {
         (!self.outbox.is_empty(), self.outbox.read_meanwhile)
     }
 
-    /// It can't go on for this reason: to be told at its end.
+    /// It can't go on for this reason, which its end reports.
     pub(super) fn fail(&mut self, error: io::Error) {
         self.end = Some(Box::new(Closed::Failed(error)));
     }
@@ -206,7 +207,8 @@ impl<S: 'static> Channel<S> {
         self.call(lent, origin, afterwards, call, Call::Overdue)
     }
 
-    /// Lends the source to somebody for whom nothing was claimed. A panic goes on, when what was used is put back.
+    /// Lends the source to a caller for which nothing was claimed. A panic goes on, after what was
+    /// used is put back.
     pub(super) fn lend<R>(
         &mut self,
         mut lent: Lent<'_>,
@@ -252,18 +254,21 @@ impl<S: 'static> Channel<S> {
         }
     }
 
-    /// What the handler is to be called for, if it is. Room for output that was only waited for to send what was kept is
-    /// not its affair.
+    /// What the handler is to be called for, if it is. Room for output that was only waited for to
+    /// send what was kept is not its affair.
     fn due_call(&self, lent: &Lent<'_>) -> Option<Call> {
-        let for_handler = match lent.seen.is_sending() {
-            true => Ready::READABLE,
-            false => Ready::READABLE | Ready::WRITABLE,
+        let for_handler = if lent.seen.is_sending() {
+            Ready::READABLE
+        } else {
+            Ready::READABLE | Ready::WRITABLE
         };
         let is_ready = lent.seen.may_call() && lent.taken.has(for_handler);
-        match self.is_finishing() {
-            true => None,
-            false if lent.greets() => Some(Call::Greet),
-            false => (is_ready || lent.is_notified()).then_some(Call::Ready),
+        if self.is_finishing() {
+            None
+        } else if lent.greets() {
+            Some(Call::Greet)
+        } else {
+            (is_ready || lent.is_notified()).then_some(Call::Ready)
         }
     }
 
@@ -369,9 +374,10 @@ impl<S: 'static> Channel<S> {
 
     /// Closes now, if it is finishing and nothing is kept.
     pub(super) fn finished(&self) -> Verdict {
-        match self.leaving == Leaving::WhenSent && self.outbox.is_empty() {
-            true => Verdict::Finished,
-            false => Verdict::Keep,
+        if self.leaving == Leaving::WhenSent && self.outbox.is_empty() {
+            Verdict::Finished
+        } else {
+            Verdict::Keep
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sync::{Clock, Timestamp};
 
-/// What a handler may tell the pool while it runs, through its context.
+/// What a handler may report to the pool while it runs, through its context.
 pub(crate) trait Duty {
     /// This thread is about to block.
     fn go_away(&self);
@@ -35,7 +35,8 @@ pub(crate) trait Duty {
     fn recall(&self) -> io::Result<Recall> {
         Err(nobody_returns())
     }
-    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is called.
+    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is
+    /// called.
     fn until_closed(&self, _: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
         block(&|| false);
     }
@@ -81,7 +82,8 @@ pub(crate) struct Dispatched<'r> {
 }
 
 impl<'r> Dispatched<'r> {
-    /// Carries a verdict out that is more than to keep the handle. What that takes is not the next handler's time.
+    /// Carries a verdict out that is more than to keep the handle. What that takes is not the next
+    /// handler's time.
     #[cold]
     #[inline(never)]
     fn after(
@@ -181,9 +183,10 @@ impl<'r> Claim<'r> {
         owned.expect("a claim owns until it lets go")
     }
 
-    /// Calls the handler, or does what else is due. One function for each kind of duty: so each is compiled as a part of
-    /// the one turn that has it. What is to be done after the handle was given back is put into `afterwards`, which stays
-    /// where it is: a turn does not carry it along.
+    /// Calls the handler, or does what else is due. One function for each kind of duty: so each is
+    /// compiled as a part of the one turn that has it. What is to be done after the handle was
+    /// given back is put into `afterwards`, which stays where it is: a turn does not carry it
+    /// along.
     pub(crate) fn dispatch<D: Duty>(
         mut self,
         clock: &Clock,
@@ -202,14 +205,15 @@ impl<'r> Claim<'r> {
         }
     }
 
-    /// Gives the handle back, where nobody leads; this thread does `afterwards` next.
+    /// Gives the handle back, in a set without a lead; this thread does `afterwards` next.
     pub(crate) fn release_for_anyone(mut self, afterwards: &Afterwards) {
         if let Some(owned) = self.owned.take() {
             self.registry.let_go_for_anyone(owned, afterwards);
         }
     }
 
-    /// Gives the handle back; this thread holds the lead, whose line that is. (Inlined: every turn has one.)
+    /// Gives the handle back; this thread holds the lead, whose line that is. (Inlined: every turn
+    /// has one.)
     #[inline(always)]
     pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
         let owned = self.owned.take()?;

@@ -24,8 +24,8 @@ use crate::handle_set::Ready;
 
 /// The lent source, and what is known of its readiness, for one call of a handler.
 ///
-/// The source is lent in a way that knows whether it **ran dry**. Only then does the pool wait for the
-/// next edge; a handler that stops earlier is called again after the others had their turn. So
+/// The source is lent in a way that knows whether it **ran dry**. Only then does the pool wait for
+/// the next edge; a handler that stops earlier is called again after the others had their turn. So
 /// edge-triggered readiness is never lost, whatever a handler does.
 ///
 /// ```
@@ -82,8 +82,8 @@ impl<S> Context<'_, S> {
     /// The source itself, for its addresses and options.
     ///
     /// What is read or written directly does not count as running dry: the handler will be called
-    /// again. Use [`try_read`](Self::try_read) or [`try_write`](Self::try_write) for operations that
-    /// may block.
+    /// again. Use [`try_read`](Self::try_read) or [`try_write`](Self::try_write) for operations
+    /// that may block.
     #[must_use]
     pub fn source(&self) -> &S {
         self.source
@@ -111,14 +111,16 @@ impl<S> Context<'_, S> {
             .inspect(|_| self.lent.note_written())
     }
 
-    /// Runs `block`, which may block: until it returns, this thread does not count as running, and if nobody has
-    /// led since this call of the handler began, somebody is woken to. Not telling costs a tick of the pool,
-    /// or a few: see [`Builder::tick`](crate::Builder::tick).
+    /// Runs `block`, which may block: until it returns, this thread does not count as running, and
+    /// if the lead has been open since this call of the handler began, the pool wakes a follower to
+    /// lead. A blocking call without it costs a tick of the pool, or a few: see
+    /// [`Builder::tick`](crate::Builder::tick).
     pub fn blocking<R>(&mut self, block: impl FnOnce() -> R) -> R {
         self.origin.duty.blocking(block)
     }
 
-    /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
+    /// Says that the rest of this call will take long: if the lead has been open since it began,
+    /// the pool wakes a follower to lead.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
     }
@@ -171,7 +173,7 @@ impl<S> Context<'_, S> {
         registry.map_or(Duration::ZERO, |it| it.note_expired(self.origin.key))
     }
 
-    /// What a handler gets that is told of an item.
+    /// The context of a handler that is called for an item.
     pub(crate) fn as_task(&mut self) -> TaskContext<'_> {
         TaskContext::new(self.origin.duty)
     }
@@ -181,7 +183,7 @@ impl<S> Context<'_, S> {
         self.origin.duty
     }
 
-    /// Tells a panic of user code that was caught on behalf of this handle.
+    /// Reports a panic of user code that was caught on behalf of this handle.
     pub(crate) fn tell_panic(&self, panic: &str) {
         if let Some(registry) = self.origin.registry.upgrade() {
             // This is inside the frame that has the handle.
@@ -189,12 +191,13 @@ impl<S> Context<'_, S> {
         }
     }
 
-    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the pool has released the
-    /// handle. From then on another thread may handle the next event of this handle. The pool runs several pieces of work
-    /// in the order in which they were given, and drops them if the handler panics.
+    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the
+    /// pool has released the handle. From then on another thread may handle the next event of this
+    /// handle. The pool runs several pieces of work in the order in which they were given, and
+    /// drops them if the handler panics.
     ///
-    /// The work may [block](TaskContext::blocking), or wait for a reply and serve the pool meanwhile
-    /// ([`InHandler`](super::InHandler)).
+    /// The work may [block](TaskContext::blocking), or wait for a reply and serve the pool
+    /// meanwhile ([`InHandler`](super::InHandler)).
     pub fn after_release(&mut self, work: impl FnOnce(&mut TaskContext<'_>) + 'static) {
         self.afterwards.work.push(Box::new(work));
     }
@@ -225,9 +228,9 @@ where
     /// Reads what is there. `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// "Would block" if there is nothing more now, or if this call has read its share (64 KiB unless
-    /// told otherwise): then the handler is called again after the others had their turn. Let `?`
-    /// pass it on. `InvalidInput` if `buffer` is empty: its `Ok(0)` would look like the end.
+    /// "Would block" if there is nothing more now, or if this call has read its share (64 KiB by
+    /// default): then the handler is called again after the others had their turn. Let `?` pass it
+    /// on. `InvalidInput` if `buffer` is empty: its `Ok(0)` would look like the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             let text =
@@ -282,7 +285,8 @@ impl Afterwards {
         }
     }
 
-    /// Whether there is nothing to do, nor to drop: a turn forgets it then (see `Registry::drop_afterwards`, which empties it).
+    /// Whether there is nothing to do, nor to drop: a turn forgets it then (see
+    /// `Registry::drop_afterwards`, which empties it).
     pub(crate) fn is_empty(&self) -> bool {
         self.work.capacity() == 0 && self.share.is_none()
     }
@@ -293,7 +297,7 @@ impl Afterwards {
     }
 }
 
-/// Which registration a visit is for, and on whose behalf; a handle is made of it only when somebody asks.
+/// Which registration a visit is for, and on whose behalf; a handle is made of it only on demand.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'c> {
     pub(super) registry: &'c Weak<Registry>,

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::observe::Counters;
 
-/// What the registry knows of a registration, whatever its types. The methods that have a body are right for one without a
-/// descriptor (`task.rs`).
+/// What the registry knows of a registration, whatever its types. The methods that have a body are
+/// right for one without a descriptor (`task.rs`).
 pub(super) trait Entry: Send {
     /// What the set watches, if anything.
     fn descriptor(&self) -> Option<RawFd> {
@@ -31,7 +31,7 @@ pub(super) trait Entry: Send {
     /// Does what the claimed readiness allows: sends kept output, calls the handler.
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done;
 
-    /// It can't go on for this reason: to be told at its end.
+    /// It can't go on for this reason, which its end reports.
     fn fail(&mut self, error: io::Error) {
         drop(error);
     }
@@ -48,7 +48,7 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It is about to be taken out of the set: nobody arms it any more.
+    /// It is about to be taken out of the set: no thread arms it any more.
     fn leave_set(&self) {}
 
     /// How it wants to end, if it does.
@@ -84,7 +84,8 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It goes on in another registry, with that one's limit of output and counters, under this key.
+    /// It goes on in another registry, with that one's limit of output and counters, under this
+    /// key.
     fn moved(&mut self, output_limit: usize, counters: &Arc<Counters>, handle: &Handle) {
         let _ = (output_limit, counters, handle);
     }
@@ -99,7 +100,8 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It is out of its slot. Gives everything to whoever is to end it: the caller, unless others still use it.
+    /// It is out of its slot. Gives everything to the thread that is to end it: the caller, unless
+    /// other threads still use it.
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)>;
 }
 
@@ -115,7 +117,7 @@ pub(super) trait Ending {
         None
     }
 
-    /// Tells the handler that this is the end.
+    /// Gives the handler the reason of its end.
     fn closed(&mut self, why: Closed) {
         drop(why);
     }
@@ -135,12 +137,12 @@ pub(super) enum Undone {
     Timer,
     /// So many items that were accepted and not handled.
     Items(usize),
-    /// Nothing that anybody waits for.
+    /// Nothing that any thread waits for.
     Nothing,
 }
 
-/// What shall become of a registration after a visit. It is told at every event: so what is rare is in a box, and it is two
-/// words.
+/// What shall become of a registration after a visit. Every event returns one: so rare parts are in
+/// a box, and it is two words.
 #[must_use]
 #[derive(Debug)]
 pub(super) enum Verdict {

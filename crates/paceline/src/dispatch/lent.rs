@@ -48,9 +48,10 @@ impl<'v> Lent<'v> {
     pub(super) fn claim(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let look = readiness.look();
         let (wanted, called) = (look.wanted(), look.is_called());
-        let seen = match called {
-            true => readiness.claim_calls(wanted, look),
-            false => readiness.claim(wanted),
+        let seen = if called {
+            readiness.claim_calls(wanted, look)
+        } else {
+            readiness.claim(wanted)
         };
         // It may have been suspended since the look: what counts is the step that claimed.
         if called && seen.is_suspended() {
@@ -71,7 +72,7 @@ impl<'v> Lent<'v> {
         }
     }
 
-    /// Claims nothing: for who uses a source that this visit is not for.
+    /// Claims nothing: for a user of a source that this visit is not for.
     pub(super) fn aside(readiness: &'v Readiness, budget: usize, reports: Reports) -> Self {
         let seen = readiness.look();
         Self {
@@ -289,7 +290,7 @@ impl<'v> Lent<'v> {
         }
     }
 
-    /// Puts nothing back: what was claimed is somebody else's affair from here on.
+    /// Puts nothing back: what was claimed belongs to another thread from here on.
     pub(super) fn hand_over(self) -> Ready {
         self.taken
     }
@@ -316,7 +317,7 @@ impl<'v> Lent<'v> {
     ///
     /// Nothing, after a hang-up: that is the end. Less than it could, from a TCP stream: that
     /// emptied it, unless the end of the stream, an error or an urgent mark was known, which stop a
-    /// read early and bring no further edge. A set that reports once will tell if there is more,
+    /// read early and bring no further edge. A set that reports once will report if there is more,
     /// when it is armed.
     pub(super) fn is_dry_after(&self, count: usize, room: usize) -> bool {
         if self.reports == Reports::Once {
@@ -359,7 +360,7 @@ impl Settled {
     }
 }
 
-/// A "would block" that the lent source did not tell, as an error that says what to do.
+/// A "would block" that the lent source did not return, as an error that says what to do.
 pub(super) fn explained(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {

@@ -1,8 +1,10 @@
-//! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the lead.
+//! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the
+//! lead.
 //!
-//! Usually whoever came first is served first, and that is all. An **arranged** line knows since when each has waited, and
-//! who is to come before whom (`arrangement.rs`). Its turns take a way of their own, at a question that other lines ask only
-//! when they look into the set: they pay nothing for it.
+//! Usually the first handle to be ready is served first, and that is all. An **arranged** line
+//! knows since when each has waited, and the order among them (`arrangement.rs`). Its turns take a
+//! way of their own, at a question that other lines ask only before they poll the set: they pay
+//! nothing for it.
 
 mod arrangement;
 
@@ -16,13 +18,13 @@ use crate::{
     sync::Timestamp,
 };
 
-/// After this many dispatches the set is looked at, whoever still waits in the line (F1).
+/// After this many dispatches the leader polls the set, although handles wait in the line (F1).
 const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
 
 /// How the set was asked for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Not at all: somebody waited in the line.
+    /// Not at all: a handle waited in the line.
     None,
     /// Without sleeping.
     Glance,
@@ -36,7 +38,8 @@ pub(crate) struct Line {
     waiting: VecDeque<u32>,
     /// Dispatches since the last look, and [`after_look`](Self::after_look).
     since_look: u32,
-    /// What `since_look` begins with: zero, or so much that an arranged line is always asked whether it must look.
+    /// What `since_look` begins with: zero, or so much that an arranged line is always asked
+    /// whether it must look.
     after_look: u32,
     /// What the last [`next`](Self::next) asked of the set.
     last_look: Look,
@@ -71,10 +74,10 @@ impl Line {
         }
     }
 
-    /// The next handle, claimed. Looks into the set if nobody waits in the line or it is time to, and
-    /// sleeps there until `until` (`None`: for ever) if there is nothing at all.
+    /// The next handle, claimed. Polls the set if the line is empty or a poll is due, and sleeps
+    /// there until `until` (`None`: for ever) if there is nothing at all.
     ///
-    /// `None`: nothing came, the wait was interrupted, or somebody woke the leader for another reason.
+    /// `None`: nothing came, the wait was interrupted, or the leader was woken for another reason.
     pub(crate) fn next<'r>(
         &mut self,
         registry: &'r Registry,
@@ -96,7 +99,7 @@ impl Line {
         Ok(None)
     }
 
-    /// Whether nobody waits.
+    /// Whether no handle waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -106,8 +109,8 @@ impl Line {
         self.last_look
     }
 
-    /// Whether nobody waits but the one who is next. Looks into the set, without sleeping, before it
-    /// says so.
+    /// Whether no handle waits but the next one. Polls the set, without sleeping, before it says
+    /// so.
     pub(crate) fn has_no_backlog(&mut self, registry: &Registry) -> io::Result<bool> {
         if self.waiting.len() < 2 {
             self.since_look = self.after_look;
@@ -116,7 +119,7 @@ impl Line {
         Ok(self.waiting.len() < 2)
     }
 
-    /// Whether somebody waits. Looks into the set, without sleeping, if nobody did.
+    /// Whether a handle waits. Polls the set, without sleeping, if none did.
     pub(crate) fn finds_somebody(&mut self, registry: &Registry) -> io::Result<bool> {
         registry.take_returned(self);
         if self.waiting.is_empty() {
@@ -126,17 +129,18 @@ impl Line {
         Ok(!self.waiting.is_empty())
     }
 
-    /// Announces the sleep of a leader that sleeps in several sets at once, unless there is something. Until when it may
-    /// sleep that wants to until `until`.
+    /// Announces the sleep of a leader that sleeps in several sets at once, unless there is
+    /// something. Until when it may sleep that wants to until `until`.
     pub(crate) fn may_sleep(
         &mut self,
         registry: &Registry,
         until: Option<Timestamp>,
     ) -> Option<Timestamp> {
         registry.take_returned(self);
-        match self.waiting.is_empty() {
-            true => registry.may_sleep(until),
-            false => Some(Timestamp::PAST),
+        if self.waiting.is_empty() {
+            registry.may_sleep(until)
+        } else {
+            Some(Timestamp::PAST)
         }
     }
 
@@ -160,17 +164,19 @@ impl Line {
     fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
         self.since_look = self.after_look;
         registry.take_returned(self);
-        // Who only glances announces no sleep: nobody need wake it.
+        // A poll without sleep announces none: no thread need wake it.
         let sleeps = self.waiting.is_empty() && until != Some(Timestamp::PAST);
-        let until = match sleeps {
-            true => registry.may_sleep(until),
-            false => Some(Timestamp::PAST),
+        let until = if sleeps {
+            registry.may_sleep(until)
+        } else {
+            Some(Timestamp::PAST)
         };
-        self.last_look = match self.ask(registry, until)?.slept {
-            true => Look::Sleep,
-            false => Look::Glance,
+        self.last_look = if self.ask(registry, until)?.slept {
+            Look::Sleep
+        } else {
+            Look::Glance
         };
-        // Who drains takes a handle without readiness for one that is done. So the set is asked until
+        // A drain takes a handle without readiness for one that is done. So the set is polled until
         // everything in the line was there before the last answer, and that was whole.
         while !registry.is_accepting() && self.may_be_more {
             self.ask(registry, Some(Timestamp::PAST))?;

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   Close:        WhenSent  -- all is sent --> closed
-//!   CloseGently:  Gently    -- all is sent, the output ends --> Lingering -- the input ends, --> closed
-//!                                                                            or a bound is met
+//!   CloseGently:  Gently    -- all is sent, the output ends --> Lingering
+//!                 Lingering -- the input ends, or a bound is met --> closed
 //! ```
 //!
 //! - From the start of a gentle end the readiness word says *leaving*: neither a suspension nor

@@ -1,9 +1,10 @@
 //! What happens when a time of a handle is over: its deadline, or its idle time-out.
 //!
 //! ```text
-//!   the wheel:   finds a time that may be over         -> marks the handle *overdue*, and lines it up
-//!   the visit:   asks the times themselves             -> the deadline has passed, it is idle, or neither
-//!                then calls `EventHandler::overdue`    -> goes on, or closes
+//!   the wheel:   finds a time that may be over       -> marks the handle *overdue*, lines it up
+//!   the visit:   checks the times themselves         -> its deadline has passed, it is idle,
+//!                                                       or neither
+//!                then calls `EventHandler::overdue`  -> goes on, or closes
 //! ```
 //!
 //! The mark is only a hint. The fields of the slot decide, and the visit takes a deadline that has

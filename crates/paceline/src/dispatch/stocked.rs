@@ -1,14 +1,18 @@
-//! Registrations whose events wait in memory: the items of a queue, the units of a semaphore (`sources/`). They have a
-//! slot, an owner and a turn in the line like any handle. Who puts something into the **store** notifies, after that;
-//! a visit takes the notification first and looks into the store then, so nothing is left lying there.
+//! Registrations whose events wait in memory: the items of a queue, the units of a semaphore
+//! (`sources/`). They have a slot, an owner and a turn in the line like any handle. A thread that
+//! puts something into the **store** notifies afterwards; a visit takes the notification first and
+//! reads the store then, so nothing is left behind.
 //!
 //! ```text
-//!   one at a time:   claim the registration, promote, take some items and handle each, put the registration back
-//!   concurrent:      claim the registration, promote, claim one item, put the registration back, handle the item
+//!   one at a time:   claim the registration, promote, take some items and handle each,
+//!                    put the registration back
+//!   concurrent:      claim the registration, promote, claim one item,
+//!                    put the registration back, handle the item
 //! ```
 //!
-//! The end: a store that is **shut** takes nothing in any more. A drain shuts an empty one only, in one step with the
-//! look; whoever has come before that step notifies, and is waited for.
+//! The end: a store that is **shut** takes nothing in any more. A drain shuts an empty one only, in
+//! one step with the check; a thread that puts something in before that step notifies, and the
+//! drain waits for it.
 
 use std::sync::Arc;
 
@@ -29,14 +33,15 @@ use crate::sync::{lock, Mutex};
 /// So many items are handled by one visit at most; then the others have their turn (F1).
 pub(super) const ITEMS_PER_VISIT: usize = 16;
 
-/// The application's service for a source of items, which are handled one after the other: a queue, a semaphore.
+/// The application's service for a source of items, which are handled one after the other: a queue,
+/// a semaphore.
 ///
 /// A closure `FnMut(T, &mut TaskContext<'_>)` is one too.
 pub trait ItemHandler<T>: Send + 'static {
     /// An item has come. It is this handler's from here on.
     fn handle(&mut self, item: T, cx: &mut TaskContext<'_>);
 
-    /// Nothing will come after this. Told exactly once.
+    /// Nothing follows this call. Called exactly once.
     fn closed(&mut self, why: Closed) {
         let _ = why;
     }
@@ -58,7 +63,7 @@ pub trait ConcurrentItemHandler<T>: Send + Sync + 'static {
     /// An item has come. Other threads may be handling others at the same time.
     fn handle(&self, item: T, cx: &mut TaskContext<'_>);
 
-    /// Nothing will come after this, and no thread handles anything any more. Told exactly once.
+    /// Nothing follows this call, and no thread handles anything any more. Called exactly once.
     fn closed(&self, why: Closed) {
         let _ = why;
     }
@@ -78,11 +83,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// What is put in.
     type Item: Send;
 
-    /// Claims the first item. Only who owns the registration calls this. `None`: nothing is there, or what comes first
-    /// is still being put in; whoever does that will notify.
+    /// Claims the first item. Only the owner of the registration calls this. `None`: nothing is
+    /// there, or the first item is still being put in; the thread that does it will notify.
     fn claim(&self) -> Option<Ticket>;
 
-    /// Takes what was claimed. `None`: somebody has it already.
+    /// Takes what was claimed. `None`: another thread has it already.
     fn redeem(&self, ticket: Ticket) -> Option<Self::Item>;
 
     /// How many items were accepted and not claimed.
@@ -97,7 +102,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Whether it is shut, and empty.
     fn is_over(&self) -> bool;
 
-    /// Drops what nobody will handle. Tells of a panic; the other items are dropped all the same.
+    /// Drops what no thread will handle. Returns a panic; the other items are dropped all the same.
     fn discard(&self) -> Result<(), String>;
 }
 
@@ -138,11 +143,12 @@ impl<St: Store> Stock<St> {
         self.store.redeem(self.store.claim()?)
     }
 
-    /// Whether it goes on: not if nobody can put anything in any more, and nothing is left.
+    /// Whether it goes on: it ends if nothing is left and nothing can be put in any more.
     fn verdict(&self) -> Verdict {
-        match self.store.is_over() {
-            true => Verdict::Finished,
-            false => Verdict::Keep,
+        if self.store.is_over() {
+            Verdict::Finished
+        } else {
+            Verdict::Keep
         }
     }
 
@@ -151,7 +157,8 @@ impl<St: Store> Stock<St> {
         !self.holds_up
     }
 
-    /// What is still to come holds up a drain, as kept output does. Who is about to put it in will notify.
+    /// What is still to come holds up a drain, as kept output does. The thread about to put it in
+    /// will notify.
     fn sending(&self) -> (bool, bool) {
         let holds_up = self.holds_up && self.store.len() > 0;
         (holds_up, holds_up)
@@ -201,10 +208,11 @@ where
             panicked = caught(|| handler.handle(item, &mut cx)).err();
             handled += 1;
         }
-        // If nothing more was found, whoever brings more will notify.
-        match handled == ITEMS_PER_VISIT || panicked.is_some() {
-            true => lent.settle_and_ask_again(),
-            false => lent.settle(),
+        // If nothing more was found, the thread that puts more in will notify.
+        if handled == ITEMS_PER_VISIT || panicked.is_some() {
+            lent.settle_and_ask_again()
+        } else {
+            lent.settle()
         }
         Done {
             verdict: panicked.map_or_else(|| self.stock.verdict(), Verdict::panicked),
@@ -250,7 +258,7 @@ pub(super) struct StockedConcurrent<St, H> {
     common: Arc<Common<St, H>>,
 }
 
-/// What all have who handle its items.
+/// What all threads share that handle its items.
 struct Common<St, H> {
     store: Arc<St>,
     handler: H,
@@ -284,12 +292,14 @@ where
         &self.common.kind
     }
 
-    /// Claims one item. The registration is put back, for the next thread and the next item, and then that is handled.
+    /// Claims one item. The registration is put back, for the next thread and the next item, and
+    /// then that is handled.
     fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
         let ticket = self.stock.store.claim();
-        match ticket.is_some() && self.stock.store.len() > 0 {
-            true => lent.settle_and_ask_again(),
-            false => lent.settle(),
+        if ticket.is_some() && self.stock.store.len() > 0 {
+            lent.settle_and_ask_again()
+        } else {
+            lent.settle()
         }
         afterwards.share = ticket.map(|ticket| {
             let common: Arc<dyn Shared> = Arc::clone(&self.common) as _;
@@ -344,7 +354,7 @@ where
     fn leave(self: Arc<Self>) -> Option<(Box<dyn Ending>, End)> {
         let all = Arc::into_inner(self)?;
         let end = lock(&all.end).take();
-        // Whoever is last comes after the registration has left its slot.
+        // The last thread leaves after the registration has left its slot.
         Some((Box::new(all), end?))
     }
 }
@@ -382,7 +392,8 @@ mod tests {
         assert!(entry.may_end() && store.is_over());
     }
 
-    /// What waits in a store holds up a drain, from when that asks until it is taken. Then the store is shut.
+    /// What waits in a store holds up a drain, from when that asks until it is taken. Then the
+    /// store is shut.
     #[test]
     fn what_waits_holds_up_a_drain() {
         holds_up_a_drain(|store| Box::new(Stocked::new(store, ignore, Arc::default())));

@@ -1,5 +1,6 @@
-//! Registrations without a descriptor: posted work, and timers. A task has a slot, an owner and a turn in the line like
-//! any handle; what calls it is a notification, of whoever posts it or of the leader that finds its time come.
+//! Registrations without a descriptor: posted work, and timers. A task has a slot, an owner and a
+//! turn in the line like any handle; it is called for a notification, from the thread that posts it
+//! or from the leader that finds its time over.
 
 use std::{
     fmt, io,
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::sync::Timestamp;
 
-/// What posted work, timers and handlers of items get: how to tell the pool what is coming.
+/// What posted work, timers and handlers of items get: how to announce to the pool what is coming.
 pub struct TaskContext<'c> {
     pub(super) duty: &'c dyn Duty,
 }
@@ -39,7 +40,8 @@ impl TaskContext<'_> {
         self.duty.blocking(block)
     }
 
-    /// Says that the rest will take long: see [`Context::wake_follower`](crate::Context::wake_follower).
+    /// Says that the rest will take long: see
+    /// [`Context::wake_follower`](crate::Context::wake_follower).
     pub fn wake_follower(&self) {
         self.duty.call_for_help();
     }
@@ -71,7 +73,8 @@ enum NextTick {
 }
 
 impl TickContext<'_> {
-    /// How many ticks have passed without a call since the last one began: that took too long, or nobody was free.
+    /// How many ticks have passed without a call since the last one began: that took too long, or
+    /// no thread was free.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
@@ -258,7 +261,7 @@ impl<F> Every<F> {
         }
     }
 
-    /// Goes on to the last point of the row that has passed; tells how many lie between.
+    /// Goes on to the last point of the row that has passed; returns how many lie between.
     fn skip_to(&mut self, now: Timestamp) -> u64 {
         let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
         let passed = now.nanos_since(self.next) / period;
@@ -302,7 +305,7 @@ where
         };
         let work = &mut self.work;
         let told = caught(|| work(&mut cx));
-        // Who panicked does not decide.
+        // A handler that panicked does not decide.
         let next = match told {
             Ok(()) => cx.next,
             Err(_) => NextTick::AsBefore,

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //!  line --> claimed      [Registry::claim]        this thread leads, and may have it
-//!  line --> tray         [Trays::hand]            it is for another thread: put into that one's tray, which is recalled;
-//!                                                 or, if it is for several that are all awake, where these look too
+//!  line --> tray         [Trays::hand]            it is for another thread: into its tray, and it
+//!                                                 is recalled; if it is for several that are all
+//!                                                 awake, into the list that these share
 //!  tray --> claimed      [Registry::take_handed]  that thread takes it out, before it would lead
 //!  tray --> return list  [Registry::take_handed]  it is not for that thread any more
-//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool, or one of those that look there
+//!  tray --> return list  [Registry::close_tray]   that thread leaves the pool, or one of several
 //! ```
 //!
-//! A tray is a list like the line: what is in it is QUEUED, and in no other list. So it is claimed, closed, drained and
-//! swept as ever, and a signal that comes meanwhile finds it waiting. Only who leads puts something in, under the lock of
-//! the list of trays; a thread that leaves takes its tray off that list first, and then empties it. So nothing is put into
-//! a tray that nobody looks into (H2).
+//! A tray is a list like the line: what is in it is QUEUED, and in no other list. So it is claimed,
+//! closed, drained and swept as ever, and a signal that arrives meanwhile finds it waiting. Only
+//! the leader puts something in, under the lock of the list of trays; a thread that leaves takes
+//! its tray off that list first, and then empties it. So nothing is put into a tray that no thread
+//! reads (H2).
 
 use std::{
     collections::VecDeque,
@@ -93,8 +95,8 @@ pub(super) struct Trays {
     refusal: OnceLock<&'static str>,
 }
 
-/// What the lock protects. A thread is told that it was handed something if something is here for it. (Told, it may find
-/// that another one has it.)
+/// What the lock protects. A thread is signalled if something is here for it. (It may then find
+/// that another thread has it.)
 #[derive(Default)]
 struct List {
     trays: Vec<Filled>,
@@ -111,7 +113,7 @@ struct Put {
     index: u32,
 }
 
-/// A slot, and whom it is for.
+/// A slot, and the threads it is for.
 type Shared = (Put, Arc<[ThreadId]>);
 
 /// A tray, and the slots in it.
@@ -127,7 +129,8 @@ impl Filled {
         Arc::clone(&self.tray)
     }
 
-    /// Puts it in if this thread sleeps so, and its own tray is empty. (Something that is for several may come before it.)
+    /// Puts it in if this thread sleeps so, and its own tray is empty. (Something that is for
+    /// several may come before it.)
     fn put_if(&mut self, how: Asleep, put: Put) -> Option<Arc<Tray>> {
         if !self.slots.is_empty() {
             return None;
@@ -153,8 +156,8 @@ impl List {
         Put { number, index }
     }
 
-    /// The first of what was put in for one thread, whose tray this is: for it alone or not, so that neither waits for ever
-    /// behind the other (F1).
+    /// The first of what was put in for one thread, whose tray this is: for it alone or not, so
+    /// that neither waits for ever behind the other (F1).
     fn take(&mut self, tray: &Arc<Tray>) -> Option<u32> {
         let mut trays = self.trays.iter_mut();
         let own = trays.find(|filled| Arc::ptr_eq(&filled.tray, tray))?;
@@ -174,8 +177,9 @@ impl List {
         first.map(|put| put.index)
     }
 
-    /// Takes a tray off the list. What was in it, and what was for its thread among others: these were told, but one of
-    /// them may have left since, and come back with a tray that was not. So it is handed anew.
+    /// Takes a tray off the list. What was in it, and what was for its thread among others: these
+    /// were signalled, but one of them may have left since, and come back with a new tray. So it is
+    /// handed anew.
     fn remove(&mut self, tray: &Arc<Tray>) -> Vec<u32> {
         let Some(place) = self
             .trays
@@ -202,9 +206,10 @@ impl List {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handed {
-    /// One of them will have it, and was told.
+    /// One of them will have it, and was signalled.
     There,
-    /// It stays with whoever leads: it is for that one, or nobody whom it belongs to is in the pool, or free.
+    /// It stays with the leader: it is for that thread, or no thread that it belongs to is in the
+    /// pool, or free.
     NotHanded,
 }
 
@@ -236,7 +241,8 @@ impl Trays {
         filled.map(|filled| Arc::clone(&filled.tray))
     }
 
-    /// Keeps these threads in the pool; or tells one that is not there, or is on its way out, and keeps none.
+    /// Keeps these threads in the pool; or returns one that is not there, or is on its way out, and
+    /// keeps none.
     pub(super) fn keep(&self, threads: &[ThreadId]) -> Result<(), ThreadId> {
         let mut list = lock(&self.list);
         let is_here = |thread: &ThreadId| list.trays.iter().any(|it| it.tray.is_of(&[*thread]));
@@ -260,8 +266,9 @@ impl Trays {
         Ok(())
     }
 
-    /// Hands a handle to one of these threads: to one that sleeps, rather one that waits for nothing of its own, else to the
-    /// first of them that looks. This thread holds the lead, and has taken it off the line.
+    /// Hands a handle to one of these threads: to one that sleeps, rather one that waits for
+    /// nothing of its own, else to the first of them that looks. This thread holds the lead, and
+    /// has taken it off the line.
     pub(super) fn hand(&self, index: u32, threads: &Arc<[ThreadId]>) -> Handed {
         let mut list = lock(&self.list);
         let put = list.number(index);
@@ -289,7 +296,8 @@ impl Trays {
         }
     }
 
-    /// Hands it to this thread if that sleeps, and waits for nothing of its own: it would come to that later.
+    /// Hands it to this thread if that sleeps, and waits for nothing of its own: it would come to
+    /// that later.
     pub(super) fn hand_to_sleeper(&self, index: u32, thread: ThreadId) -> Handed {
         let mut list = lock(&self.list);
         let put = list.number(index);
@@ -320,9 +328,9 @@ fn told(chosen: Option<Arc<Tray>>) -> Handed {
 /// Which threads may call a handler, where that is not the default: any thread, one at a time.
 #[derive(Debug)]
 pub(super) enum Home {
-    /// Several at once, and nobody in particular.
+    /// Several at once, and no thread in particular.
     Everyone,
-    /// One of these, and nobody else as long as one of them is in the pool.
+    /// One of these, and no other as long as one of them is in the pool.
     Pinned(Arc<[ThreadId]>),
     /// The last one that had it, for so long after it began.
     Sticky(Duration, Option<(ThreadId, Timestamp)>),
@@ -354,9 +362,10 @@ mod tests {
             if self.is_gone {
                 return Kept::Gone;
             }
-            match std::mem::replace(&mut *self.is_kept.lock().unwrap(), true) {
-                true => Kept::Before,
-                false => Kept::Begun,
+            if std::mem::replace(&mut *self.is_kept.lock().unwrap(), true) {
+                Kept::Before
+            } else {
+                Kept::Begun
             }
         }
 
@@ -365,7 +374,8 @@ mod tests {
         }
     }
 
-    /// One of several threads is on its way out: the others are kept if they were before, and not for this.
+    /// One of several threads is on its way out: the others are kept if they were before, and not
+    /// for this.
     #[test]
     fn who_goes_is_not_in_the_pool() {
         let (trays, mut threads, mut kept) = (Trays::default(), Vec::new(), Vec::new());

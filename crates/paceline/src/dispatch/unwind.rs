@@ -1,9 +1,11 @@
-//! The boundary between a user's panic, which is caught and reported, and one of ours, which aborts.
+//! The boundary between a user's panic, which is caught and reported, and one of ours, which
+//! aborts.
 //!
-//! A destructor of the user's runs inside the boundary, too. A value with one owner is dropped inside [`caught`], and the
-//! panic reported. A value that several threads share is [`Contained`] from where it enters the crate: any of them may be
-//! the last one to drop it, in the middle of anything. Of several values each has a boundary of its own: a second panic
-//! while the first one unwinds would abort the process.
+//! A destructor of the user's runs inside the boundary, too. A value with one owner is dropped
+//! inside [`caught`], and the panic reported. A value that several threads share is [`Contained`]
+//! from where it enters the crate: any of them may be the last one to drop it, in the middle of
+//! anything. Of several values each has a boundary of its own: a second panic while the first one
+//! unwinds would abort the process.
 
 use std::{
     any::Any,
@@ -18,9 +20,10 @@ use std::{
     },
 };
 
-/// Runs `user`, which may panic. Tells the panic's message.
+/// Runs `user`, which may panic. Returns the panic's message.
 ///
-/// Unwind safety is the user's affair: after a panic the handler is only told `closed` and dropped.
+/// Unwind safety is the user's affair: after a panic the handler's `closed` is called, and it is
+/// dropped.
 pub(crate) fn caught<R>(user: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(user)).map_err(message)
 }
@@ -101,7 +104,8 @@ impl<T> Drop for Contained<T> {
     }
 }
 
-/// Runs the pool's own code. If that panics, its promises can't be kept any more: the process aborts.
+/// Runs the pool's own code. If that panics, its promises can't be kept any more: the process
+/// aborts.
 pub(crate) fn abort_on_unwind<R>(own: impl FnOnce() -> R) -> R {
     let bomb = Bomb;
     let told = own();
@@ -133,8 +137,8 @@ mod tests {
         }
     }
 
-    /// A thread that drops a contained value goes on. Two of them in one structure, or one while a panic unwinds already, would
-    /// abort the process otherwise.
+    /// A thread that drops a contained value goes on. Two of them in one structure, or one while a
+    /// panic unwinds already, would abort the process otherwise.
     #[test]
     fn a_contained_value_does_no_harm() {
         let panics = Arc::default();

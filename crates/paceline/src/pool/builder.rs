@@ -102,13 +102,14 @@ impl Builder {
     /// How many threads the pool spawns. Default: four per core, at least four. Zero is legal: then
     /// it lives on threads that [`join`](Pool::join).
     ///
-    /// A range such as `4..=64` makes the pool elastic. It begins with the lower bound. Whoever goes to handle an event
-    /// and leaves nobody behind who could lead calls one more thread, up to the upper bound and one at a time: so the
-    /// pool does not go blind while all are in handlers. A thread that was idle for
-    /// [`keep_alive`](Self::keep_alive) goes, down to the lower bound; but a leader and one in reserve stay once they are
-    /// there. Threads that join count neither way.
+    /// A range such as `4..=64` makes the pool elastic. It begins with the lower bound. A thread
+    /// that goes to handle an event and leaves no thread behind that could lead calls one more
+    /// thread, up to the upper bound and one at a time: so the pool does not go blind while all are
+    /// in handlers. A thread that was idle for [`keep_alive`](Self::keep_alive) goes, down to the
+    /// lower bound; but a leader and one in reserve stay once they are there. Threads that join
+    /// count neither way.
     ///
-    /// If the system has no thread to give, the pool goes on with those it has, tells
+    /// If the system has no thread to give, the pool goes on with those it has, calls
     /// [`on_error`](Self::on_error), and asks again after a tenth of a second, when there is need.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
@@ -116,8 +117,9 @@ impl Builder {
         self
     }
 
-    /// How long a thread of an elastic pool may be idle before it goes, if more are there than must stay. Default: ten
-    /// seconds. Oldest first everyone has its turn, so that nobody is idle for long while there is work.
+    /// How long a thread of an elastic pool may be idle before it goes, if more are there than must
+    /// stay. Default: ten seconds. With oldest first each thread has its turn, so that none is idle
+    /// for long while there is work.
     #[must_use]
     pub fn keep_alive(mut self, time: Duration) -> Self {
         self.keep_alive = Some(time);
@@ -138,10 +140,10 @@ impl Builder {
         self
     }
 
-    /// The cores that each of the pool's own threads is confined to, by its index; cores are counted from zero. No core
-    /// at all: it runs where the system likes, as without this. It is asked on the thread itself, before that is of use
-    /// to the pool, so it must be quick. Linux only. If it can't be, [`on_error`](Self::on_error) is told, and the thread
-    /// does without.
+    /// The cores that each of the pool's own threads is confined to, by its index; cores are
+    /// counted from zero. No core at all: it runs where the system likes, as without this. It is
+    /// asked on the thread itself, before that is of use to the pool, so it must be quick. Linux
+    /// only. If it can't be, [`on_error`](Self::on_error) is called, and the thread does without.
     #[must_use]
     pub fn thread_affinity(
         mut self,
@@ -151,8 +153,9 @@ impl Builder {
         self
     }
 
-    /// The nice value of each of the pool's own threads, by its index; as [`thread_affinity`](Self::thread_affinity). A
-    /// lower value than the process has needs a privilege.
+    /// The nice value of each of the pool's own threads, by its index; as
+    /// [`thread_affinity`](Self::thread_affinity). A lower value than the process has needs a
+    /// privilege.
     #[must_use]
     pub fn thread_nice(mut self, of: impl Fn(usize) -> i32 + Send + Sync + 'static) -> Self {
         self.outfit.nice = Some(by_index(of));
@@ -173,9 +176,9 @@ impl Builder {
         self
     }
 
-    /// How many cores the pool counts on. While fewer threads run and work waits, another one is woken. Behind handlers
-    /// that compute, and if more waits, one thread more may run, if there are several cores: a woken thread may have to wait
-    /// for its core while another is idle.
+    /// How many cores the pool counts on. While fewer threads run and work waits, another one is
+    /// woken. Behind handlers that compute, and if more waits, one thread more may run, if there
+    /// are several cores: a woken thread may have to wait for its core while another is idle.
     /// Default: the cores that this process may use when the pool is built.
     #[must_use]
     pub fn parallelism(mut self, threads: usize) -> Self {
@@ -183,43 +186,47 @@ impl Builder {
         self
     }
 
-    /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
-    /// a quarter and a wake**, even behind a handler that blocks by surprise. Once 32 looks found nothing to do, or while
-    /// the watcher looks too, only every fourth tick is a look, and it is four and a quarter. (A quarter more, if the handler
-    /// was ready to run when somebody looked, and waited for that very core.) Default: 500 microseconds. An idle pool
-    /// does not tick.
+    /// The period of the standby's checks, under [`Wake::Adaptive`]. No event waits for a leader
+    /// longer than **a tick and a quarter and a wake**, even behind a handler that blocks by
+    /// surprise. Once 32 checks found nothing to do, or while the watcher checks too, only every
+    /// fourth tick is a check, and it is four and a quarter. (A quarter more, if the handler was
+    /// ready to run at the check, and waited for that very core.) Default: 500 microseconds. An
+    /// idle pool does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// How long a leader that finds no event keeps looking for one before it sleeps: *spins*. An answer comes sooner where
-    /// requests follow each other closely, and the time is burnt where they do not. Set it if you have a core for that.
+    /// How long a leader that finds no event keeps looking for one before it sleeps: *spins*. An
+    /// answer comes sooner where requests follow each other closely, and the time is burnt where
+    /// they do not. Set it if you have a core for that.
     ///
-    /// Default: the pool finds out. It spins for up to 30 microseconds while nearly every such spin finds an event, and
-    /// otherwise tries that again now and then; others who want the core may run between two looks. With zero it never
-    /// spins. Where it does not spin it may still let others run and look once more, if that paid lately; nothing turns that
-    /// off. In sets that are dear to look at ([`SetKind::Poll`] and completions) it does neither,
-    /// unless it is told how long to spin. An idle pool sleeps, and costs nothing.
+    /// Default: the pool finds out. It spins for up to 30 microseconds while nearly every such spin
+    /// finds an event, and otherwise tries that again now and then; others that want the core may
+    /// run between two polls. With zero it never spins. Where it does not spin it may still yield
+    /// and poll once more, if that paid lately; nothing turns that off. In sets that are dear to
+    /// poll ([`SetKind::Poll`] and completions) it does neither, unless this sets how long to spin.
+    /// An idle pool sleeps, and costs nothing.
     #[must_use]
     pub fn leader_spin(mut self, span: Duration) -> Self {
         self.leader_spin = Some(span);
         self
     }
 
-    /// Whether a pool whose handlers often block by surprise may have a watcher, under [`Wake::Adaptive`]: one more
-    /// thread, of the lowest scheduling class, which finds out as soon as a core is idle, long before the next
-    /// tick. It is started when it is first needed, and sleeps when it is not; while it watches a busy pool it may use
-    /// up to a quarter of a core that nobody else wants. Default: it may (on Linux).
+    /// Whether a pool whose handlers often block by surprise may have a watcher, under
+    /// [`Wake::Adaptive`]: one more thread, of the lowest scheduling class, which finds out as soon
+    /// as a core is idle, long before the next tick. It is started when it is first needed, and
+    /// sleeps when it is not; while it watches a busy pool it may use up to a quarter of a core
+    /// that no other thread wants. Default: it may (on Linux).
     #[must_use]
     pub fn watcher(mut self, may: bool) -> Self {
         self.watcher = may;
         self
     }
 
-    /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default: all
-    /// zero. Threads that join choose their own: see [`Pool::entrance`].
+    /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default:
+    /// all zero. Threads that join choose their own: see [`Pool::entrance`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
         self.outfit.priority = Some(by_index(of));
@@ -233,30 +240,31 @@ impl Builder {
         self
     }
 
-    /// Who is told about changes of role, and about what goes wrong. There may be several. See [`Pool::observe`] for one
-    /// that comes later, and goes.
+    /// The observer of changes of role, and of what goes wrong. There may be several. See
+    /// [`Pool::observe`] for one that comes later, and goes.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Box::new(Contained::new(observer)));
         self
     }
 
-    /// Whether each thread shows what it does: for [`Inspect`](crate::Inspect), but for its `thread_ids`. It costs
-    /// some stores per event, and five kilobytes per thread. Default: no.
+    /// Whether each thread shows what it does: for [`Inspect`](crate::Inspect), but for its
+    /// `thread_ids`. It costs some stores per event, and five kilobytes per thread. Default: no.
     #[must_use]
     pub fn board(mut self, on: bool) -> Self {
         self.board = on;
         self
     }
 
-    /// Is called with every call of a handler that has lasted for `limit`, once; and once more when its thread was seen
-    /// to have come back, which is told at most `limit` later. Posts, timers and a handler's work for afterwards are
-    /// calls too, and one that has told that it blocks is one like any other. Observers are told as well
-    /// ([`Observer::stuck`]).
+    /// The hook is called with every call of a handler that has lasted for `limit`, once; and once
+    /// more when its thread was seen to have come back, at most `limit` later. Posts, timers and a
+    /// handler's work for afterwards are calls too, and one that has said that it blocks is one
+    /// like any other. Observers get the same ([`Observer::stuck`]).
     ///
-    /// It has a thread of its own, so that it is told even if all the pool's threads are stuck. That one looks at the
-    /// [`board`](Self::board), which is on then, once in `limit`, and when a call gets that old; it ends with the pool, and
-    /// keeps nothing of it alive. On a virtual clock it sleeps like a thread of the pool, and is counted by
+    /// It runs on a thread of its own, so it is called even if all the pool's threads are stuck.
+    /// That thread reads the [`board`](Self::board), which is on then, once in `limit`, and when a
+    /// call gets that old; it ends with the pool, and keeps nothing of it alive. On a virtual clock
+    /// it sleeps like a thread of the pool, and is counted by
     /// [`asleep`](crate::simulated::VirtualClock::asleep). A panic of the hook is dropped.
     ///
     /// ```
@@ -279,9 +287,9 @@ impl Builder {
         self
     }
 
-    /// Is called with an error of the wait itself on one of the pool's own threads; and with that of a thread that could
-    /// not be spawned, or not be set up as it should be, in a pool that is built. The error also stands in the
-    /// shutdown report.
+    /// Is called with an error of the wait itself on one of the pool's own threads; and with that
+    /// of a thread that could not be spawned, or not be set up as it should be, in a pool that is
+    /// built. The error also stands in the shutdown report.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&io::Error) + Send + Sync + 'static) -> Self {
         let hook = Contained::new(hook);
@@ -289,16 +297,18 @@ impl Builder {
         self
     }
 
-    /// What becomes of a handle whose handler panicked, and of a periodic timer. Default: it is closed.
+    /// What becomes of a handle whose handler panicked, and of a periodic timer. Default: it is
+    /// closed.
     #[must_use]
     pub fn panics(mut self, panics: Panics) -> Self {
         self.hooks.panics = panics;
         self
     }
 
-    /// Is called with the message of every panic of user code: of a handler, whatever becomes of its handle,
-    /// of a source, in `closed`, in drops, in work for afterwards, in posts and timers, in `on_closed`, and in a listener's
-    /// maker of handlers. A panic of this hook itself is dropped.
+    /// Is called with the message of every panic of user code: of a handler, whatever becomes of
+    /// its handle, of a source, in `closed`, in drops, in work for afterwards, in posts and timers,
+    /// in `on_closed`, and in a listener's maker of handlers. A panic of this hook itself is
+    /// dropped.
     #[must_use]
     pub fn on_panic(mut self, hook: impl Fn(HandleId, &str) + Send + Sync + 'static) -> Self {
         let hook = Contained::new(hook);
@@ -306,8 +316,9 @@ impl Builder {
         self
     }
 
-    /// Is called at the end of every handle, listeners too, before its handler is told: the one place to log errors of
-    /// handlers, with the address of the peer. (Posts and timers have no end that is told.)
+    /// The hook is called at the end of every handle, listeners too, before its handler's `closed`:
+    /// the one place to log errors of handlers, with the address of the peer. (Posts and timers
+    /// have no end that is reported.)
     ///
     /// ```
     /// use paceline::{Closed, Pool};
@@ -331,8 +342,9 @@ impl Builder {
     /// Builds the pool and spawns its threads.
     ///
     /// # Errors
-    /// `InvalidInput` if a setting can't be; the text names every one. `Unsupported` if the system does not have this handle
-    /// set. Otherwise the error of the system for the handle set or a thread.
+    /// `InvalidInput` if a setting can't be; the text names every one. `Unsupported` if the system
+    /// does not have this handle set. Otherwise the error of the system for the handle set or a
+    /// thread.
     pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
         let threads = *self.threads.get_or_insert_with(default_threads);

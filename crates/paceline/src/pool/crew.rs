@@ -1,4 +1,4 @@
-//! Who is in the pool, and the wait for others to leave.
+//! The threads in the pool, and the wait for others to leave.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// How long somebody waits for those that may come, before it asks again.
+/// How long a thread waits for those that may come, before it asks again.
 const ASKS_AGAIN: Duration = Duration::from_millis(1);
 
 /// The threads of a pool, its own and those that joined.
@@ -30,9 +30,9 @@ struct List {
     next: usize,
     /// The pool ends: it spawns no more threads.
     is_closing: bool,
-    /// Who serves several pools does not come any more.
+    /// Threads that serve several pools do not enter this one any more.
     visits_are_over: bool,
-    /// Who waits for others to leave.
+    /// The threads that wait for others to leave.
     waiting: Vec<Arc<Parker>>,
 }
 
@@ -42,7 +42,7 @@ struct Member {
     /// `None` until a thread was spawned.
     thread: Option<ThreadId>,
     name: String,
-    /// It waits for the others itself, so nobody need wait for it.
+    /// It waits for the others itself, so no thread need wait for it.
     waits: bool,
     /// It serves several pools, and is not in this one now.
     is_elsewhere: bool,
@@ -104,16 +104,15 @@ impl Crew {
         seat
     }
 
-    /// A place for one of the pool's own threads, which does not run yet. There is none once the pool ends: whoever
-    /// finds out who is left finds everyone who will ever come.
+    /// A place for one of the pool's own threads, which does not run yet. There is none once the
+    /// pool ends: a list of the threads that are left is then complete.
     pub(super) fn hire(&self) -> io::Result<usize> {
         let mut list = lock(&self.list);
-        match list.is_closing {
-            false => self.add(&mut list),
-            true => {
-                let text = "spawn a thread: the pool is shutting down";
-                Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
-            }
+        if list.is_closing {
+            let text = "spawn a thread: the pool is shutting down";
+            Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
+        } else {
+            self.add(&mut list)
         }
     }
 
@@ -129,7 +128,7 @@ impl Crew {
         self.board.as_ref()?.row(index)
     }
 
-    /// The pool ends: nobody is hired any more.
+    /// The pool ends: no thread is hired any more.
     pub(super) fn stop_hiring(&self) {
         lock(&self.list).is_closing = true;
     }
@@ -158,7 +157,7 @@ impl Crew {
         }
     }
 
-    /// Whether somebody has the place with this index, here or elsewhere.
+    /// Whether a thread has the place with this index, here or elsewhere.
     pub(super) fn has(&self, index: usize) -> bool {
         let list = lock(&self.list);
         list.members.iter().any(|member| member.index == index)
@@ -182,8 +181,8 @@ impl Crew {
         Membership { crew, index, end }
     }
 
-    /// The thread with this index, which serves several pools, is in this one until that is dropped. `None`: the pool has
-    /// ended.
+    /// The thread with this index, which serves several pools, is in this one until that is
+    /// dropped. `None`: the pool has ended.
     pub(super) fn step_in(&self, index: usize) -> Option<Membership<'_>> {
         let mut list = lock(&self.list);
         if list.visits_are_over {
@@ -199,19 +198,19 @@ impl Crew {
         self.change(|list| list.set_elsewhere(index, true));
     }
 
-    /// Nobody steps in any more: who is in the pool after this is all that will ever be.
+    /// No thread steps in any more: those in the pool after this are all there will ever be.
     pub(super) fn end_visits(&self) {
         lock(&self.list).visits_are_over = true;
     }
 
-    /// Gives a place up, and tells those who wait for it.
+    /// Gives a place up, and wakes the threads that wait for it.
     pub(super) fn leave(&self, index: usize) {
         self.board.iter().for_each(|board| board.remove(index));
         self.change(|list| list.members.retain(|member| member.index != index));
     }
 
-    /// Waits until no thread but this one is in the pool, and nobody `may_come`, or until `deadline`. It asks again whenever
-    /// somebody leaves, or steps out.
+    /// Waits until no thread but this one is in the pool, and none `may_come`, or until `deadline`.
+    /// It asks again whenever a thread leaves, or steps out.
     pub(super) fn wait_for_others(
         &self,
         clock: &Clock,
@@ -230,10 +229,11 @@ impl Crew {
             if is_alone && !may_come() || clock.has_passed(Some(deadline)) {
                 break;
             }
-            // Who may come may also be kept from it, which nobody tells.
-            let until = match is_alone {
-                true => deadline.min(clock.now().after(ASKS_AGAIN)),
-                false => deadline,
+            // A thread that may come may also be kept from it, which wakes no waiter.
+            let until = if is_alone {
+                deadline.min(clock.now().after(ASKS_AGAIN))
+            } else {
+                deadline
             };
             clock.sleep(&parker, Some(until));
         }
@@ -243,8 +243,8 @@ impl Crew {
         });
     }
 
-    /// The indices and names of the threads in the pool, but for this one and those that wait for the
-    /// others too.
+    /// The indices and names of the threads in the pool, but for this one and those that wait for
+    /// the others too.
     pub(super) fn others(&self) -> Vec<(usize, String)> {
         let me = thread::current().id();
         lock(&self.list)
@@ -254,7 +254,7 @@ impl Crew {
             .collect()
     }
 
-    /// Changes the list, and makes everyone who waits look again.
+    /// Changes the list, and makes every waiting thread check again.
     fn change(&self, change: impl FnOnce(&mut List)) {
         let waiting = {
             let mut list = lock(&self.list);
@@ -267,7 +267,7 @@ impl Crew {
 }
 
 impl List {
-    /// One more, who need not run yet. Its index.
+    /// One more thread, which need not run yet. Its index.
     fn add(&mut self) -> io::Result<usize> {
         if self.members.len() >= MOST_THREADS {
             let text = format!("enter: the pool has {MOST_THREADS} threads already");

@@ -69,12 +69,12 @@ use threads::Outfit;
 pub(crate) use visits::{Visitor, Visits};
 use watch::Watch;
 
-/// Is told about errors of the wait on the pool's own threads, and about threads that could not be had.
+/// Gets errors of the wait on the pool's own threads, and of threads that could not be had.
 type ErrorHook = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 /// What the threads of a pool share.
 pub(crate) struct Shared {
-    /// Who waits; and the line of handles that belongs to whoever does.
+    /// The right to wait; and the line of handles that belongs to its holder.
     pub(crate) lead: Arc<Lead<Line>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Clock,
@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     /// Whether a leader that finds nothing lets others run, and looks once more.
     pub(crate) looks: Looks,
     pub(crate) observers: Arc<Observers>,
-    /// Who looks for stuck handlers, if anybody does.
+    /// The thread that finds stuck handlers, if there is one.
     monitor: Option<Arc<Monitor>>,
     /// The threads that the pool spawned, by their index in the crew.
     threads: Mutex<Vec<(usize, thread::JoinHandle<()>)>>,
@@ -101,7 +101,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether nobody shall wait any more. The leader that finds everything drained closes the lead.
+    /// Whether no thread shall wait any more. The leader that finds everything drained closes the
+    /// lead.
     pub(crate) fn is_over(&self) -> bool {
         if self.registry.is_drained() {
             self.lead.close();
@@ -109,7 +110,7 @@ impl Shared {
         self.lead.is_closed()
     }
 
-    /// The same, or whether somebody observes, as one question.
+    /// The same, or whether the pool is observed, as one question.
     pub(crate) fn wants_attention(&self) -> bool {
         if self.registry.is_drained() {
             self.lead.close();

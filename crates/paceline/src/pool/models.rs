@@ -1,4 +1,4 @@
-//! loom's models of the crew: who is hired while the pool ends (S2).
+//! loom's models of the crew: threads that are hired while the pool ends (S2).
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use loom::thread;
 use super::crew::Crew;
 use crate::sync::{explore, Clock, Timestamp, VirtualClock};
 
-/// A thread is called while a shutdown whose time is over finds out who is left. Whoever has a place is found; whoever
-/// comes later gets none.
+/// A thread is called while a shutdown whose time is over lists the threads that are left. A thread
+/// that has a place is in the list; a later one gets none.
 #[test]
 fn loom_hire_against_the_end() {
     explore(|| {
@@ -24,7 +24,8 @@ fn loom_hire_against_the_end() {
     });
 }
 
-/// A thread is called while a shutdown waits for everyone: it waits for the caller, and for who was called.
+/// A thread is called while a shutdown waits for all: it waits for the caller, and for the called
+/// thread.
 #[test]
 fn loom_end_waits_for_who_was_called() {
     explore(|| {

@@ -1,10 +1,12 @@
 //! The monitor: a thread that finds handlers that are stuck, also when all threads of the pool are.
 //!
-//! It is no member of the pool: it never leads and handles nothing. It has the board and the hook, and nothing else of the
-//! pool; so it keeps neither the pool alive nor anything that the pool owns, and nobody waits for it.
+//! It is no member of the pool: it never leads and handles nothing. It has the board and the hook,
+//! and nothing else of the pool; so it keeps neither the pool alive nor anything that the pool
+//! owns, and no thread waits for it.
 //!
-//! A call is due when it has lasted for the limit. Calls that begin after a look can't be due before the limit has passed
-//! once more; so the monitor sleeps until then, or until the first of those that it has seen is due.
+//! A call is due when it has lasted for the limit. Calls that begin after a look can't be due
+//! before the limit has passed once more; so the monitor sleeps until then, or until the first of
+//! those that it has seen is due.
 
 use std::{collections::HashMap, fmt, io, sync::Arc, time::Duration};
 
@@ -14,7 +16,7 @@ use crate::{
     sync::{thread, Parker, Timestamp},
 };
 
-/// Is told about calls that last too long.
+/// Gets calls that last too long.
 pub(super) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
 
 /// What the monitor's thread has.
@@ -27,7 +29,7 @@ pub(super) struct Monitor {
     bed: Arc<Parker>,
 }
 
-/// The calls that were told, by thread: when each began, and what was told.
+/// The calls that were reported, by thread: when each began, and the report.
 type Told = HashMap<usize, (Timestamp, Stuck)>;
 
 const STOP: u32 = 1;
@@ -91,7 +93,8 @@ impl Monitor {
         }
     }
 
-    /// Tells which calls are stuck, and which are no more. When the next one will be.
+    /// Reports the calls that are stuck, and those that are no more. Returns when the next one will
+    /// be.
     fn look(&self, told: &mut Told) -> Option<Timestamp> {
         let (stuck, next) = self.board.stuck(self.limit);
         told.retain(|thread, (began, call)| {

@@ -1,4 +1,4 @@
-//! What can be asked of a pool about itself, and how its threads tell.
+//! What can be asked of a pool about itself, and how its threads report.
 
 use std::{
     fmt,
@@ -31,9 +31,9 @@ impl Pool {
         Inspect { pool: self }
     }
 
-    /// Lets `observer` be told from now on, until what this returns is dropped (a call that is being made then may still
-    /// be going on). There may be several. It is told nothing of what was before: a thread that sleeps tells its next
-    /// role.
+    /// Calls `observer` from now on, until the returned value is dropped (a call that is being made
+    /// then may still be going on). There may be several. It learns nothing of what was before: a
+    /// sleeping thread reports its next role.
     ///
     /// ```
     /// use paceline::{observe::{Observer, Role}, Pool};
@@ -70,9 +70,10 @@ pub struct Inspect<'p> {
 }
 
 impl Inspect<'_> {
-    /// Who does what, and since when: every thread of the pool, its own and those that joined, in the order of entering.
-    /// Of those that handle an event, also which, and with what type of handler. Each thread's report is whole; they are
-    /// taken one after the other, while the pool works on.
+    /// What each thread does, and since when: every thread of the pool, its own and those that
+    /// joined, in the order of entering. Of those that handle an event, also which, and with what
+    /// type of handler. Each thread's report is whole; they are taken one after the other, while
+    /// the pool works on.
     ///
     /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
     ///
@@ -95,8 +96,8 @@ impl Inspect<'_> {
         board.map_or_else(Vec::new, |board| board.threads(shared.lead.standby_index()))
     }
 
-    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads. To be told without
-    /// asking: [`stuck_after`](crate::Builder::stuck_after).
+    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads.
+    /// [`stuck_after`](crate::Builder::stuck_after) reports them without a question.
     ///
     /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
     #[must_use]
@@ -110,8 +111,8 @@ impl Inspect<'_> {
 
     /// How long turns, handlers and blind times took so far.
     ///
-    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on. Times are those that the
-    /// pool has read anyway, on its own clock.
+    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on.
+    /// Times are those that the pool has read anyway, on its own clock.
     ///
     /// `None`, unless the pool was built with a [`board`](crate::Builder::board).
     ///
@@ -119,9 +120,9 @@ impl Inspect<'_> {
     /// # use std::sync::mpsc;
     /// # use paceline::Pool;
     /// let pool = Pool::builder().threads(2).board(true).build()?;
-    /// # let (tell, told) = mpsc::channel();
-    /// # pool.post(move |_| tell.send(()).unwrap())?;
-    /// # told.recv().unwrap();
+    /// # let (sender, receiver) = mpsc::channel();
+    /// # pool.post(move |_| sender.send(()).unwrap())?;
+    /// # receiver.recv().unwrap();
     /// let times = pool.inspect().histograms().expect("it has a board");
     /// println!("{:?} {:?} {:?}", times.handler.p50(), times.handler.p99(), times.handler.max());
     /// for bucket in times.handler.buckets() {
@@ -134,9 +135,9 @@ impl Inspect<'_> {
         Some(self.pool.shared().crew.board()?.times())
     }
 
-    /// The bound of [`Snapshot::longest_blind`]: four and a half [ticks](crate::Builder::tick). A wake and what the
-    /// system's scheduler adds come on top. `None` under [`Wake::Eager`](crate::Wake::Eager), which wakes a follower
-    /// each time.
+    /// The bound of [`Snapshot::longest_blind`]: four and a half [ticks](crate::Builder::tick). A
+    /// wake and what the system's scheduler adds come on top. `None` under
+    /// [`Wake::Eager`](crate::Wake::Eager), which wakes a follower each time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -149,8 +150,8 @@ impl Inspect<'_> {
         self.pool.shared().lead.blind_bound()
     }
 
-    /// The threads that are in the pool now, its own and those that joined, in the order of entering: for
-    /// [`Handle::pin_to`](crate::Handle::pin_to), which has an example.
+    /// The threads that are in the pool now, its own and those that joined, in the order of
+    /// entering: for [`Handle::pin_to`](crate::Handle::pin_to), which has an example.
     #[must_use]
     pub fn thread_ids(&self) -> Vec<ThreadId> {
         self.pool.shared().crew.thread_ids()
@@ -168,7 +169,8 @@ impl Metrics for Pool {
     }
 }
 
-/// Somebody observes a pool, until this is dropped: see [`Pool::observe`]. Forgotten, it lasts as long as the pool.
+/// A pool is observed until this is dropped: see [`Pool::observe`]. Forgotten, it lasts as long as
+/// the pool.
 #[must_use = "dropping it ends the observation"]
 pub struct Observation {
     pool: Weak<Shared>,
@@ -193,7 +195,7 @@ impl fmt::Debug for Observation {
     }
 }
 
-/// What threads tell, on the cold side of the one question whether anybody observes.
+/// The reports of threads, on the cold side of the one question whether the pool is observed.
 impl Shared {
     /// The calling thread, whose seat this is, has another role.
     #[cold]
@@ -202,7 +204,7 @@ impl Shared {
         self.observers.tell_first(seat.index(), role);
     }
 
-    /// The same, since a time that is known; the first observer is told by the caller.
+    /// The same, since a time that is known; the caller calls the first observer.
     #[cold]
     pub(crate) fn tell_at(&self, seat: &Seat, role: Role, now: Timestamp) {
         if let Some(row) = seat.row() {
@@ -211,8 +213,8 @@ impl Shared {
         self.observers.tell_guests(seat.index(), role);
     }
 
-    /// The handler of the calling thread, whose seat this is, blocks, or has come back. Without an observer it costs
-    /// a load.
+    /// The handler of the calling thread, whose seat this is, blocks, or has come back. Without an
+    /// observer it costs a load.
     pub(crate) fn report_away(&self, seat: &Seat, is_away: bool) {
         if self.lead.is_observed() {
             self.observers

@@ -1,8 +1,10 @@
-//! The pool's own threads: how many there are, what each begins with, and how an elastic pool calls one more.
+//! The pool's own threads: how many there are, what each begins with, and how an elastic pool calls
+//! one more.
 //!
-//! When one is called and who may go is told in `promotion/staff.rs`. A thread that is called takes its place in the crew
-//! before it is spawned, as those do that are spawned when the pool is built. So a shutdown that comes meanwhile waits
-//! for it, or names it; and once a shutdown has begun there are no places any more.
+//! `promotion/staff.rs` decides when one is called and which may go. A thread that is called takes
+//! its place in the crew before it is spawned, as those do that are spawned when the pool is built.
+//! So a shutdown that begins meanwhile waits for it, or names it; and once a shutdown has begun
+//! there are no places any more.
 
 use std::{
     fmt, io,
@@ -57,9 +59,10 @@ impl From<RangeInclusive<usize>> for Threads {
 
 impl fmt::Display for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_elastic() {
-            true => write!(f, "{}..={}", self.least, self.most),
-            false => write!(f, "{}", self.least),
+        if self.is_elastic() {
+            write!(f, "{}..={}", self.least, self.most)
+        } else {
+            write!(f, "{}", self.least)
         }
     }
 }
@@ -96,7 +99,7 @@ pub(super) struct Outfit {
     pub(super) priority: ByIndex<u8>,
     pub(super) cores: ByIndex<Vec<usize>>,
     pub(super) nice: ByIndex<i32>,
-    /// Whom they belong to, for those that are called later. It is set when the pool is built.
+    /// The pool they belong to, for those that are called later. It is set when the pool is built.
     pub(super) pool: OnceLock<Weak<Shared>>,
 }
 
@@ -107,13 +110,15 @@ impl Outfit {
         Ok(priority.unwrap_or(0))
     }
 
-    /// Puts the calling thread on its cores and sets its nice value. What can't be is told, and it does without.
+    /// Puts the calling thread on its cores and sets its nice value. What can't be is reported, and
+    /// it does without.
     pub(super) fn put_on(&self, index: usize, tell: impl Fn(io::Error)) {
         let cores = apply("thread_affinity", &self.cores, index, |cores| {
             // No core at all: as the system likes.
-            match cores.is_empty() {
-                true => Ok(()),
-                false => confine(&cores),
+            if cores.is_empty() {
+                Ok(())
+            } else {
+                confine(&cores)
             }
         });
         let nice = apply("thread_nice", &self.nice, index, set_nice);
@@ -151,8 +156,8 @@ fn apply<T>(
 }
 
 impl Shared {
-    /// Nobody sleeps who could lead: an elastic pool calls one more thread. Tells whether it tried to, which takes time.
-    /// The caller does not hold the lead, nor any lock.
+    /// No thread sleeps that could lead: an elastic pool calls one more. Returns whether it tried
+    /// to, which takes time. The caller holds neither the lead nor any lock.
     #[cold]
     pub(crate) fn call_one_more(&self, now: Timestamp) -> bool {
         let Some(staff) = self.lead.claim_one_more(now) else {
@@ -174,7 +179,8 @@ impl Shared {
         true
     }
 
-    /// Joins the threads that have retired since the last call. They have left, so nobody waits for them.
+    /// Joins the threads that have retired since the last call. They have left, so this does not
+    /// wait.
     fn part_from_retired(&self) {
         let mut retired = Vec::new();
         let mut threads = lock(&self.threads);
@@ -230,8 +236,8 @@ fn spawn_with(shared: &Arc<Shared>, index: usize) -> io::Result<thread::JoinHand
     Ok(spawned)
 }
 
-/// The life of a thread of the pool's own: it joins until the pool is shut down or lets it go, and again after an
-/// error of the wait.
+/// The life of a thread of the pool's own: it joins until the pool is shut down or lets it go, and
+/// again after an error of the wait.
 fn work(shared: &Shared, seat: Arc<Seat>, tray: Option<Arc<OwnTray>>) {
     shared.name(seat.index(), thread::current().id(), tray.as_deref());
     let mut place = shared.crew.arrived(seat.index());
@@ -259,14 +265,15 @@ fn work(shared: &Shared, seat: Arc<Seat>, tray: Option<Arc<OwnTray>>) {
 }
 
 impl Shared {
-    /// The place with this index is this thread's, and so is the tray. That is named first: a handle can be pinned to whom
-    /// the crew knows.
+    /// The place with this index is this thread's, and so is the tray. The tray is named first: a
+    /// handle can be pinned to a thread that the crew knows.
     pub(super) fn name(&self, index: usize, thread: thread::ThreadId, tray: Option<&OwnTray>) {
         tray.iter().for_each(|tray| tray.name(thread));
         self.crew.name(index, thread);
     }
 
-    /// A thread that the pool has let go gives up its place. If it is needed after all, it has it back.
+    /// A thread that the pool has let go gives up its place. If it is needed after all, it has it
+    /// back.
     fn retire<'c>(&'c self, seat: &Seat, place: Membership<'c>) -> Option<Membership<'c>> {
         let (index, mut place) = (seat.index(), Some(place));
         self.observers.tell(|it| it.retired(index));
@@ -284,14 +291,14 @@ impl Shared {
         self.observers.tell(|it| it.grown(index));
     }
 
-    /// Tells an error of the wait, and pauses, so that a lasting one does not burn a core.
+    /// Reports an error of the wait, and pauses, so that a lasting one does not burn a core.
     fn report(&self, error: io::Error) {
         self.tell_error(error);
         let deadline = self.clock.now().after(PAUSE_AFTER_ERROR);
         self.clock.sleep(&Arc::new(Parker::new()), Some(deadline));
     }
 
-    /// Tells an error of one of the pool's own threads. The caller neither leads nor has a lock.
+    /// Reports an error of one of the pool's own threads. The caller neither leads nor has a lock.
     pub(super) fn tell_error(&self, error: io::Error) {
         if let Some(hook) = &self.on_error {
             let _ = caught(|| hook(&error));

@@ -1,7 +1,7 @@
 //! How a thread that serves several pools visits one of them.
 //!
-//! It has a place in each for life, and steps in to serve, or to sleep there; between that it is elsewhere, and nobody in
-//! the pool waits for it.
+//! It has a place in each for life, and steps in to serve, or to sleep there; between that it is
+//! elsewhere, and no thread of the pool waits for it.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     sync::Clock,
 };
 
-/// One pool, as those who visit it know it: they share its inside, and do not keep it from ending.
+/// One pool, for the threads that visit it: they share its inside, and do not keep it from ending.
 pub(crate) struct Visits(Arc<Shared>);
 
 impl Visits {

@@ -1,8 +1,9 @@
 //! The watcher's thread: started when handlers first block by surprise, twice in a short time.
 //!
-//! It is no member of the pool: it never leads and handles nothing. It goes when the pool is closed, and nobody waits
-//! for that, because a thread of its class may be without a core for long. So it has only the lead: nothing of the
-//! user's, and no descriptor, is dropped there. What it does is told in `promotion/watcher.rs`.
+//! It is no member of the pool: it never leads and handles nothing. It goes when the pool is
+//! closed, and no thread waits for that, because a thread of its class may be without a core for
+//! long. So it has only the lead: nothing of the user's, and no descriptor, is dropped there.
+//! `promotion/watcher.rs` has what it does.
 
 use std::{
     // Whether it was started orders nothing.
@@ -45,7 +46,8 @@ impl Watch {
         cfg!(all(target_os = "linux", not(any(loom, shuttle))))
     }
 
-    /// Starts it, once. If no thread is to be had, the next surprise tries again: the standby does without it.
+    /// Starts it, once. If no thread is to be had, the next surprise tries again: the standby does
+    /// without it.
     fn start(&self) {
         if self.started.swap(true, Ordering::Relaxed) {
             return;

@@ -1,7 +1,9 @@
-//! A bench: all followers of a pool asleep in one place, where the operating system picks who wakes.
+//! A bench: all followers of a pool asleep in one place, where the operating system picks the one
+//! that wakes.
 //!
-//! Its word counts tickets to lead. Who wakes takes one; who finds none sleeps on. A ticket is issued under the
-//! followers' lock for one sleeper that is taken off the list, whoever that turns out to be.
+//! Its word counts tickets to lead. A thread that wakes takes one; one that finds none sleeps on. A
+//! ticket is issued under the followers' lock for one sleeper that is taken off the list, whichever
+//! that turns out to be.
 
 use std::sync::Arc;
 
@@ -54,8 +56,8 @@ impl Bench {
 mod tests {
     use super::*;
 
-    /// A shutdown closes more than once: the leader that finds nothing left, and whoever asked for it. A
-    /// sleeper that wakes after all of that goes too, and so does the next.
+    /// A shutdown closes more than once: the leader that finds nothing left, and the caller of the
+    /// shutdown. A sleeper that wakes after all of that goes too, and so does the next.
     #[test]
     fn closed_twice_is_closed() {
         let bench = Bench::new();

@@ -1,36 +1,43 @@
 //! The lounge: where threads are that belong to several sets, and are in none of them now.
 //!
-//! Each set has a lead of its own. A thread that roams leads one set to serve it, or several to sleep in all of them at once
-//! (`turn/company.rs`). Who finds nothing to do while others are awake goes to the lounge, and comes back when it is needed:
+//! Each set has a lead of its own. A thread that roams leads one set to serve it, or several to
+//! sleep in all of them at once (`turn/company.rs`). A thread that finds nothing to do while others
+//! are awake goes to the lounge, and comes back when it is needed:
 //!
 //! ```text
 //!      set 0          set 1                        lounge
-//!   processing T   lead set aside   <-- looks --   T  the watch: a lead is open for long, so it goes, and another watches
+//!   processing T   lead set aside  <-- checks --   T  the watch: a lead is open for long, so it
+//!                                                     goes, and another watches
 //!      leader T --- finds nothing, others are awake ---> T T T  idle
 //!
-//!  idle    --> looks round  [Lounge::send]       a promotion has left nobody behind, and its handler blocks, or computes
-//!                                               or starves others while there is room in all sets
-//!  watch   --> looks round  [Lounge::look]       a lead was open for a while, and nobody is in that set
-//!                           [Lounge::send]       nobody is idle
-//!  idle    --> watch        [Lounge::leave_for]  the watch goes
-//!  looks round --> watch, idle  [Lounge::sit_down]  nothing is to be done (`Lounge::leave_to_others`), or others lead
-//!  watch   --> deep         [Lead::glance]       all leads are held and the same: it sleeps without a timer
-//!  deep    --> watch        [Lead::rouse_standby] whoever opens a lead finds the mark of that in its word
-//!                           [Lead::enlist]       a guest of that set stands by from now on, in place of the mark
+//!  idle    --> rounds   [Lounge::send]          a promotion left no thread behind, and its handler
+//!                                               blocks, computes, or starves others, with room
+//!                                               in all sets
+//!  watch   --> rounds   [Lounge::look]          a lead was open for a while, without threads
+//!                       [Lounge::send]          no thread is idle
+//!  idle    --> watch    [Lounge::leave_for]     the watch goes
+//!  rounds  --> watch, idle  [Lounge::sit_down]  nothing is to be done (`Lounge::leave_to_others`),
+//!                                               or others lead
+//!  watch   --> deep     [Lead::glance]          all leads are held and unchanged: no timer
+//!  deep    --> watch    [Lead::rouse_standby]   a thread opens a lead and finds the mark
+//!                       [Lead::enlist]          a guest of that set stands by from now on
 //! ```
 //!
-//! **The invariant**: no set has an open lead and an event that waits while a thread is in the lounge, for longer than
-//! the watch needs: the time between two looks, a quarter of a tick and a wake (a quarter more if the opener lacked only
-//! the core of the watch, once). While the watch sleeps deeply every word has its mark ([`Standby::Marked`]), which was
-//! set in a step that found the lead held. Who opens it sees the mark in the same step, and takes it off and rouses the
-//! watch: so no opening is overlooked. (If the watch was sent away the mark may be left behind, and means nothing any
-//! more.) And the lounge has a watch whenever anybody is in it: who goes appoints the next, in the same section.
+//! **The invariant**: no set has an open lead and an event that waits while a thread is in the
+//! lounge, for longer than the watch needs: the time between two checks, a quarter of a tick and a
+//! wake (a quarter more if the opener lacked only the core of the watch, once). While the watch
+//! sleeps deeply every word has its mark ([`Standby::Marked`]), which was set in a step that found
+//! the lead held. A thread that opens it sees the mark in the same step, and takes it off and
+//! rouses the watch: so no opening is overlooked. (If the watch was sent away the mark may be left
+//! behind, and means nothing any more.) And the lounge has a watch whenever it is not empty: a
+//! watch that goes appoints the next, in the same section.
 //!
-//! A lead that was **set aside** ([`HeldLead::set_aside`]) is open too, but its thread, or whoever is awake, comes by
-//! soon: so the watch gives it a tick more (less, if it looks again soon because of another set's opener). Who sets its
-//! leads aside to go to the lounge asks afterwards whether somebody is awake still; who has served says so before it
-//! looks round. Of the two the second sees the first: so the leads are found open by somebody who is awake, or their
-//! thread looks round again.
+//! A lead that was **set aside** ([`HeldLead::set_aside`]) is open too, but its thread, or another
+//! that is awake, visits it soon: so the watch gives it a tick more (less, if it checks again soon
+//! because of another set's opener). A thread that sets its leads aside to go to the lounge asks
+//! afterwards whether another is still awake; a thread that has served says so before it checks all
+//! sets. The second of the two sees the first: so the leads are found open by a thread that is
+//! awake, or their thread checks again.
 //!
 //! What the watch sees, and remembers, stands in `lounge/watch.rs`.
 
@@ -56,10 +63,11 @@ use crate::sync::{
     lock, Clock, Moment, Mutex, Parker, Timestamp,
 };
 
-/// Who serves for so long may be stuck in a handler, and uses no core. (Who has only lost its core has it back by then.)
+/// A thread that serves for this long may be stuck in a handler, and uses no core. (One that has
+/// only lost its core has it back by then.)
 const TICKS_UNTIL_STUCK: u32 = 64;
 
-/// What somebody in the lounge is told.
+/// The messages to a thread in the lounge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -67,14 +75,14 @@ enum Told {
     Close,
     /// It is the watch.
     Watch,
-    /// Somebody has just opened a lead that had the mark.
+    /// A thread has just opened a lead that had the mark.
     Look,
     /// This set needs it.
     Go(usize),
 }
 
 impl Told {
-    /// Left on a bed, whose word it is; whoever sleeps there is woken later.
+    /// Left on a bed, whose word it is; the thread that sleeps there is woken later.
     fn leave_on(self, bed: &Parker) {
         bed.post(match self {
             Self::Nothing => 0,
@@ -109,7 +117,7 @@ pub(crate) struct Lounge<T> {
     guests: Mutex<Guests>,
     /// Of each thread.
     services: Vec<Service>,
-    /// The set that is looked at first, by whoever looks round next. It orders nothing.
+    /// The set that the next thread to check all sets begins with. It orders nothing.
     first: AtomicUsize,
 }
 
@@ -120,12 +128,12 @@ struct Service {
     begun: Moment,
 }
 
-/// Who is in the lounge.
+/// The threads in the lounge.
 #[derive(Debug)]
 struct Guests {
     idle: Vec<Arc<Parker>>,
     watch: Option<Arc<Parker>>,
-    /// Somebody was sent for this set then, and has not begun to look round.
+    /// A thread was sent for this set then, and has not begun to check the sets.
     coming: Vec<Option<Timestamp>>,
     is_closed: bool,
 }
@@ -136,28 +144,30 @@ pub(super) struct Link<T> {
     set: usize,
 }
 
-/// Who else there is, for a thread that finds nothing to do.
+/// Which other threads there are, for one that finds nothing to do.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
-    /// Nobody is awake: this thread must wait in the sets.
+    /// None is awake: this thread must wait in the sets.
     AreNot,
-    /// Somebody is awake, and looks at all leads before it sleeps. Those of this thread are set aside.
+    /// Another is awake, and checks all leads before it sleeps. Those of this thread are set aside.
     ComeBy,
-    /// Somebody was, and may have looked before they were set aside: this thread must look round again.
+    /// Another was awake, and may have checked before they were set aside: this thread must check
+    /// again.
     AreDone,
 }
 
-/// As what somebody is in the lounge.
+/// The place of a thread in the lounge.
 #[must_use]
 pub(super) enum Seated {
     Watches(Outlook),
     Idle,
-    /// It is closed: nobody sits down.
+    /// It is closed: no thread sits down.
     Closed,
 }
 
-/// How many of these cores the sets use at most: each has a limit of its own, which may be more than there are.
+/// How many of these cores the sets use at most: each has a limit of its own, which may be more
+/// than there are.
 fn cores_for<T>(leads: &[(Arc<Lead<T>>, Clock)], cores: usize) -> usize {
     let each = leads.iter().map(|(lead, _)| lead.policy.cores);
     let most = each.clone().max().unwrap_or(1);
@@ -197,17 +207,18 @@ impl<T> Lounge<T> {
         })
     }
 
-    /// A thread begins to serve this set: it looks round again when it is done, unless its handler blocks. Whoever looks round
-    /// next looks at this one last, so that every set has its turn also where everybody who serves is stuck.
+    /// A thread begins to serve this set: it checks all sets again when it is done, unless its
+    /// handler blocks. The next thread to check them begins behind this one, so that every set has
+    /// its turn also where all serving threads are stuck.
     pub(crate) fn serves(&self, thread: usize, set: usize) {
         self.look_last_at(set);
         let service = &self.services[thread];
         service.begun.set(self.clock.now());
-        // Release: who sees it on sees since when.
+        // Release: a thread that sees it on sees since when.
         service.is_on.store(true, Ordering::Release);
     }
 
-    /// Whoever looks round next looks at all others before this one.
+    /// The next thread to check the sets begins with all others.
     pub(crate) fn look_last_at(&self, set: usize) {
         self.first.store(set + 1, Ordering::Relaxed);
     }
@@ -225,24 +236,27 @@ impl<T> Lounge<T> {
         fence(Ordering::SeqCst);
     }
 
-    /// For a thread that finds nothing to do: if others are awake and will come by, it sets its leads aside.
+    /// For a thread that finds nothing to do: if others are awake and will come by, it sets its
+    /// leads aside.
     pub(crate) fn leave_to_others(&self, set_aside: impl FnOnce()) -> Others {
         if !self.is_somebody_awake() {
             return Others::AreNot;
         }
         set_aside();
-        // Pairs with the fence in `has_served`: whoever serves has not looked yet, and finds these leads open; or it is seen here
-        // that it does not serve any more. Without the two it could miss them, and still be counted here: nobody would lead.
+        // Pairs with the fence in `has_served`: the serving thread has not checked yet, and finds
+        // these leads open; or it is seen here that it does not serve any more. Without the two it
+        // could miss them, and still be counted here: no thread would lead.
         fence(Ordering::SeqCst);
-        match self.is_somebody_awake() {
-            true => Others::ComeBy,
-            false => Others::AreDone,
+        if self.is_somebody_awake() {
+            Others::ComeBy
+        } else {
+            Others::AreDone
         }
     }
 
-    /// A guess whether another one is awake: it serves, for less than a tick, and a handler runs that is not known to block. If it
-    /// is wrong (that is a guest's handler, or one that is stuck) the watch finds the leads. Where the wake is eager any
-    /// handler may block.
+    /// A guess whether another one is awake: it serves, for less than a tick, and a handler runs
+    /// that is not known to block. If it is wrong (that is a guest's handler, or one that is stuck)
+    /// the watch finds the leads. Where the wake is eager any handler may block.
     fn is_somebody_awake(&self) -> bool {
         let runs = |(lead, _): &(Arc<Lead<T>>, Clock)| {
             lead.policy.is_adaptive() && lead.word.look().running() > 0
@@ -250,9 +264,10 @@ impl<T> Lounge<T> {
         self.serving(self.tick).next().is_some() && self.leads.iter().any(runs)
     }
 
-    /// A guess whether one more thread is of use; more, if computations pile up. The sets share the cores, and a thread that
-    /// serves one of them uses one, unless it is stuck; who is on its way will, if it has a core within a tick. (A promotion
-    /// has asked before whether its own set may use one more.)
+    /// A guess whether one more thread is of use; more, if computations pile up. The sets share the
+    /// cores, and a thread that serves one of them uses one, unless it is stuck; one that is on its
+    /// way will, if it has a core within a tick. (A promotion has asked before whether its own set
+    /// may use one more.)
     fn has_room(&self, piles_up: bool) -> bool {
         let stuck = self.tick.saturating_mul(TICKS_UNTIL_STUCK);
         let most = room(self.cores, piles_up);
@@ -267,19 +282,19 @@ impl<T> Lounge<T> {
         coming.filter(|sent| now.since(**sent) < self.tick).count()
     }
 
-    /// Who serves, for less than so long.
+    /// The threads that have served for less than `span`.
     fn serving(&self, span: Duration) -> impl Iterator<Item = &Service> {
         let now = self.clock.now();
         self.services.iter().filter(move |service| {
-            // First this one, which pairs with the store in `serves`: who sees it on sees since when. SeqCst, for
-            // `leave_to_others`.
+            // This load first, which pairs with the store in `serves`: a thread that sees it on
+            // sees since when. SeqCst, for `leave_to_others`.
             let is_on = service.is_on.load(Ordering::SeqCst);
             is_on && Duration::from_nanos(service.begun.nanos_before(now)) < span
         })
     }
 
-    /// Sits down on this bed until a set needs the thread, which looks round then: because of which one. `None`: the lounge
-    /// is closed.
+    /// Sits down on this bed until a set needs the thread, which looks round then: because of which
+    /// one. `None`: the lounge is closed.
     pub(crate) fn rest_until_called(&self, bed: &Arc<Parker>) -> Option<usize> {
         let mut outlook = match self.sit_down(bed) {
             Seated::Watches(outlook) => Some(outlook),
@@ -307,7 +322,7 @@ impl<T> Lounge<T> {
         }
     }
 
-    /// Sends somebody to this set, unless somebody is on its way. Tells whether anybody was woken.
+    /// Sends a thread to this set, unless one is on its way. Returns whether a thread was woken.
     fn send(&self, set: usize) -> bool {
         let mut guests = lock(&self.guests);
         if guests.coming[set].is_some() || guests.is_closed {
@@ -322,7 +337,7 @@ impl<T> Lounge<T> {
         bed.inspect(|bed| bed.wake()).is_some()
     }
 
-    /// Makes the watch look, if there is one. (If not, whoever sits down next looks first.)
+    /// Makes the watch check, if there is one. (If not, the next thread to sit down checks first.)
     fn rouse(&self) {
         let guests = lock(&self.guests);
         let watch = guests.watch.clone();
@@ -333,7 +348,7 @@ impl<T> Lounge<T> {
         watch.iter().for_each(|bed| bed.wake());
     }
 
-    /// Nobody sits down any more, and everybody goes.
+    /// No thread sits down any more, and all go.
     pub(crate) fn close(&self) {
         let mut guests = lock(&self.guests);
         guests.is_closed = true;
@@ -361,7 +376,7 @@ impl<T> Lounge<T> {
         if guests.is_closed {
             return Seated::Closed;
         }
-        // Who was told to look as it left is not told to watch now.
+        // A watch that got `Look` as it left is not to watch now.
         bed.take();
         if guests.watch.is_some() {
             guests.idle.push(Arc::clone(bed));
@@ -371,7 +386,8 @@ impl<T> Lounge<T> {
         Seated::Watches(self.outlook(self.clock.now()))
     }
 
-    /// The watch goes because of a set; somebody else watches from now on. Tells whether it may: it may have been sent elsewhere.
+    /// The watch goes because of a set; another thread watches from now on. Returns whether it may:
+    /// it may have been sent elsewhere.
     pub(super) fn leave_for(&self, bed: &Arc<Parker>, set: usize) -> bool {
         let mut guests = lock(&self.guests);
         let watches = guests.watch.as_ref().is_some_and(|it| Arc::ptr_eq(it, bed));
@@ -389,8 +405,8 @@ impl<T> Lounge<T> {
         true
     }
 
-    /// Somebody who was sent goes. From here on another one may be sent: whoever opens the lead before this is seen
-    /// by the one that comes.
+    /// A thread that was sent goes. From here on another one may be sent: the coming thread sees a
+    /// lead that was opened before this.
     fn set_off(&self, set: usize) {
         lock(&self.guests).coming[set] = None;
         self.leads[set].0.counters.roamed.one_more();
@@ -405,7 +421,8 @@ impl<T> Lead<T> {
         self
     }
 
-    /// Whether somebody may come who is in another set, or in none: it roams, and the lounge is not closed.
+    /// Whether a thread may come that is in another set, or in none: it roams, and the lounge is
+    /// not closed.
     pub(crate) fn may_be_visited(&self) -> bool {
         let lounge = self.lounge().filter(|_| self.roams);
         lounge.is_some_and(|(lounge, _)| !lounge.is_closed())
@@ -422,29 +439,31 @@ impl<T> Lead<T> {
         word.is_vacant() && !word.is_closed()
     }
 
-    /// Takes the lead if it is open and nobody was elected, whatever the order says: for a thread that looks round.
+    /// Takes the lead if it is open and no thread was elected, whatever the order is: for a thread
+    /// that checks all sets.
     pub(crate) fn take_open(&self, clock: &Clock) -> Option<HeldLead<'_, T>> {
-        let took = self
-            .word
-            .update(|word| match word.is_vacant() && !word.is_closed() {
-                true => (word.taken(), true),
-                false => (word, false),
-            });
+        let took = self.word.update(|word| {
+            if word.is_vacant() && !word.is_closed() {
+                (word.taken(), true)
+            } else {
+                (word, false)
+            }
+        });
         took.then(|| {
             self.opener.note();
             HeldLead::taken(self, clock.now())
         })
     }
 
-    /// A promotion with this opening found nobody asleep, and somebody can be called.
+    /// A promotion with this opening found no thread asleep, and one can be called.
     #[cold]
     #[inline(never)]
     pub(super) fn call_for_somebody(&self, opening: Snapshot, needed: bool) -> Promotion {
         if !self.roams {
-            // Whoever has promoted calls.
+            // The thread that has promoted calls.
             return Promotion::Alone;
         }
-        // Who may block needs no core.
+        // A thread that may block needs no core.
         let may_block = opening.blocks() || !self.policy.is_adaptive();
         let needed = needed && (may_block || self.has_room_in_all_sets(opening.piles_up()));
         match self.send_for_somebody(needed) {
@@ -460,12 +479,13 @@ impl<T> Lead<T> {
         self.lounge().is_some_and(has_room)
     }
 
-    /// Nobody is in the set who could lead: somebody comes, if `needed` and if anybody is free. Otherwise the watch sees to
-    /// it.
+    /// No thread in the set could lead: another comes, if `needed` and if one is free. Otherwise
+    /// the watch takes care of it.
     pub(super) fn send_for_somebody(&self, needed: bool) -> Promotion {
-        match needed && self.lounge().is_some_and(|(lounge, set)| lounge.send(set)) {
-            true => Promotion::Watched,
-            false => Promotion::LeftOpen,
+        if needed && self.lounge().is_some_and(|(lounge, set)| lounge.send(set)) {
+            Promotion::Watched
+        } else {
+            Promotion::LeftOpen
         }
     }
 

@@ -1,25 +1,27 @@
-//! The staff of an elastic pool: how many threads of its own it has, when one more is called, and who may go.
+//! The staff of an elastic pool: how many threads of its own it has, when one more is called, and
+//! which may go.
 //!
 //! ```text
-//!  nobody --> called    [Lead::claim_one_more]  a promotion left nobody behind
+//!  none   --> called    [Lead::claim_one_more]  a promotion left no thread behind
 //!  called --> here      [Staff::arrived]        it has taken the lead, or is on the list
-//!  called --> nobody    [Staff::give_up]        there is no need after all, or no thread
-//!  here   --> leaving   [Lead::lets_go]         it was parked for long, and more are left than must be
+//!  called --> none      [Staff::give_up]        there is no need after all, or no thread
+//!  here   --> leaving   [Lead::lets_go]         parked for long, and more are left than must be
 //!  leaving --> gone     [Staff::part]           it has nothing left to do
-//!  leaving --> called   [Staff::part]           one more was wanted meanwhile, and there was no room for it
+//!  leaving --> called   [Staff::part]           one more was wanted, without room for it
 //! ```
 //!
-//! **No storm.** While a thread was called and is not here yet, nobody else is called; so a pool grows by one at a time,
-//! however many find nobody behind them. **Never more than may be.** Who is leaving counts until it has left.
-//! **No blind pool.** Who goes leaves somebody behind who sleeps (`Lead::follow`), so a promotion that has seen somebody
-//! asleep can rely on it. A pool of fixed size has no staff, and nothing here costs it anything.
+//! **No storm.** While a thread was called and is not here yet, no other is called; so a pool grows
+//! by one at a time, however many find no thread behind them. **Never more than may be.** A leaving
+//! thread counts until it has left. **No blind pool.** A thread that goes leaves a sleeping one
+//! behind (`Lead::follow`), so a promotion that has seen one asleep can rely on it. A pool of fixed
+//! size has no staff, and nothing here costs it anything.
 
 use std::{mem, time::Duration};
 
 use super::{followers::Seat, lead::Lead};
 use crate::sync::{lock, Clock, Mutex, Timestamp};
 
-/// If no thread was to be had, nobody asks again for so long.
+/// If no thread was to be had, the pool does not ask again for this long.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// One leads, and one is in reserve: so many threads stay, where the bound is lower.
@@ -45,23 +47,23 @@ struct Count {
     /// One more would have been called, but for those.
     is_one_wanted: bool,
     call: Call,
-    /// Nobody is called before this.
+    /// No thread is called before this.
     not_before: Timestamp,
 }
 
 impl Count {
-    /// Nobody was called.
+    /// No thread was called.
     fn give_up(&mut self) {
         self.own -= 1;
         self.call = Call::Nobody;
     }
 }
 
-/// Whether somebody was called who is not here yet.
+/// Whether a thread was called that is not here yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Nobody,
-    /// Somebody, who has no index yet.
+    /// One was, and has no index yet.
     Somebody,
     Thread(usize),
 }
@@ -83,7 +85,8 @@ impl Staff {
         }
     }
 
-    /// Counts one more, who must then be called. If there is no room because of somebody who is leaving, that one stays.
+    /// Counts one more, which must then be called. If there is no room because of a leaving thread,
+    /// that one stays.
     fn claim(&self, now: Timestamp) -> bool {
         let mut count = lock(&self.count);
         let may = count.own < self.most && count.call == Call::Nobody && now >= count.not_before;
@@ -96,7 +99,7 @@ impl Staff {
         may && has_room
     }
 
-    /// Whoever was called has this index.
+    /// The called thread has this index.
     pub(crate) fn called(&self, index: usize) {
         let mut count = lock(&self.count);
         if count.call == Call::Somebody {
@@ -104,19 +107,20 @@ impl Staff {
         }
     }
 
-    /// Nobody was called.
+    /// No thread was called.
     pub(crate) fn give_up(&self) {
         lock(&self.count).give_up();
     }
 
-    /// No thread was to be had: nobody asks again for a while.
+    /// No thread was to be had: the pool does not ask again for a while.
     pub(crate) fn fail(&self, now: Timestamp) {
         let mut count = lock(&self.count);
         count.give_up();
         count.not_before = now.after(PAUSE_AFTER_FAILURE);
     }
 
-    /// A thread is here: it leads, or is on the list. Tells until when it stays if it is idle; `None`: for ever.
+    /// A thread is here: it leads, or is on the list. Returns until when it stays if it is idle;
+    /// `None`: for ever.
     pub(super) fn arrived(&self, seat: &Seat, clock: &Clock) -> Option<Timestamp> {
         let mut count = lock(&self.count);
         if count.call == Call::Thread(seat.index()) {
@@ -127,8 +131,8 @@ impl Staff {
         may_go.then(|| clock.now().after(self.keep_alive))
     }
 
-    /// Lets this one go, unless so many must stay, or something belongs to it. Of two that ask at once, the second finds the
-    /// first gone.
+    /// Lets this one go, unless so many must stay, or something belongs to it. Of two that ask at
+    /// once, the second finds the first gone.
     fn dismiss(&self, seat: &Seat) -> bool {
         let mut count = lock(&self.count);
         let may = count.own > self.stay && seat.let_go();
@@ -137,16 +141,17 @@ impl Staff {
         may
     }
 
-    /// A thread that was let go does the last step: it leaves, by `leave`. Or one more was wanted meanwhile: then it is that
-    /// one, as if it had been called. Tells whether it has left. (The step is part of this, so that nobody takes its place
-    /// before it has left, and nobody wants one more after it has looked.)
+    /// A thread that was let go does the last step: it leaves, by `leave`. Or one more was wanted
+    /// meanwhile: then it is that one, as if it had been called. Returns whether it has left. (The
+    /// step is part of this, so that no thread takes its place before it has left, and none wants
+    /// one more after it has checked.)
     pub(crate) fn part(&self, seat: &Seat, leave: impl FnOnce()) -> bool {
         let mut count = lock(&self.count);
         count.leaving -= 1;
         if mem::take(&mut count.is_one_wanted) {
             seat.come_back();
             count.own += 1;
-            // One is wanted only while nobody is called, and there was no room for a call since.
+            // One is wanted only while none is called, and there was no room for a call since.
             debug_assert_eq!(count.call, Call::Nobody);
             count.call = Call::Thread(seat.index());
             return false;
@@ -168,13 +173,13 @@ impl<T> Lead<T> {
         self.staff.as_ref()
     }
 
-    /// For a thread that left nobody behind: whether it shall call one more. If so it must tell the staff what came
-    /// of it.
+    /// For a thread that left none behind: whether it shall call one more. If so it must report the
+    /// outcome to the staff.
     pub(crate) fn claim_one_more(&self, now: Timestamp) -> Option<&Staff> {
         let staff = self.staff.as_ref().filter(|staff| staff.claim(now))?;
-        // Once more, after the claim. Both the claim and `arrived` take the staff's lock: whoever is on the list and
-        // was there before the claim is seen here; and whoever comes after it counts one thread more, and so knows
-        // that it need not stay for ever.
+        // Once more, after the claim. Both the claim and `arrived` take the staff's lock: a thread
+        // that is on the list and was there before the claim is seen here; and one that comes after
+        // it counts one thread more, and so knows that it need not stay for ever.
         if self.word.look().has_nobody() {
             return Some(staff);
         }
@@ -182,7 +187,8 @@ impl<T> Lead<T> {
         None
     }
 
-    /// For a thread that was parked for long, is off the list, and leaves somebody behind: whether it may go.
+    /// For a thread that was parked for long, is off the list, and leaves another behind: whether
+    /// it may go.
     pub(super) fn lets_go(&self, seat: &Seat) -> bool {
         let staff = self.staff.as_ref();
         let may = staff.is_some_and(|staff| staff.dismiss(seat));
@@ -235,7 +241,7 @@ mod tests {
         assert!(!staff.claim(now()), "these are all");
     }
 
-    /// No thread is to be had: nobody asks again for a while. Then somebody does.
+    /// No thread is to be had: the pool does not ask again for a while. Then it does.
     #[test]
     fn a_failure_is_followed_by_a_pause() {
         let (staff, start) = (Staff::of(1, 2, KEEP_ALIVE), now());
@@ -246,7 +252,7 @@ mod tests {
         assert_eq!(staff.own(), 2);
     }
 
-    /// Somebody sleeps after all: nobody is called, and whoever finds nobody next may call.
+    /// A thread sleeps after all: none is called, and the next promotion that finds none may call.
     #[test]
     fn no_need_after_all() {
         let policy = Policy {
@@ -265,8 +271,8 @@ mod tests {
         assert_eq!(staff.own(), 3);
     }
 
-    /// So many stay; and a leader and one in reserve in any case. Guests stay as long as they like, and so does one that
-    /// something belongs to.
+    /// So many stay; and a leader and one in reserve in any case. Guests stay as long as they like,
+    /// and so does one that something belongs to.
     #[test]
     fn who_may_go() {
         let clock = Clock::monotonic();
@@ -288,11 +294,11 @@ mod tests {
         }
     }
 
-    /// Who is leaving has its place until it has left: nobody else is called into it.
+    /// A leaving thread has its place until it has left: no other is called into it.
     #[test]
     fn who_is_leaving_counts_until_it_has_left() {
         let (staff, seat) = (Staff::of(3, 3, KEEP_ALIVE), Seat::of_pool(2, 0));
-        // Nobody is leaving: nobody is wanted.
+        // None is leaving: none is wanted.
         assert!(!staff.claim(now()));
         assert!(staff.dismiss(&seat));
         assert_eq!(staff.own(), 2);
@@ -304,7 +310,8 @@ mod tests {
         assert!(!staff.claim(now()), "there are three");
     }
 
-    /// One more is wanted while somebody is leaving, and there is no room: that one stays, as if it had been called.
+    /// One more is wanted while a thread is leaving, and there is no room: that one stays, as if it
+    /// had been called.
     #[test]
     fn who_is_leaving_and_wanted_comes_back() {
         let (staff, seat) = (Staff::of(3, 3, KEEP_ALIVE), Seat::of_pool(2, 0));

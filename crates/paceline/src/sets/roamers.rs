@@ -1,5 +1,5 @@
-//! The threads of roaming leaders: each looks round in all sets, serves one for a while, and rests in the lounge while it is
-//! not needed.
+//! The threads of roaming leaders: each looks round in all sets, serves one for a while, and rests
+//! in the lounge while it is not needed.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use crate::{
 
 /// How long a thread pauses after an error of the wait.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
-/// How long those who have been sent home are waited for: they have only to end.
+/// How long threads that were sent home are waited for: they have only to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All threads that roam, and their lounge.
@@ -55,7 +55,8 @@ impl Roamers {
         self.lounge.len()
     }
 
-    /// Closes the lounge, and joins those who have gone; who is still in a handler goes when that returns.
+    /// Closes the lounge, and joins the threads that have gone; one that is still in a handler goes
+    /// when that returns.
     pub(super) fn send_home(&self) {
         self.lounge.close();
         let (threads, start) = (std::mem::take(&mut *lock(&self.threads)), Instant::now());
@@ -75,13 +76,14 @@ impl Roamers {
 }
 
 impl Drop for Roamers {
-    /// Waits for nobody.
+    /// Waits for no thread.
     fn drop(&mut self) {
         self.lounge.close();
     }
 }
 
-/// The life of one of them: it looks round, serves where something is to be done, and looks round again.
+/// The life of one of them: it looks round, serves where something is to be done, and looks round
+/// again.
 fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
     sets[0].put_on(index);
     let visitors: io::Result<Vec<_>> = sets.iter().map(Visits::visitor).collect();
@@ -95,7 +97,7 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
         0 => Step::LookRound(None),
         _ => Step::Rest,
     };
-    // Closed, it may live on: whoever serves or sleeps holds it.
+    // Closed, it may live on: threads that serve or sleep hold it.
     while let Some(lounge) = lounge.upgrade().filter(|lounge| !lounge.is_closed()) {
         let (led, called_for) = match next {
             Step::LookRound(led) => (led, None),
@@ -125,8 +127,9 @@ enum Step<'s> {
     Rest,
 }
 
-/// Leads all sets that nobody leads, beside the one that it leads already. Of those that can't be waited in beside others it
-/// leads one at most: the one that it was called for, if that is one of them.
+/// Leads all sets without a leader, beside the one that it leads already. Of those that can't be
+/// waited in beside others it leads one at most: the one that it was called for, if that is one of
+/// them.
 fn gather<'s>(
     company: &mut Company<'s>,
     led: Option<LedSet<'s>>,
@@ -141,7 +144,7 @@ fn gather<'s>(
     let begin = called_for.filter(|set| visitors[*set].waits_alone());
     for set in begin.into_iter().chain(lounge.round()) {
         let visitor = &visitors[set];
-        // Who can't join is left as it is: the watch finds it.
+        // A set that can't join is left as it is: the watch finds it.
         if company.has_room_for(visitor) {
             company.add(LedSet::at_once(set, visitor));
         }
@@ -157,7 +160,7 @@ fn serve<'s>(
     lounge: &Lounge<Line>,
 ) -> Option<LedSet<'s>> {
     let set = led.set();
-    // Who sleeps in it alone does not come by.
+    // A thread that sleeps in it alone visits no other set.
     if !led.waits_alone() {
         lounge.serves(thread, set);
     }

@@ -11,8 +11,8 @@ impl Bed {
         Self
     }
 
-    /// Sleeps while `word` is `value`. Returns on a wake, on `timeout`, on a signal, or at once if the
-    /// word is something else: the caller looks again in every case.
+    /// Sleeps while `word` is `value`. Returns on a wake, on `timeout`, on a signal, or at once if
+    /// the word is something else: the caller looks again in every case.
     pub(super) fn sleep_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
         let timeout = timeout.map(timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

@@ -22,8 +22,8 @@ impl Bed {
         }
     }
 
-    /// Sleeps while `word` is `value`. Under loom and shuttle a wait never times out: time is a step of
-    /// the virtual clock there.
+    /// Sleeps while `word` is `value`. Under loom and shuttle a wait never times out: time is a
+    /// step of the virtual clock there.
     pub(super) fn sleep_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
         let guard = lock(&self.lock);
         if word.load(Ordering::Acquire) != value {

@@ -1,16 +1,18 @@
 //! Whether it pays to let others run and look once more, before a sleep.
 //!
-//! A sleep and its wake cost several microseconds of processor time, a yield and a look less than one. Where what is
-//! waited for comes soon, because others have only to run for it, the look finds it. Where it does not, looks are a
-//! waste, and are left out: after the first one in vain once, then three times, seven times, and so on.
+//! A sleep and its wake cost several microseconds of processor time, a yield and a poll less than
+//! one. Where the awaited event is near, because other threads have only to run for it, the poll
+//! finds it. Where it is not, polls are a waste, and are left out: after the first that found
+//! nothing once, then three times, seven times, and so on.
 //!
 //! ```text
 //!   found    found    vain   -    vain   -  -  -    vain   -  -  -  -  -  -  -    found    found
 //! ```
 //!
-//! Who yields to somebody that computes has lost its core for milliseconds, and of course finds something then. That is no
-//! success: who had slept would have been woken, on another core if one was idle. It costs as much as a thousand good
-//! looks save; so after a yield that took long they are left out a thousand times.
+//! A thread that yields to one that computes loses its core for milliseconds, and of course finds
+//! something then. That is no success: a sleeping thread would have been woken, on another core if
+//! one was idle. It costs as much as a thousand good polls save; so after a long yield they are
+//! left out a thousand times.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -21,11 +23,11 @@ const MOST: u32 = 255;
 /// So often they are left out after one that has lost its core.
 pub(crate) const AFTER_LOST_CORE: u32 = 1023;
 
-/// What one who is about to sleep shall do.
+/// What a thread that is about to sleep shall do.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Let others run, look, and tell what came of it.
+    /// Let others run, poll, and report the outcome.
     Look,
     /// Leave that out this time.
     LeaveOut,
@@ -54,12 +56,12 @@ impl Pause {
     }
 }
 
-/// What has become of the looks so far. It is an estimate, and orders nothing: threads that share it may overwrite each
-/// other's news.
+/// What has become of the looks so far. It is an estimate, and orders nothing: threads that share
+/// it may overwrite each other's news.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     left_out: Pause,
-    /// How often they were left out after the last one in vain.
+    /// How often they were left out after the last one that found nothing.
     pause: AtomicU32,
 }
 
@@ -88,7 +90,7 @@ impl Looks {
         }
     }
 
-    /// Somebody computes here.
+    /// Another thread computes here.
     pub(crate) fn note_lost_core(&self) {
         self.left_out.leave_out(AFTER_LOST_CORE);
     }
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(left_out(&looks), 1);
     }
 
-    /// Whatever was found; and nobody's small pause makes up for it.
+    /// Whatever was found; and no other thread's small pause makes up for it.
     #[test]
     fn a_lost_core_is_remembered() {
         for note in [Looks::note_found, Looks::note_vain] {

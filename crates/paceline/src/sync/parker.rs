@@ -1,11 +1,11 @@
 //! A word that threads sleep on until there is a message.
 //!
-//! The word outlives the sleep: a message that is posted before a thread sleeps is found by the sleep,
-//! so no wake can be lost. `std::thread::park` is not used on purpose: its token belongs to the whole
-//! thread, so a late wake of ours would leak into the next handler's own `park`.
+//! The word outlives the sleep: a message that is posted before a thread sleeps is found by the
+//! sleep, so no wake can be lost. `std::thread::park` is not used on purpose: its token belongs to
+//! the whole thread, so a late wake of ours would leak into the next handler's own `park`.
 //!
-//! What the sleeper lies on is a [`Bed`]: the kernel's futex on Linux; elsewhere, and under loom and
-//! shuttle, a monitor that does the same job.
+//! What the sleeper lies on is a [`Bed`]: the kernel's futex on Linux; elsewhere, and under loom
+//! and shuttle, a monitor that does the same job.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ const MESSAGE: u32 = ONE_NUDGE - 1;
 /// The others count nudges by a clock, which make every sleeper look at the time.
 const ONE_NUDGE: u32 = 1 << 24;
 
-/// A message, and the way to wake whoever sleeps until there is one.
+/// A message, and the way to wake the thread that sleeps until there is one.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    /// Message and nudges. Changed by read-modify-write only: loom does not order a plain store among
-    /// those.
+    /// Message and nudges. Changed by read-modify-write only: loom does not order a plain store
+    /// among those.
     word: AtomicU32,
     /// Where threads sleep.
     bed: Bed,
@@ -81,7 +81,7 @@ impl Parker {
         self.bed.wake_one(&self.word);
     }
 
-    /// Wakes everyone who sleeps here.
+    /// Wakes every thread that sleeps here.
     pub(crate) fn wake_all(&self) {
         self.bed.wake_all(&self.word);
     }

@@ -1,11 +1,13 @@
-//! Letting others run, with an eye on the clock: who yields to somebody that computes has lost its core.
+//! Yielding, with a check of the clock: a thread that yields to one that computes has lost its
+//! core.
 
 use std::time::Duration;
 
 use super::{thread, Clock, Timestamp};
 
-/// Who has not its core back by then has lost it. (Those for whom it pays to yield run for some hundred microseconds
-/// before they sleep themselves; who computes has the core for three milliseconds or four.)
+/// A yield longer than this means that a CPU-bound thread displaced this one. (Threads for which it
+/// pays to yield run for some hundred microseconds before they sleep themselves; a CPU-bound one
+/// has the core for three milliseconds or four.)
 const LOST_AFTER: Duration = Duration::from_millis(1);
 
 /// What a yield was like.
@@ -14,7 +16,7 @@ const LOST_AFTER: Duration = Duration::from_millis(1);
 pub(crate) enum Yielded {
     /// Others ran, if they wanted to.
     Shortly,
-    /// Somebody had the core for long.
+    /// Another thread had the core for long.
     ForLong,
 }
 
@@ -41,9 +43,10 @@ impl<'c> Yielding<'c> {
         let lost = self.now.after(LOST_AFTER);
         thread::yield_now();
         self.now = self.clock.now();
-        match self.now < lost {
-            true => Yielded::Shortly,
-            false => Yielded::ForLong,
+        if self.now < lost {
+            Yielded::Shortly
+        } else {
+            Yielded::ForLong
         }
     }
 

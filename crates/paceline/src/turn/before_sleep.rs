@@ -1,5 +1,6 @@
-//! What a leader that finds nothing does before it sleeps in the set. Where that has paid it looks again when others have
-//! run: once, or for a while. If the pool was told to it looks again and again, each time.
+//! What a leader that finds nothing does before it sleeps in the set. Where that has paid it yields
+//! and polls again: once, or for a while. If the builder sets a span it polls again and again, each
+//! time.
 //!
 //! ```text
 //!  [new] ---> ToLook --- [note_nothing] others run ---> LooksAgain --- [note_nothing] -------------.
@@ -18,12 +19,14 @@ use crate::{
     sync::{Timestamp, Turn, Yielded, Yielding},
 };
 
-/// What the next look is. A turn asks that twice: so its tag is a byte of its own, and not hidden in what it holds.
+/// What the next look is. A turn asks that twice: so its tag is a byte of its own, and not hidden
+/// in what it holds.
 #[repr(u8)]
 pub(super) enum BeforeSleep<'p> {
     /// It may sleep.
     Over,
-    /// If there is nothing others run: who sends the next request may only need this core.
+    /// If there is nothing other threads run: the sender of the next request may only need this
+    /// core.
     ToLook,
     /// Others ran.
     LooksAgain(Yielded),
@@ -31,7 +34,7 @@ pub(super) enum BeforeSleep<'p> {
     ToTry,
     /// It does, and others ran.
     Tries(Spin<'p>),
-    /// It was told to look again and again for so long, and has not looked in vain yet.
+    /// The builder set a span to poll for, and no poll has failed yet.
     ToSpin(Duration),
     /// It looks again until then.
     SpinsUntil(Timestamp),
@@ -117,7 +120,7 @@ fn count_vain(shared: &Shared) {
     shared.counters.spins_in_vain.one_more();
 }
 
-/// Who has lost its core in the one way would lose it in the other.
+/// A thread that has lost its core in the one way would lose it in the other.
 fn note_core(shared: &Shared, yielded: Yielded) {
     if yielded == Yielded::ForLong {
         shared.looks.note_lost_core();
@@ -125,15 +128,15 @@ fn note_core(shared: &Shared, yielded: Yielded) {
     }
 }
 
-/// Whether it makes sense to look twice in a wait until then. On a clock that stands still nobody runs meanwhile, but in a
-/// checker.
+/// Whether it makes sense to poll twice in a wait until then. On a clock that does not move no
+/// other thread runs meanwhile, but in a checker.
 fn may_look(shared: &Shared, until: Option<Timestamp>) -> bool {
     let others_run = shared.clock.is_real() || cfg!(shuttle);
     others_run && shared.registry.is_looked_at_cheaply() && !shared.clock.has_passed(until)
 }
 
-/// Whether it may find out if it pays to look for a while. It does not if there is no time for that, or on a clock that
-/// stands still.
+/// Whether it may find out if it pays to look for a while. It does not if there is no time for
+/// that, or on a clock that stands still.
 fn may_try(shared: &Shared, until: Option<Timestamp>) -> bool {
     let clock = &shared.clock;
     let has_time = |until| clock.now().after(UNTOLD) <= until;
@@ -154,7 +157,7 @@ mod tests {
         pool.build().expect("a pool")
     }
 
-    /// A pool that was told nothing.
+    /// A pool without a setting.
     fn untold() -> Pool {
         Pool::builder().threads(0).build().expect("a pool")
     }
@@ -164,7 +167,7 @@ mod tests {
         matches!(before, BeforeSleep::ToTry)
     }
 
-    /// In a spin that nobody asked for, so long before its end.
+    /// In a spin by the pool's own decision, this long before its end.
     fn trying(pool: &Pool, yielded: Yielded, left: Duration) -> BeforeSleep<'_> {
         BeforeSleep::Tries(Spin::with(&pool.shared().clock, yielded, left))
     }
@@ -180,7 +183,7 @@ mod tests {
         let mut count = 0;
         while before.deadline(NO_DEADLINE).is_some() {
             match before {
-                // Nobody has taken the core, whatever else runs here.
+                // No thread has taken the core, whatever else runs here.
                 BeforeSleep::ToLook => before = BeforeSleep::LooksAgain(Yielded::Shortly),
                 _ => before.note_nothing(shared),
             }
@@ -189,7 +192,8 @@ mod tests {
         count
     }
 
-    /// Two looks, with others in between. If they were in vain they are left out, the more often the longer that goes on.
+    /// Two polls, with a yield in between. If they found nothing they are left out, the more often
+    /// the longer that goes on.
     #[test]
     fn it_looks_again_where_that_pays() {
         let pool = pool(Duration::ZERO);
@@ -198,7 +202,7 @@ mod tests {
         assert_eq!([(); 3].map(|()| looks(&pool, true)), [2, 0, 2]);
     }
 
-    /// Who has something to do does not ask.
+    /// A leader that has something to do does not poll.
     #[test]
     fn it_does_not_look_while_handles_wait() {
         let pool = pool(Duration::ZERO);
@@ -217,7 +221,7 @@ mod tests {
         assert_eq!([(); 5].map(|()| looks(&pool, true)), [2, 0, 0, 0, 2]);
     }
 
-    /// Who had lost its core finds something, of course.
+    /// A thread that had lost its core finds something, of course.
     #[test]
     fn a_core_that_was_lost_does_not_count() {
         let pool = pool(Duration::ZERO);
@@ -225,7 +229,7 @@ mod tests {
         assert_eq!([(); 1000].map(|()| looks(&pool, true)), [0; 1000]);
     }
 
-    /// Who may not wait does not let others run either.
+    /// A leader that may not wait does not yield either.
     #[test]
     fn it_does_not_look_twice_when_time_is_over() {
         let pool = pool(Duration::ZERO);
@@ -247,7 +251,8 @@ mod tests {
         }
     }
 
-    /// Nor does it try to spin there, while handles wait, or without time for it; and that is no turn of it.
+    /// Nor does it try to spin there, while handles wait, or without time for it; and that is no
+    /// turn of it.
     #[test]
     fn it_tries_only_where_it_would_sleep() {
         let poll = Pool::builder().threads(0).handle_set(SetKind::Poll);
@@ -267,7 +272,8 @@ mod tests {
         assert!(would_try(&pool));
     }
 
-    /// Who was told nothing spins for a while, and after one in vain not for long; meanwhile it looks twice.
+    /// Without a setting the leader spins for a while, and after one that found nothing not for
+    /// long; meanwhile it polls twice.
     #[test]
     fn it_spins_untold_where_that_pays() {
         let pool = untold();
@@ -312,13 +318,14 @@ mod tests {
         assert!(!would_try(&pool));
     }
 
-    /// Who has lost its core in the one way does not lose it in the other next.
+    /// A thread that has lost its core in the one way does not lose it in the other next.
     #[test]
     fn a_lost_core_counts_for_both() {
         fn note<'p>(mut before: BeforeSleep<'p>, pool: &'p Pool, found: bool) {
-            match found {
-                true => before.note_found(pool.shared()),
-                false => before.note_nothing(pool.shared()),
+            if found {
+                before.note_found(pool.shared())
+            } else {
+                before.note_nothing(pool.shared())
             }
         }
         for found in [true, false] {
@@ -332,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Each is counted when it ends, and those in vain apart; told or not.
+    /// Each is counted when it ends, and those that found nothing apart; set or not.
     #[test]
     fn spins_are_counted() {
         let pool = untold();
@@ -352,7 +359,7 @@ mod tests {
         assert_eq!(counted(), (4, 2));
     }
 
-    /// Who was told to spin spins instead, each time.
+    /// With a span set, the leader spins each time.
     #[test]
     fn a_told_spin_is_never_left_out() {
         let pool = pool(Duration::from_micros(100));

@@ -1,17 +1,19 @@
-//! A thread that serves several sets, and waits in all of them at once while nothing is to be done in any.
+//! A thread that serves several sets, and waits in all of them at once while nothing is to be done
+//! in any.
 //!
 //! ```text
 //!   looks round: leads all sets      waits: in all            serves: one set, the
-//!   that nobody leads                at once                  others are set aside
+//!   without a leader                 at once                  others are set aside
 //!
 //!        0  1  2  ------------------> 0  1  2 --------------> 1 --.
 //!        ^                              something is in 1         | so many dispatches,
 //!        '--------------------------------------------------------' or nothing is left
 //! ```
 //!
-//! A lead that is *set aside* is open, for whoever comes by, and its thread is back soon. So one thread is enough for all
-//! sets while handlers are short, and no more threads sleep and are woken than with one set. If its handler blocks, or takes
-//! long, the watch of the lounge finds the leads open, or a promotion sends for somebody (`promotion/lounge.rs`).
+//! A lead that is *set aside* is open, for any thread that checks it, and its thread is back soon.
+//! So one thread is enough for all sets while handlers are short, and no more threads sleep and are
+//! woken than with one set. If its handler blocks, or takes long, the watch of the lounge finds the
+//! leads open, or a promotion sends for a thread (`promotion/lounge.rs`).
 
 use std::io;
 
@@ -71,7 +73,8 @@ impl<'p> Company<'p> {
     /// Waits until something is to be done in one of them; unless others see to it.
     ///
     /// # Errors
-    /// What the wait said. The leads have passed on, and the set that has failed is the last of the next round.
+    /// What the wait said. The leads have passed on, and the set that has failed is the last of the
+    /// next round.
     pub(crate) fn wait(&mut self, lounge: &Lounge<Line>) -> io::Result<Sent<'p>> {
         let sent = self.find(lounge);
         if sent.is_err() {
@@ -119,7 +122,8 @@ impl<'p> Company<'p> {
 
     /// Sleeps in all of them, until one has something.
     fn sleep(&mut self) -> io::Result<()> {
-        // It is in all pools meanwhile: who ends one of them waits for it. (In one that has ended it does not sleep.)
+        // It is in all pools meanwhile: the end of one of them waits for it. (In one that has ended
+        // it does not sleep.)
         let _inside: Vec<_> = self.0.iter().filter_map(LedSet::step_in).collect();
         // Each announces its sleep, and none may sleep longer than any of them.
         let announced = |until, led: &mut LedSet<'_>| led.may_sleep(until);
@@ -138,14 +142,14 @@ impl<'p> Company<'p> {
         Sent::To(led)
     }
 
-    /// Opens all leads for whoever comes by.
+    /// Opens all leads for any thread that checks them.
     fn set_aside(&mut self) {
         self.0.drain(..).for_each(LedSet::set_aside);
     }
 }
 
 impl<'p> LedSet<'p> {
-    /// Leads this set, if nobody does.
+    /// Leads this set, if no thread does.
     pub(crate) fn at_once(set: usize, visitor: &'p Visitor<'p>) -> Option<Self> {
         let Shared { lead, clock, .. } = visitor.shared();
         let held = lead.is_vacant().then(|| lead.take_open(clock))??;
@@ -167,8 +171,8 @@ impl<'p> LedSet<'p> {
         self.visitor.waits_alone()
     }
 
-    /// Serves the set until its line is empty, or for so many dispatches that others want their turn. Gives the lead back if
-    /// this thread has it still.
+    /// Serves the set until its line is empty, or for so many dispatches that others want their
+    /// turn. Gives the lead back if this thread has it still.
     ///
     /// # Errors
     /// What the set said. The lead has passed on then.
@@ -234,11 +238,11 @@ impl<'p> LedSet<'p> {
         self.visitor.beside()
     }
 
-    /// Whether somebody waits there now, or the pool ends.
+    /// Whether a handle waits there now, or the pool ends.
     fn finds_something(&mut self) -> io::Result<bool> {
         self.is_attended = true;
         self.held.note_look();
-        // That look may have used up the wake that has told of the end.
+        // That poll may have used up the wake that announced the end.
         Ok(self.with_line(Line::finds_somebody)? || self.shared().is_over())
     }
 
@@ -252,14 +256,15 @@ impl<'p> LedSet<'p> {
     /// Announces its sleep, as one of several. Until when it may sleep that wants to until `until`.
     fn may_sleep(&mut self, until: Option<Timestamp>) -> Option<Timestamp> {
         let limit = self.with_line(|line, registry| line.may_sleep(registry, until));
-        // After the announcement: who ends the pool wakes a leader that sleeps.
-        match self.shared().is_over() {
-            true => Some(Timestamp::PAST),
-            false => limit,
+        // After the announcement: the end of the pool wakes a leader that sleeps.
+        if self.shared().is_over() {
+            Some(Timestamp::PAST)
+        } else {
+            limit
         }
     }
 
-    /// Opens the lead for whoever comes by.
+    /// Opens the lead for any thread that checks it.
     fn set_aside(self) {
         let now = self
             .is_attended
@@ -274,7 +279,7 @@ impl<'p> LedSet<'p> {
 }
 
 impl Leader<'_> {
-    /// Whether nobody waits in the line.
+    /// Whether no handle waits in the line.
     fn is_done(&mut self) -> bool {
         let held = self.place.held.as_mut();
         held.is_none_or(|held| held.with_owned(|line| line.is_empty()))
@@ -293,7 +298,7 @@ impl Drop for Asleep<'_> {
     }
 }
 
-/// Tells those who observe, if anybody does.
+/// Reports the role, if the pool is observed.
 fn tell(visitor: &Visitor<'_>, role: Role) {
     let shared = visitor.shared();
     if shared.lead.is_observed() {

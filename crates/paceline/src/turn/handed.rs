@@ -1,13 +1,15 @@
-//! What was handed to a thread: an event of a handle that belongs to it, and that another thread found.
+//! What was handed to a thread: an event of a handle that belongs to it, and that another thread
+//! found.
 //!
 //! ```text
 //!  Follower --- lead(): recalled --> Processing --- run() --> Follower --- lead() goes on
 //! ```
 //!
-//! Who leads puts it into this thread's tray (`dispatch/trays.rs`) and recalls it (`promotion/recall.rs`). It is served
-//! before this thread leads: so nothing waits in a tray while its thread waits for something else. This thread gives no lead
-//! away for it, for it has none; the other one goes on leading. But that one may have promoted, and relied on this thread,
-//! which was asleep then: so if nobody is left an elastic pool calls one more.
+//! The leader puts it into this thread's tray (`dispatch/trays.rs`) and recalls it
+//! (`promotion/recall.rs`). It is served before this thread leads: so nothing waits in a tray while
+//! its thread waits for something else. This thread gives no lead away for it, for it has none; the
+//! other one goes on leading. But that one may have promoted, and relied on this thread, which was
+//! asleep then: so if no thread is left an elastic pool calls one more.
 
 use std::sync::Arc;
 
@@ -52,7 +54,7 @@ impl Reach for AtSeat {
     }
 }
 
-/// A tray for a thread that comes into the pool, unless nobody is handed anything there.
+/// A tray for a thread that enters the pool, unless no thread is handed anything there.
 pub(crate) fn open_tray(shared: &Shared, seat: &Arc<Seat>) -> Option<Arc<OwnTray>> {
     if shared.registry.is_open() || shared.lead.hands_nothing().is_some() {
         return None;

@@ -1,7 +1,9 @@
-//! The turn in a concurrent set: all threads wait there at once, and the system chooses who gets an event.
+//! The turn in a concurrent set: all threads wait there at once, and the system chooses which of
+//! them gets an event.
 //!
-//! The roles are the same, with nothing to give away: everyone may lead at once, and to promote is only to say that
-//! this thread handles an event now. So nobody is told to be leader, and no follower sleeps anywhere but in the set.
+//! The roles are the same, with nothing to give away: every thread may lead at once, and to promote
+//! is only to say that this thread handles an event now. So no thread is reported as leader, and no
+//! follower sleeps anywhere but in the set.
 
 use std::io;
 
@@ -18,14 +20,15 @@ pub(super) fn lead(place: Place<'_>) -> Led<'_> {
     if place.is_late() {
         return Led::TimedOut;
     }
-    match is_over(&place) {
-        true => Led::Closing,
-        false => Led::Leader(Leader { place }),
+    if is_over(&place) {
+        Led::Closing
+    } else {
+        Led::Leader(Leader { place })
     }
 }
 
-/// Waits for one event, among others who do. Who is told anything looks for every reason before it gives up: a wake is
-/// told to one thread only.
+/// Waits for one event, among other threads that do. A woken thread checks for every reason before
+/// it gives up: a wake reaches one thread only.
 #[cold]
 pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
     let Leader { place } = leader;
@@ -42,7 +45,7 @@ pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<W
     Ok(Waited::Nothing(follower(place)))
 }
 
-/// There is nobody to promote: others wait already.
+/// There is no thread to promote: others wait already.
 #[cold]
 pub(super) fn promote<'p>(mut claim: Claim<'p>, place: Place<'p>) -> Processing<'p> {
     let (shared, start) = (place.shared, place.shared.clock.now());
@@ -86,7 +89,7 @@ fn follower(place: Place<'_>) -> Follower<'_> {
     Follower { place }
 }
 
-/// Whether nobody shall wait any more. Whoever finds out wakes the next.
+/// Whether no thread shall wait any more. A thread that finds out wakes the next.
 fn is_over(place: &Place<'_>) -> bool {
     let is_over = place.shared.is_over();
     if is_over {

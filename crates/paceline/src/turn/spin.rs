@@ -1,9 +1,10 @@
 //! A leader that looks again and again for a while before it sleeps, and whether that pays.
 //!
-//! Who is woken has its answer some thirty microseconds later than who looks all the time: where one request follows the
-//! other, that is most of what a request takes. But a while in vain is processor time for nothing; and where requests come
-//! at random, some come within it, and most do not. So it has to pay nearly always: 28 of the last 32 spins must have found
-//! something. Until they have, after each one in vain 63 are left out.
+//! A woken leader has its answer some thirty microseconds later than one that polls all the time:
+//! where one request follows the other, that is most of what a request takes. But a spin that finds
+//! nothing is processor time for nothing; and where requests arrive at random, some arrive within
+//! it, and most do not. So it has to pay nearly always: 28 of the last 32 spins must have found
+//! something. Until they have, after each one that found nothing 63 are left out.
 //!
 //! ```text
 //!   vain   - - - 63 times - - -   found  found  found  vain   - - - 63 times - - -   found  found ... found  vain  found
@@ -17,12 +18,13 @@ use std::{
 
 use crate::sync::{Clock, Pause, Timestamp, Turn, Yielded, Yielding, AFTER_LOST_CORE};
 
-/// How long a spin is that nobody asked for: about as long as it takes to be woken, so it costs at most twice what is best.
+/// How long a spin is by the pool's own decision: about as long as a wake-up takes, so it costs at
+/// most twice what is best.
 pub(super) const UNTOLD: Duration = Duration::from_micros(30);
 
 /// So many of the last 32 must have found something.
 const ENOUGH: u32 = 28;
-/// So many are left out after one in vain, until they have.
+/// This many are left out after one that found nothing, until they have.
 const PAUSE: u32 = 63;
 
 /// Whether a leader that finds nothing looks again and again before it sleeps.
@@ -36,7 +38,7 @@ pub(crate) enum LeaderSpin {
 }
 
 impl LeaderSpin {
-    /// As the builder was told.
+    /// As the builder says.
     pub(crate) fn told(span: Option<Duration>) -> Self {
         match span {
             None => Self::FindsOut,
@@ -46,7 +48,7 @@ impl LeaderSpin {
     }
 }
 
-/// A spin that nobody asked for: others run before each look.
+/// A spin by the pool's own decision: other threads run before each poll.
 #[derive(Clone, Copy)]
 pub(super) struct Spin<'c> {
     yielding: Yielding<'c>,
@@ -82,7 +84,8 @@ impl<'c> Spin<'c> {
     }
 }
 
-/// What has become of the spins so far. Only the leader has to do with it, one after the other: the lead hands it on.
+/// What has become of the spins so far. Only the leader has to do with it, one after the other: the
+/// lead hands it on.
 #[derive(Debug, Default)]
 pub(crate) struct Spins {
     left_out: Pause,
@@ -96,7 +99,8 @@ impl Spins {
         self.left_out.take_turn()
     }
 
-    /// This one has found something. (If its time was over by then, a sleep would have found it too.)
+    /// This one has found something. (If its time was over by then, a sleep would have found it
+    /// too.)
     pub(super) fn note_found(&self, spin: &Spin<'_>) {
         self.note(!spin.is_over());
     }
@@ -114,7 +118,7 @@ impl Spins {
         }
     }
 
-    /// Somebody computes here: whatever was found, a sleep would have been better.
+    /// Another thread computes here: whatever was found, a sleep would have been better.
     pub(super) fn note_lost_core(&self) {
         self.last.store(0, Relaxed);
         self.left_out.leave_out(AFTER_LOST_CORE);
@@ -162,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Who has found something spins again, but that alone forgives nothing.
+    /// A spin that found something is followed by another, but that alone forgives nothing.
     #[test]
     fn as_often_as_not_is_not_enough() {
         let spins = Spins::default();

@@ -1,14 +1,15 @@
 //! A stay: a handler waits for something of its own, and its thread is back in the pool meanwhile.
 //!
 //! ```text
-//!  Processing --- its handler waits ---> Follower, Leader, ... as ever --- recalled, or its time is over ---+
-//!      ^                                                                                                    |
-//!      +----------------------------------------------------------------------------------------------------+
+//!  Processing --- its handler waits ---> Follower, Leader, ... as ever
+//!      ^                                                            |
+//!      +-------- recalled, or its time is over ---------------------+
 //! ```
 //!
-//! The turn is the same, one frame deeper. What ends it is told in `promotion/recall.rs`. A thread that stays is *bound*
-//! unless it serves everything: it comes last where somebody is elected, and if it finds an event that is not its own
-//! while another thread is free, it puts that back and gives the lead away.
+//! The turn is the same, one frame deeper. `promotion/recall.rs` has what ends it. A thread that
+//! stays is *bound* unless it serves everything: it comes last in an election, and if it finds an
+//! event that is not its own while another thread is free, it puts that back and gives the lead
+//! away.
 
 use std::{
     cell::RefCell,
@@ -27,7 +28,7 @@ use crate::{
     sync::Timestamp,
 };
 
-/// A thread that runs a handler: what it may tell the pool, and how it can stay.
+/// A thread that runs a handler: what it may report to the pool, and how it can stay.
 pub(super) struct OnDuty<'t, 'p> {
     pub(super) running: &'t Running<'p, Line>,
     pub(super) place: &'t Place<'p>,
@@ -142,15 +143,17 @@ impl OnDuty<'_, '_> {
         self.go_away();
         place.seat.sleep(&place.shared.clock, until);
         self.come_back();
-        match until.is_recalled() {
-            true => Returned::Done,
-            false => Returned::TimedOut,
+        if until.is_recalled() {
+            Returned::Done
+        } else {
+            Returned::TimedOut
         }
     }
 }
 
 impl Seated<'_> {
-    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is called.
+    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is
+    /// called.
     pub(super) fn until_closed(&self, wake: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
         let lead = &self.shared.lead;
         let _reached = lead.reach(wake.function());
@@ -183,15 +186,16 @@ fn stay_until_over(
 /// As [`Leader::wait`], and a recall ends it.
 fn wait(leader: Leader<'_>) -> io::Result<Waited<'_>> {
     let seat = Arc::clone(&leader.place.seat);
-    let waited = match seat.may_wait(leader.place.until) {
-        true => leader.wait(None),
-        false => Ok(Waited::Nothing(leader.step_down())),
+    let waited = if seat.may_wait(leader.place.until) {
+        leader.wait(None)
+    } else {
+        Ok(Waited::Nothing(leader.step_down()))
     };
     seat.waits_no_more();
     waited
 }
 
-/// Whether this event is not this thread's affair, and somebody else can take care of it.
+/// Whether this event is not this thread's affair, and another can take care of it.
 fn is_for_others(claimed: &Claimed<'_>, errand: &Errand<'_>) -> bool {
     errand.serve == Serve::Chain
         && !errand.is_own(&claimed.claim)

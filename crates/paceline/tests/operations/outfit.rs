@@ -15,8 +15,8 @@ use crate::support::{
 };
 use paceline::{simulated::SimStream, Context, Next};
 
-/// Each of the pool's own threads is where it shall be, and as nice, before it handles anything: also one that was
-/// called later. The kernel says so.
+/// Each of the pool's own threads is where it shall be, and as nice, before it handles anything:
+/// also one that was called later. The kernel says so.
 #[test]
 fn threads_have_their_cores_and_nice_values() {
     bounded(|| {
@@ -49,7 +49,8 @@ fn threads_have_their_cores_and_nice_values() {
     });
 }
 
-/// A core that does not exist, and a user who does not know: both are told, and the thread does without.
+/// A core that does not exist, and a user who does not know: both are told, and the thread does
+/// without.
 #[test]
 fn a_thread_does_without_what_it_can_not_have() {
     bounded(|| {

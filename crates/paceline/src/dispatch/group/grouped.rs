@@ -56,7 +56,7 @@ where
         }
     }
 
-    /// Visits the first member that waits. Tells whether the handler was called.
+    /// Visits the first member that waits. Returns whether the handler was called.
     fn visit_next(&mut self, visit: &mut Visit<'_>) -> bool {
         while let Some(index) = self.roster.queue.pop_front() {
             let Some(owned) = visit.registry.own_member(index) else {
@@ -165,7 +165,7 @@ where
         goes_to: Option<Group<S>>,
         registry: &Registry,
     ) {
-        // Who is about to end ends here.
+        // A member that is about to end ends here.
         let goes_to = goes_to.filter(|_| !member.channel.is_finishing());
         let stays = match goes_to {
             None => Err(member),
@@ -184,7 +184,7 @@ where
         }
     }
 
-    /// Tells the end of a member that is out of the roster, and out of its slot.
+    /// Reports the end of a member that is out of the roster, and out of its slot.
     fn part_from(&mut self, leaver: Leaver<S>, why: Closed, visit: &mut Visit<'_>) {
         let registry = visit.registry;
         let ending = MemberEnding {
@@ -215,7 +215,8 @@ where
         }
     }
 
-    /// What becomes of the group itself. It ends if nobody is in it, nobody is about to be, and nobody wants it.
+    /// What becomes of the group itself. It ends if it has no member, no newcomer, and no handle
+    /// that wants it.
     fn fate(&mut self, visit: &Visit<'_>) -> Verdict {
         if self.roster.members.is_empty() {
             self.roster.take_in();
@@ -273,16 +274,17 @@ where
         if errands.notify {
             self.call_notified(&mut visit);
         }
-        // Also then: who is notified all the time does not starve its members.
+        // Also then: constant notifications do not starve its members.
         let visited = self.visit_next(&mut visit);
         let verdict = self.fate(&visit);
         if let Verdict::Close(_) = verdict {
-            // Whoever still waits here has moved elsewhere.
+            // Members that still wait here have moved elsewhere.
             registry.send_on_all(&mut self.roster.queue);
         }
-        match self.roster.queue.is_empty() {
-            true => lent.settle(),
-            false => lent.settle_and_ask_again(),
+        if self.roster.queue.is_empty() {
+            lent.settle()
+        } else {
+            lent.settle_and_ask_again()
         }
         Done {
             verdict,
@@ -426,7 +428,7 @@ where
             provenance,
             ..
         } = *self;
-        // If the handler panicked there is work that nobody will do.
+        // If the handler panicked there is work that no thread will do.
         let dropped = [drop_each(members.into_work()), caught(|| drop(source))];
         // A connection counts until its source is dropped.
         drop(provenance);

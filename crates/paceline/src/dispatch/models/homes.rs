@@ -1,5 +1,5 @@
-//! A handle that belongs to another thread than the one that leads: its event gets there, or to anyone when that one is
-//! gone (H2); once, and to one thread at a time (H1).
+//! A handle that belongs to another thread than the one that leads: its event gets there, or to
+//! anyone when that one is gone (H2); once, and to one thread at a time (H1).
 
 use super::*;
 use crate::dispatch::{Asleep, Kept, OwnTray, Reach, Tray};
@@ -58,7 +58,8 @@ fn tray(registry: &Arc<Registry>) -> (Bell, OwnTray) {
     (bell, tray)
 }
 
-/// The handle, which was registered without interest, belongs to these threads from its first event on.
+/// The handle, which was registered without interest, belongs to these threads from its first event
+/// on.
 fn settle(handle: &Handle, threads: &[thread::ThreadId]) {
     handle.pin_to(threads).unwrap();
     handle.set_interest(Interest::READ).unwrap();
@@ -71,7 +72,8 @@ fn serve(registry: &Registry, tray: &OwnTray) {
     }
 }
 
-/// The handle is for another thread, which sleeps or is about to: it is woken, and reads everything.
+/// The handle is for another thread, which sleeps or is about to: it is woken, and reads
+/// everything.
 #[test]
 fn loom_hand_to_its_thread() {
     explore(|| {
@@ -110,7 +112,7 @@ fn loom_hand_to_its_thread() {
     });
 }
 
-/// The thread leaves while the event is handed to it: it reads that, or whoever leads does.
+/// The thread leaves while the event is handed to it: it reads that, or the leader does.
 #[test]
 fn loom_hand_against_leaving() {
     explore(|| {
@@ -171,7 +173,8 @@ fn loom_hand_to_one_of_two() {
     });
 }
 
-/// S1: the pool ends while the event is on its way to its thread. It ends once, and nothing is left.
+/// S1: the pool ends while the event is on its way to its thread. It ends once, and nothing is
+/// left.
 #[test]
 fn loom_hand_against_the_end() {
     explore(|| {

@@ -1,4 +1,5 @@
-//! Queues and semaphores: who sends against the leader that goes to sleep, against a full queue, and against the end.
+//! Queues and semaphores: a sender against the leader that falls asleep, against a full queue, and
+//! against the end.
 
 use super::*;
 use crate::{
@@ -6,7 +7,7 @@ use crate::{
     sources::{Count, Queue, Semaphore, Sender},
 };
 
-/// Adds up what it gets, and how often its end was told.
+/// Adds up what it gets, and how often `closed` was called.
 #[derive(Clone, Default)]
 struct Adder(Arc<Sums>);
 
@@ -80,7 +81,8 @@ fn concurrent_queue(registry: &Registry, capacity: usize, adder: &Adder) -> Send
     queue.sender(handle.unwrap())
 }
 
-/// Takes turns until nothing is ready, as the pool's threads do: what is concurrent is given back, then used.
+/// Takes turns until nothing is ready, as the pool's threads do: what is concurrent is given back,
+/// then used.
 fn work_off(registry: &Registry, lead: &Mutex<Line>) {
     while let Some(claim) = next(registry, lead) {
         let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
@@ -101,7 +103,8 @@ fn drain(registry: &Registry, lead: &Mutex<Line>) {
     }
 }
 
-/// H2: an item is sent while the leader looks for the last time, or sleeps already: it is woken, or sees it.
+/// H2: an item is sent while the leader looks for the last time, or sleeps already: it is woken, or
+/// sees it.
 #[test]
 fn loom_send_against_sleep() {
     explore(|| {
@@ -122,8 +125,8 @@ fn loom_send_against_sleep() {
     });
 }
 
-/// H2: two send into a queue with one place while a third thread takes. What was accepted is handled, once; what was not
-/// is given back.
+/// H2: two send into a queue with one place while a third thread takes. What was accepted is
+/// handled, once; what was not is given back.
 #[test]
 fn loom_full_against_taken() {
     explore(|| {
@@ -148,7 +151,8 @@ fn loom_full_against_taken() {
     });
 }
 
-/// S2: an item is sent while the pool drains: handled if it was accepted, and given back if not; the end comes after it.
+/// S2: an item is sent while the pool drains: handled if it was accepted, and given back if not;
+/// the end comes after it.
 fn send_against_the_drain(make: fn(&Registry, usize, &Adder) -> Sender<usize>) {
     explore(move || {
         let (registry, adder) = (World::new().registry(), Adder::default());
@@ -207,7 +211,8 @@ fn loom_last_sender_goes() {
     });
 }
 
-/// H2: two threads handle at once while a second item comes. Each is handled once, and the queue ends after that.
+/// H2: two threads handle at once while a second item comes. Each is handled once, and the queue
+/// ends after that.
 #[test]
 fn loom_items_at_once() {
     explore(|| {

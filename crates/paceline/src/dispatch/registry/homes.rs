@@ -1,4 +1,5 @@
-//! Handles that belong to certain threads: how that is said, and how their events get there. See `trays.rs`.
+//! Handles that belong to certain threads: how that is said, and how their events get there. See
+//! `trays.rs`.
 
 use std::{
     io,
@@ -20,7 +21,8 @@ use crate::sync::{
     thread::{self, ThreadId},
 };
 
-/// The tray of a thread that is in the pool. When the last of these is dropped, the thread has left.
+/// The tray of a thread that is in the pool. When the last of these is dropped, the thread has
+/// left.
 pub(crate) struct OwnTray {
     registry: Arc<Registry>,
     tray: Arc<Tray>,
@@ -52,13 +54,14 @@ impl Registry {
         OwnTray { registry, tray }
     }
 
-    /// It leaves. What waits for it goes back, for whoever leads to hand it on.
+    /// It leaves. What waits for it goes back, for the leader to hand on.
     fn close_tray(&self, tray: &Arc<Tray>) {
         let left = self.trays.remove(tray);
         left.into_iter().for_each(|index| self.give_back(index));
     }
 
-    /// The calling thread, if it is in the pool, waits for the others: what belongs to it is theirs.
+    /// The calling thread, if it is in the pool, waits for the others: what belongs to it is
+    /// theirs.
     pub(crate) fn leave_own_tray(&self) {
         let own = self.trays.of(thread::current().id());
         own.iter().for_each(|tray| self.close_tray(tray));
@@ -93,8 +96,9 @@ impl Registry {
         self.settle(key, || Ok(None))
     }
 
-    /// Changes whom a registration belongs to. Its generation is compared under the lock that its end takes too, after its
-    /// key went stale: so the slot's next one never belongs to these.
+    /// Changes which threads a registration belongs to. Its generation is compared under the lock
+    /// that its end takes too, after its key went stale: so the slot's next one never belongs to
+    /// these.
     fn settle(
         &self,
         key: Key,
@@ -125,14 +129,15 @@ impl Registry {
     }
 
     fn why_no_homes(&self) -> Option<&'static str> {
-        match self.is_open() {
-            true => Some("nobody leads in a concurrent set, who could hand it to a thread"),
-            false => self.trays.refusal(),
+        if self.is_open() {
+            Some("nobody leads in a concurrent set, who could hand it to a thread")
+        } else {
+            self.trays.refusal()
         }
     }
 
-    /// A handle that belongs to certain threads was taken off the line: it is handed to one of them, unless it is for this
-    /// one, which leads. Its end is for anyone.
+    /// A handle that belongs to certain threads was taken off the line: it is handed to one of
+    /// them, unless it is for this one, which leads. Its end is for anyone.
     #[cold]
     pub(super) fn hand_home(&self, index: u32, slot: &Slot) -> Handed {
         if slot.readiness.look().is_closing() {
@@ -189,8 +194,8 @@ impl Registry {
         None
     }
 
-    /// Accepts what was handed to this thread: what is sticky sticks to it from now on. Whether it may: somebody may have
-    /// changed that meanwhile.
+    /// Accepts what was handed to this thread: what is sticky sticks to it from now on. Returns
+    /// whether it may: the settings may have changed meanwhile.
     fn accept(&self, slot: &Slot, thread: ThreadId) -> bool {
         match lock(&slot.home).as_deref_mut() {
             Some(Home::Pinned(threads)) => threads.contains(&thread),
@@ -205,7 +210,7 @@ impl Registry {
     /// Puts a QUEUED slot, which is in no list, where the leader finds it.
     fn give_back(&self, index: u32) {
         self.put_back(index);
-        // As in `let_go`: after the end nobody takes the list any more.
+        // As in `let_go`: after the end no thread takes the list any more.
         if self.phase() == SHUT {
             self.sweep(index);
         }

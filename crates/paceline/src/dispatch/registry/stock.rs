@@ -14,7 +14,8 @@ use super::{
 };
 
 impl Registry {
-    /// Begins the registration of a store; `attempted` says what it is. Whoever puts something in notifies the handle.
+    /// Begins the registration of a store; `attempted` says what it is. A thread that puts
+    /// something in notifies the handle.
     pub(crate) fn register_store<St, H>(
         &self,
         attempted: &str,

@@ -1,4 +1,4 @@
-//! The lounge on one thread: beds are sat on and told something without a thread that sleeps.
+//! The lounge on one thread: beds get occupants and messages without a sleeping thread.
 
 use super::{
     super::{
@@ -87,7 +87,7 @@ impl Sets {
         [(); N].map(|()| self.leads[0].glance(&mut seen, self.now()))
     }
 
-    /// Somebody sleeps in the first set.
+    /// A thread sleeps in the first set.
     fn park(&self, seat: &Arc<Seat>) {
         let lead = &self.leads[0];
         lock(&lead.followers).push(seat);
@@ -118,8 +118,8 @@ fn one_is_on_its_way() {
     }
 }
 
-/// The watch goes, and is told to look at this very moment: that is for who watches now. It is not taken for the watch when
-/// it sits down again.
+/// The watch goes, and gets `Look` at this very moment: that is for the thread that watches now. It
+/// is not taken for the watch when it sits down again.
 #[test]
 fn who_has_gone_is_not_told_to_look() {
     let sets = Sets::new(2, Wake::Adaptive);
@@ -131,7 +131,7 @@ fn who_has_gone_is_not_told_to_look() {
     assert_eq!(Told::take_from(&first), Told::Nothing);
 }
 
-/// Everybody is told to go, and nobody sits down any more.
+/// All threads get the message to go, and none sits down any more.
 #[test]
 fn who_is_in_a_closed_lounge_goes() {
     let sets = Sets::new(1, Wake::Adaptive);
@@ -145,7 +145,7 @@ fn who_is_in_a_closed_lounge_goes() {
     assert_eq!(sets.lounge.len(), 0);
 }
 
-/// Who was sent takes a lead that is open, and for anybody.
+/// A thread that was sent takes a lead that is open, and for anyone.
 #[test]
 fn who_is_sent_takes_what_is_vacant() {
     let sets = Sets::new(1, Wake::Adaptive);
@@ -160,8 +160,9 @@ fn who_is_sent_takes_what_is_vacant() {
     assert!(sets.take(0).is_none(), "closed");
 }
 
-/// A lead that is held and the same gets the mark at the third look, and its promotion rouses the watch, which looks again.
-/// (An eager one sends for somebody; while one is on its way already, it rouses the watch too.)
+/// A lead that is held and unchanged gets the mark at the third check, and its promotion rouses the
+/// watch, which checks again. (An eager one sends for a thread; while one is on its way already, it
+/// rouses the watch too.)
 #[test]
 fn the_watch_rests_beside_a_lead_that_is_held() {
     for wake in [Wake::Adaptive, Wake::Eager] {
@@ -174,7 +175,7 @@ fn the_watch_rests_beside_a_lead_that_is_held() {
         );
         assert_eq!(sets.leads[0].word.look().standby(), Standby::Marked);
         if wake == Wake::Eager {
-            // Else it would send for somebody.
+            // Else it would send for a thread.
             assert!(sets.lounge.send(0));
             assert_eq!(Told::take_from(&idle), Told::Go(0));
         }
@@ -187,8 +188,8 @@ fn the_watch_rests_beside_a_lead_that_is_held() {
     }
 }
 
-/// The system says of an opener that it lacks only the core of the watch: that one looks again soon, also in a calm time, and
-/// goes then.
+/// The system says of an opener that it lacks only the core of the watch: that one looks again
+/// soon, also in a calm time, and goes then.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_excused_opener_is_looked_at_soon() {
@@ -206,7 +207,8 @@ fn an_excused_opener_is_looked_at_soon() {
     assert_eq!(looks, (None, true, Some(0)));
 }
 
-/// There is no mark where somebody sleeps, who may be the one that leads next; nor where somebody stands by.
+/// There is no mark where a thread sleeps, which may be the one that leads next; nor where one
+/// stands by.
 #[test]
 fn there_is_no_mark_beside_a_follower() {
     let sets = Sets::new(1, Wake::Adaptive);
@@ -223,7 +225,8 @@ fn there_is_no_mark_beside_a_follower() {
     drop(held);
 }
 
-/// A lead that is open and the same at two looks, or open for a quarter of a tick, is blind; unless it is closed.
+/// A lead that is open and the same at two looks, or open for a quarter of a tick, is blind; unless
+/// it is closed.
 #[test]
 fn the_watch_sees_a_blind_set() {
     let sets = Sets::new(1, Wake::Adaptive);
@@ -234,7 +237,8 @@ fn the_watch_sees_a_blind_set() {
     assert_eq!(sets.glances(), [Glance::Rests; 2]);
 }
 
-/// Who is in the set sees to it: one that was elected, one that stands by, or one that sleeps and is elected now.
+/// A thread in the set takes care of it: one that was elected, one that stands by, or one that
+/// sleeps and is elected now.
 #[test]
 fn the_watch_leaves_it_to_who_is_there() {
     let sets = Sets::new(1, Wake::Eager);
@@ -250,8 +254,8 @@ fn the_watch_leaves_it_to_who_is_there() {
     assert_eq!(seat.take_message(), Some(Message::Lead));
 }
 
-/// An election that finds nobody sends for somebody: if the lead is vacant, and if it is the opening that was meant. One
-/// that finds somebody does not.
+/// An election that finds no follower sends for one: if the lead is vacant, and if it is the
+/// intended opening. One that finds a follower does not.
 #[test]
 fn an_election_sends_for_somebody() {
     let sets = Sets::new(1, Wake::Adaptive);
@@ -270,8 +274,9 @@ fn an_election_sends_for_somebody() {
     drop(running);
 }
 
-/// All sets share the cores, and the room for one computation more: whoever serves any of them takes a part, unless it is
-/// stuck. A backlog needs a core that is idle in all sets; a handler that blocks needs none.
+/// All sets share the cores, and the room for one computation more: a thread that serves any of
+/// them takes a part, unless it is stuck. A backlog needs a core that is idle in all sets; a
+/// handler that blocks needs none.
 #[test]
 fn all_sets_share_the_cores() {
     let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
@@ -317,8 +322,8 @@ fn all_sets_share_the_cores() {
     somebody_is_sent(computes, &watch);
 }
 
-/// Whether a core is idle in all sets is asked once for each look, and not by every promotion until the next. Who is on its
-/// way will use one, unless it has none within a tick.
+/// Whether a core is idle in all sets is asked once for each check, and not by every promotion
+/// until the next. A thread on its way will use one, unless it has none within a tick.
 #[test]
 fn an_idle_core_is_asked_for_once_a_look() {
     let (sets, seat) = (Sets::on_cores(2, 2, Wake::Adaptive), Seat::new(0, 0));
@@ -327,7 +332,7 @@ fn an_idle_core_is_asked_for_once_a_look() {
         backlog: true,
         ..Marks::default()
     };
-    // What a promotion tells, and whether the next one asks again.
+    // The outcome of a promotion, and whether the next one asks again.
     let promotion = || {
         let held = sets.take(0).expect("it is vacant");
         let (running, promotion) = promoted(held, backlog, sets.now());
@@ -365,12 +370,12 @@ fn cores_are_counted_once() {
         cores_for(&sets.leads.iter().map(clock).collect::<Vec<_>>(), 8)
     };
     assert_eq!([cores(3, 8), cores(1, 2), cores(3, 2)], [8, 2, 6]);
-    // Somebody wants it so.
+    // The setting says so.
     assert_eq!(cores(2, 16), 16);
 }
 
-/// A lead that was set aside is open, and the watch is roused if it has left its mark; but it has a tick of grace. Somebody of
-/// the set's own who sleeps leads at once.
+/// A lead that was set aside is open, and the watch is roused if it has left its mark; but it has a
+/// tick of grace. A sleeping thread of the set's own leads at once.
 #[test]
 fn what_is_set_aside_has_a_tick_of_grace() {
     let sets = Sets::new(1, Wake::Adaptive);
@@ -383,7 +388,7 @@ fn what_is_set_aside_has_a_tick_of_grace() {
     assert_eq!(lead.word.look().standby(), Standby::None);
     sets.time.advance(TICK);
     assert_eq!(sets.glances(), [Glance::Moves]);
-    // Who led it meanwhile, and has not looked, does not put that off.
+    // A thread that led it meanwhile, and has not checked the sets, does not put that off.
     sets.take(0).expect("it is vacant").set_aside(None);
     sets.time.advance(TICK / 4);
     assert_eq!(sets.glances(), [Glance::Blind]);
@@ -396,7 +401,8 @@ fn what_is_set_aside_has_a_tick_of_grace() {
     assert_eq!(Told::take_from(&watch), Told::Nothing);
 }
 
-/// Who finds nothing leaves its leads to somebody who serves: not if that one blocks, or is stuck, or is done.
+/// A thread that finds nothing leaves its leads to one that serves: not if that one blocks, or is
+/// stuck, or is done.
 #[test]
 fn leads_are_left_to_who_is_awake() {
     let sets = Sets::new(2, Wake::Adaptive);
@@ -421,14 +427,14 @@ fn leads_are_left_to_who_is_awake() {
     assert_eq!(done, Others::AreDone);
     lounge.serves(0, 0);
     sets.time.advance(TICK);
-    // Who asks has just served too: that does not count.
+    // The asking thread has just served too: that does not count.
     lounge.serves(1, 1);
     lounge.has_served(1);
     assert_eq!(lounge.leave_to_others(never), Others::AreNot);
     drop(running);
 }
 
-/// Whoever looks round begins with the set after the one that was served last.
+/// A thread that checks all sets begins with the set after the one that was served last.
 #[test]
 fn every_set_has_its_turn() {
     let sets = Sets::new(3, Wake::Adaptive);
@@ -440,7 +446,8 @@ fn every_set_has_its_turn() {
     assert_eq!(round(), [0, 1, 2]);
 }
 
-/// It looks when it is time, not when it wakes early, and not while it rests; and where nothing is to be done, seldom.
+/// It looks when it is time, not when it wakes early, and not while it rests; and where nothing is
+/// to be done, seldom.
 #[test]
 fn looks_have_their_time() {
     let sets = Sets::new(1, Wake::Adaptive);

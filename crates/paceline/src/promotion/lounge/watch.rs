@@ -24,13 +24,13 @@ pub(in crate::promotion) struct Seen {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::promotion) enum Glance {
-    /// It is held for long, and whoever opens it rouses the watch.
+    /// It is held for long, and the thread that opens it rouses the watch.
     Rests,
     /// Anything else.
     Moves,
     /// It is open for long, but its opener lacks only the core of the watch.
     Excused,
-    /// It is open, and nobody will take it.
+    /// It is open, and no thread will take it.
     Blind,
 }
 
@@ -53,12 +53,13 @@ impl<T> Lounge<T> {
         }
     }
 
-    /// Somebody has just opened a lead: the watch looks after a tick, if it was not to look before that.
+    /// A thread has just opened a lead: the watch checks after a tick, if it was not to check
+    /// before that.
     pub(super) fn look_soon(&self, outlook: Option<Outlook>) -> Outlook {
         let now = self.clock.now();
         let next = now.after(self.tick);
         self.outlook(match outlook {
-            // It was told to watch before that.
+            // It was appointed before that.
             None => now,
             Some(outlook) => outlook.due.map_or(next, |due| due.min(next)),
         })
@@ -93,9 +94,10 @@ impl Outlook {
 
     /// How long until the next look.
     pub(super) fn pause(&self, tick: Duration) -> Duration {
-        match self.calm >= LOOKS_UNTIL_CALM {
-            true => tick.saturating_mul(CALM),
-            false => tick,
+        if self.calm >= LOOKS_UNTIL_CALM {
+            tick.saturating_mul(CALM)
+        } else {
+            tick
         }
     }
 }
@@ -118,7 +120,7 @@ impl<T> Lead<T> {
         }
     }
 
-    /// The lead is open for long. If somebody is in the set, it is that one's affair.
+    /// The lead is open for long. If a thread is in the set, it takes care of that.
     fn see_to_it(&self, word: Snapshot) -> Glance {
         match word.standby() {
             _ if word.is_elected() => Glance::Moves,
@@ -132,7 +134,8 @@ impl<T> Lead<T> {
         }
     }
 
-    /// The lead is held for long, and nobody is in the set: whoever opens it shall rouse the watch.
+    /// The lead is held for long, and no other thread is in the set: the thread that opens it shall
+    /// rouse the watch.
     pub(super) fn mark(&self, seen: Snapshot) -> Glance {
         self.word.update(|word| {
             let is_same = word.sequence() == seen.sequence() && !word.is_closed();

@@ -56,7 +56,8 @@ impl Sets {
         held.promote(sight, marks, self.clock().now()).0
     }
 
-    /// A thread that goes from the lounge to a set, counts one turn there, and keeps the lead until the end.
+    /// A thread that goes from the lounge to a set, counts one turn there, and keeps the lead until
+    /// the end.
     fn roamer(self: &Arc<Self>) -> thread::JoinHandle<Option<usize>> {
         let sets = Arc::clone(self);
         thread::spawn(move || {
@@ -74,8 +75,9 @@ impl Sets {
     }
 }
 
-/// L2 over all sets, at once: a handler of a kind that blocks leaves nobody behind. Whoever is in the lounge, or about to
-/// sit down there, comes, without a tick: it is sent for, or finds the lead open when it looks first.
+/// L2 over all sets, at once: a handler of a kind that blocks leaves no leader behind. A thread in
+/// the lounge, or about to sit down there, comes, without a tick: it is sent for, or finds the lead
+/// open when it checks first.
 fn sent_for(wake: Wake) {
     explore(move || {
         let sets = Sets::new(1, wake);
@@ -101,8 +103,9 @@ fn loom_roamer_is_sent_for_adaptive() {
     sent_for(Wake::Adaptive);
 }
 
-/// The watch is about to sleep deeply while the lead is opened: it sees the opening, or the promotion sees its mark and
-/// rouses it (eagerly: sends it, however deeply it sleeps). Either way it finds the blind set at its next look but one.
+/// The watch is about to sleep deeply while the lead is opened: it sees the opening, or the
+/// promotion sees its mark and rouses it (eagerly: sends it, however deeply it sleeps). Either way
+/// it finds the blind set at its next look but one.
 fn deep_watch_is_roused(wake: Wake) {
     explore(move || {
         let sets = Sets::new(1, wake);
@@ -132,8 +135,8 @@ fn loom_deep_watch_is_sent_for_eager() {
     deep_watch_is_roused(Wake::Eager);
 }
 
-/// The watch has left its mark, and was sent away. A guest comes while the lead is opened for an event: it is not taken in by
-/// the mark, and stands by.
+/// The watch has left its mark, and was sent away. A guest comes while the lead is opened for an
+/// event: it is not taken in by the mark, and stands by.
 #[test]
 fn loom_guest_beside_the_mark_of_who_has_gone() {
     explore(|| {
@@ -162,7 +165,7 @@ fn loom_guest_beside_the_mark_of_who_has_gone() {
     });
 }
 
-/// The lounge is closed while somebody sits down, or watches: it gets out.
+/// The lounge is closed while a thread sits down, or watches: it gets out.
 #[test]
 fn loom_close_of_the_lounge() {
     explore(|| {
@@ -175,12 +178,13 @@ fn loom_close_of_the_lounge() {
     });
 }
 
-/// Whether who sits down on this bed is the watch.
+/// Whether the thread that sits down on this bed is the watch.
 fn watches(sets: &Sets, bed: &Arc<Parker>) -> bool {
     matches!(sets.lounge.sit_down(bed), Seated::Watches(_))
 }
 
-/// The watch goes while another sits down, who finds it there and does not watch: then it is appointed.
+/// The watch goes while another sits down, which finds it there and does not watch: then it is
+/// appointed.
 #[test]
 fn loom_watch_goes_while_another_comes() {
     explore(|| {
@@ -198,7 +202,7 @@ fn loom_watch_goes_while_another_comes() {
     });
 }
 
-/// I3: a leader leaves a set in which nobody else is. Somebody of the lounge comes.
+/// I3: a leader leaves a set that has no other thread. One of the lounge comes.
 #[test]
 fn loom_leaver_is_followed_from_the_lounge() {
     explore(|| {
@@ -214,8 +218,9 @@ fn loom_leaver_is_followed_from_the_lounge() {
     });
 }
 
-/// Who finds nothing to do sets its lead aside, for somebody who serves another set; and that one is done at this very moment,
-/// and looks round. It finds the lead open, or the first one looks round again: somebody leads.
+/// A thread that finds nothing to do sets its lead aside, for one that serves another set; and that
+/// one is done at this very moment, and checks the sets. It finds the lead open, or the first one
+/// checks again: one of them leads.
 #[test]
 fn loom_lead_left_to_who_is_done() {
     explore(|| {

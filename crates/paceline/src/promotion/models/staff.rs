@@ -1,4 +1,4 @@
-//! Elastic pools: one more is called, and who was idle goes (L2, I3, S2).
+//! Elastic pools: one more is called, and an idle thread goes (L2, I3, S2).
 
 use super::*;
 use crate::promotion::{Keeping, Staff};
@@ -22,8 +22,8 @@ fn own_thread(pool: &Arc<Pool>, index: usize) -> thread::JoinHandle<Turn> {
     thread::spawn(move || pool.turn(&Seat::of_pool(index, index as u8), None))
 }
 
-/// Something comes to belong to a thread while it is let go for want of work: it stays, or whoever keeps it is told that it
-/// is gone.
+/// Something comes to belong to a thread while it is let go for want of work: it stays, or the
+/// keeping thread learns that it is gone.
 #[test]
 fn loom_keep_against_dismissal() {
     explore(|| {
@@ -39,8 +39,9 @@ fn loom_keep_against_dismissal() {
     });
 }
 
-/// Retirement against election: the lead is given away while a parked thread finds that it was idle for long. It leads,
-/// or goes and is counted; what was offered to it is not lost: the patient one always leads.
+/// Retirement against election: the lead is given away while a parked thread finds that it was idle
+/// for long. It leads, or goes and is counted; what was offered to it is not lost: the patient one
+/// always leads.
 fn retirement_against_election(policy: (Wake, Order)) {
     explore(move || {
         let pool = staffed(policy, 3);
@@ -94,14 +95,15 @@ fn loom_two_idle_one_stays() {
     });
 }
 
-/// Retirement against promotion: the only one that is parked, and nobody stands by, is idle for long while the leader opens
-/// the lead, and then is stuck for ever. The promotion has seen it, or not: it stays, watches and leads.
+/// Retirement against promotion: the only thread that is parked, without a standby, is idle for
+/// long while the leader opens the lead, and then is stuck for ever. The promotion has seen it, or
+/// not: it stays, watches and leads.
 #[test]
 fn loom_last_one_does_not_retire() {
     explore(|| {
         let pool = staffed(NEWEST, 3);
         let held = pool.first();
-        // As if somebody stood by when it came, and then took the lead.
+        // As if a thread stood by when it came, and then took the lead.
         let stands_by = |standby| {
             pool.lead
                 .word
@@ -146,8 +148,9 @@ fn loom_retirement_against_close() {
     });
 }
 
-/// One is called and on its way, and its caller is soon done and leads again, for the next event: it calls nobody else
-/// until the first one is here. If that one sleeps there is no need to; but if it has just taken the lead, there is.
+/// One is called and on its way, and its caller is soon done and leads again, for the next event:
+/// it calls no other until the first one is here. If that one sleeps there is no need to; but if it
+/// has just taken the lead, there is.
 fn one_is_called_at_a_time(policy: (Wake, Order)) {
     explore(move || {
         let pool = staffed(policy, 1);
@@ -183,8 +186,9 @@ fn loom_one_is_called_at_a_time_newest() {
     one_is_called_at_a_time(NEWEST);
 }
 
-/// A thread comes to sleep while somebody is claimed because nobody sleeps. The claim sees it, and is given up; or that
-/// thread counts the one that is called, and so does not stay for ever. (Its two steps, without its sleep.)
+/// A thread falls asleep while one is claimed because none sleeps. The claim sees it, and is given
+/// up; or that thread counts the one that is called, and so does not stay for ever. (Its two steps,
+/// without its sleep.)
 #[test]
 fn loom_claim_against_arrival() {
     explore(|| {

@@ -1,4 +1,5 @@
-//! What the threads of a pool with a leader per source share: the sources, the loop of a thread, and the end.
+//! What the threads of a pool with a leader per source share: the sources, the loop of a thread,
+//! and the end.
 
 use std::{
     fmt, io,
@@ -21,7 +22,8 @@ use crate::{
     turn::Left,
 };
 
-/// What is wrong with so many threads. Each source has a leader, and at least one thread more must be left.
+/// What is wrong with so many threads. Each source has a leader, and at least one thread more must
+/// be left.
 pub(super) fn fault(threads: usize, sources: usize) -> Option<String> {
     if sources > MOST_SOURCES {
         return Some(format!("{sources} sources: at most {MOST_SOURCES}"));
@@ -29,7 +31,8 @@ pub(super) fn fault(threads: usize, sources: usize) -> Option<String> {
     let has_enough = threads > sources;
     (!has_enough).then(|| {
         format!(
-            "{sources} sources with {threads} threads: each source has a leader, so there must be more threads"
+            "{sources} sources with {threads} threads: each source has a leader, so there must be \
+             more threads"
         )
     })
 }
@@ -160,14 +163,15 @@ impl Shared {
         }
         let was_last = table.live == 0;
         drop(table);
-        // Outside of the lock: it may be user code. (Its leader drops the last reference, or a closing pool.)
+        // Outside of the lock: it may be user code. (Its leader drops the last reference, or a
+        // closing pool.)
         drop(source);
         if was_last {
             self.close();
         }
     }
 
-    /// Nobody waits any more. Waits that can be interrupted are.
+    /// No thread waits any more. Waits that can be interrupted are.
     pub(super) fn close(&self) {
         self.succession.close();
         let sources = lock(&self.sources).places.clone();
@@ -193,9 +197,10 @@ impl Shared {
             while !is_finished(&thread) && !self.clock.has_passed(Some(deadline)) {
                 std::thread::sleep(Duration::from_micros(100));
             }
-            match is_finished(&thread) {
-                true => drop(thread.join()),
-                false => stuck.push(name),
+            if is_finished(&thread) {
+                drop(thread.join())
+            } else {
+                stuck.push(name)
             }
         }
         let failed = std::mem::take(&mut lock(&self.sources).failed);
@@ -243,16 +248,18 @@ pub(super) enum End {
 pub(super) trait Attached: Send + Sync {
     fn name(&self) -> &str;
 
-    /// Waits for an event, gives the lead away, and handles it. Tells how the source ended, if it did.
+    /// Waits for an event, gives the lead away, and handles it. Returns how the source ended, if it
+    /// did.
     fn lead(&self, lead: Lead<'_>, shared: &Shared, deadline: Option<Timestamp>) -> Option<End>;
 
     fn interrupt(&self);
 }
 
-/// Several threads may have it, and any of them may be the last: in the middle of its turn, or as it ends.
+/// Several threads may have it, and any of them may be the last: in the middle of its turn, or as
+/// it ends.
 pub(super) struct Source<S, H> {
     name: String,
-    /// Only its leader locks it, so nobody ever waits for this lock.
+    /// Only its leader locks it, so the lock is never contended.
     waiter: Mutex<Contained<S>>,
     interrupter: Option<Contained<Interrupter>>,
     handler: Contained<H>,
