@@ -79,7 +79,7 @@ fn listed(document: &str) -> BTreeSet<Place> {
             if name.ends_with(".rs") {
                 file = name
             } else {
-                drop(listed.insert((file.clone(), name)))
+                listed.insert((file.clone(), name));
             }
         }
     }

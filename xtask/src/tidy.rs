@@ -13,7 +13,9 @@ mod language;
 mod leftovers;
 mod links;
 mod names;
+mod picture;
 mod planted;
+mod rooms;
 mod shape;
 mod unsafe_code;
 
@@ -35,6 +37,8 @@ Reads every file that git tracks or would track and prints each offence as `path
   unsafe      only in the files that are listed for it; all crates but the core forbid it
   absence     promotion knows no descriptor, handle sets no thread, dispatch no pool, the core no layer
               above it; codecs, times, TLS layer and paceline-pg-wire do no I/O and read no clock
+  rooms       the rooms of the core form a directed acyclic graph, which is printed
+  picture     the functions that ARCHITECTURE.md's pictures name exist
   headers     every file of the libraries says what it is
   length      no Rust file over 600 lines
   columns     no line of the core's sources over 100 columns
@@ -57,7 +61,7 @@ struct Check {
 }
 
 /// All checks.
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 17] = [
     Check {
         name: "links",
         find: links::find,
@@ -89,6 +93,14 @@ const CHECKS: [Check; 15] = [
     Check {
         name: "absence",
         find: absence::find,
+    },
+    Check {
+        name: "rooms",
+        find: rooms::find,
+    },
+    Check {
+        name: "picture",
+        find: picture::find,
     },
     Check {
         name: "headers",
@@ -173,6 +185,10 @@ fn report(tree: &Tree) -> Verdict {
     let offences = offences(tree);
     for (check, offence) in &offences {
         println!("{offence} [{check}]");
+    }
+    println!("the rooms of the core, from the bottom, and what each uses:");
+    for line in rooms::picture(tree) {
+        println!("  {line}");
     }
     let summary = format!(
         "{} files, {} checks, {} offences",

@@ -138,6 +138,10 @@ mod dispatch;
 
 mod timer;
 
+mod idle;
+
+mod hub;
+
 mod sources;
 
 pub mod bound;
@@ -145,6 +149,10 @@ pub mod bound;
 pub mod observe;
 
 mod errors;
+
+mod key;
+
+mod unwind;
 
 mod sync;
 

@@ -7,7 +7,7 @@
 //!    |   the lead is open          ^  ^   reads for all             |
 //!    |                             |  |                             | [Leading::drop]
 //!    '-----> yields ---------------'  |                             v
-//!            [look_around]  |  |      |               elects the next sleeper; none: opens
+//!            [idle_before_sleep]  |  |      |               elects the next sleeper; none: opens
 //!                   .-------'  |      |
 //!                   |        sleeps --' elected
 //!                   |  [sleep] |
@@ -23,13 +23,7 @@ use super::{
     protocol::Protocol,
     word::{FellAsleep, Phase},
 };
-use crate::sync::{Turn, Yielded, Yielding};
-
-/// So often a caller lets others run, and looks whether its reply has come or the lead is open,
-/// before it sleeps. (A sleep and its wake cost as much as some ten such looks. With fewer than
-/// four, most replies come a little too late; more than eight bring nothing. In models a look is as
-/// good as a sleep.)
-const CALLER_LOOKS: u32 = if cfg!(loom) { 0 } else { 8 };
+use crate::idle::Ended;
 
 /// What a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +93,7 @@ impl<P: Protocol> Link<P> {
         // The leader must know that this caller sleeps and reads by itself, or it reads the reply
         // for it.
         if wants == Wants::Data {
-            if let Some(arrived) = self.look_around(key, patience) {
+            if let Some(arrived) = self.idle_before_sleep(key, patience) {
                 return arrived;
             }
         }
@@ -134,28 +128,24 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Yields once, where that has paid: meanwhile the leader may read this reply, or leave. Then
-    /// no caller has to sleep, and none has to be woken.
-    fn look_around(&self, key: Key, patience: Patience<'_>) -> Option<Arrived<'_, P>> {
-        if CALLER_LOOKS == 0 || self.looks.take_turn() == Turn::LeaveOut {
-            return None;
-        }
-        let mut yielding = Yielding::begin(&self.clock);
-        let mut yielded = Yielded::Shortly;
-        for _ in 0..CALLER_LOOKS {
-            yielded = yielding.let_others_run();
+    /// Yields, where that has paid: meanwhile the leader may read this reply, or leave. Then no
+    /// caller has to sleep, and none has to be woken.
+    fn idle_before_sleep(&self, key: Key, patience: Patience<'_>) -> Option<Arrived<'_, P>> {
+        let (policy, counters) = (&self.caller_idle, &self.calls.counters);
+        let mut idle = policy.begin(true, &self.clock, patience.deadline());
+        // It has polled already: its call has no outcome, and another caller leads.
+        let _ = idle.note_nothing(policy, &self.clock);
+        while !idle.may_sleep() {
             let arrived = self.told(key).map(Err).or_else(|| self.try_lead(key));
             if arrived.is_some() {
-                self.looks.note_found(yielded);
-                self.calls.counters.looks_found.add(1);
+                let _ = idle.note_found(policy);
+                counters.looks_found.add(1);
                 return arrived;
             }
-            if yielded == Yielded::ForLong || yielding.has_passed(patience.deadline()) {
-                break;
+            if idle.note_nothing(policy, &self.clock) != Ended::Nothing {
+                counters.looks_vain.add(1);
             }
         }
-        self.looks.note_vain(yielded);
-        self.calls.counters.looks_vain.add(1);
         None
     }
 

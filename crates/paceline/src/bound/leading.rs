@@ -23,16 +23,12 @@ use crate::{
 /// is faster by an eighth. In models it always pays.)
 const MANY: u64 = if cfg!(loom) { 0 } else { 5 };
 
-/// So often a leader looks before it sleeps, if many replies come at once; in between it lets
-/// others run. (More looks bring nothing more. In models a look is as good as a wait.)
-const LEADER_LOOKS: u32 = if cfg!(loom) { 0 } else { 2 };
-
-/// What came of a look at the connection.
+/// What came of the polls before a sleep.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looked {
+enum Polled {
     Read,
-    InVain,
+    Nothing,
 }
 
 /// This thread leads: it alone may read the connection. Dropping it passes the lead on.
@@ -234,7 +230,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
 
     /// Waits until there is something to be read, and reads it; sends what was kept.
     fn read_when_ready(&mut self, patience: Patience<'_>) -> io::Result<()> {
-        if self.look_before_sleep(patience)? == Looked::Read {
+        if self.poll_before_sleep(patience)? == Polled::Read {
             return Ok(());
         }
         if self.wait(patience)?.has(Ready::READABLE) {
@@ -243,46 +239,30 @@ impl<'m, P: Protocol> Leading<'m, P> {
         Ok(())
     }
 
-    /// Looks some times, if many replies come at once or the leader is to spin; in between others
-    /// may run.
-    fn look_before_sleep(&mut self, patience: Patience<'_>) -> io::Result<Looked> {
+    /// Yields and polls, if many replies arrive at once or the builder sets a spin; unless there is
+    /// output for whose room it must wait.
+    fn poll_before_sleep(&mut self, patience: Patience<'_>) -> io::Result<Polled> {
         let link = self.link;
-        let batch = self.reading.as_ref().map_or(0, |it| it.batch);
-        let looks = if batch >= MANY && !link.outbound.is_kept() {
-            LEADER_LOOKS
-        } else {
-            0
-        };
-        for _ in 0..looks {
-            if let Looked::Read = self.look()? {
-                return Ok(Looked::Read);
+        if link.outbound.is_kept() {
+            return Ok(Polled::Nothing);
+        }
+        let (policy, batch) = (
+            &link.leader_idle,
+            self.reading.as_ref().map_or(0, |it| it.batch),
+        );
+        let mut idle = policy.begin(batch >= MANY, &link.clock, patience.deadline());
+        while !idle.may_sleep() {
+            if self.read_now()? > 0 {
+                let _ = idle.note_found(policy);
+                return Ok(Polled::Read);
+            }
+            let _ = idle.note_nothing(policy, &link.clock);
+            let is_called = link.lead.is_broken() || link.outbound.is_kept();
+            if is_called || patience.is_over(&link.clock) {
+                break;
             }
         }
-        if link.leader_spin.is_zero() {
-            return Ok(Looked::InVain);
-        }
-        let end = link.clock.now().after(link.leader_spin);
-        let end = patience
-            .deadline()
-            .map_or(end, |deadline| deadline.min(end));
-        let is_called = || link.lead.is_broken() || link.outbound.is_kept();
-        while link.clock.now() < end && !is_called() && !patience.is_called_off() {
-            if let Looked::Read = self.look()? {
-                return Ok(Looked::Read);
-            }
-        }
-        Ok(Looked::InVain)
-    }
-
-    /// Reads what is there; if nothing is, others may run.
-    fn look(&mut self) -> io::Result<Looked> {
-        match self.read_now()? {
-            0 => {
-                thread::yield_now();
-                Ok(Looked::InVain)
-            }
-            _ => Ok(Looked::Read),
-        }
+        Ok(Polled::Nothing)
     }
 
     /// Reads what is there, if anything is. How much that was.

@@ -10,9 +10,9 @@ use std::{
 
 use super::outbound::Sink;
 use crate::{
-    dispatch::Contained,
     handle_set::{poll_two, set_nonblocking, Ready},
     sync::{patience, Clock, Timestamp},
+    unwind::Contained,
 };
 
 /// A byte stream with a descriptor that can be read and written through a shared reference: TCP and

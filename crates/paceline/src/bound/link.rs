@@ -18,8 +18,9 @@ use super::{
     wire_order::WireOrder,
 };
 use crate::{
-    dispatch::Contained,
-    sync::{lock, try_until_done, Clock, Looks, Mutex, Yielded, Yielding},
+    idle::{IdlePolicy, Yielded, Yielding, CALLER_YIELDS, READER_YIELDS},
+    sync::{lock, try_until_done, Clock, Mutex},
+    unwind::Contained,
 };
 
 /// So often a thread that is about to be refused reads, or lets the leader run.
@@ -40,9 +41,10 @@ pub(super) struct Link<P> {
     pub(super) protocol: Contained<P>,
     pub(super) clock: Clock,
     pub(super) elect: Elect,
-    pub(super) leader_spin: Duration,
-    /// Whether callers look around before they sleep.
-    pub(super) looks: Looks,
+    /// What a leader without input does before it sleeps, while many replies arrive at once.
+    pub(super) leader_idle: IdlePolicy,
+    /// What a caller does before it sleeps.
+    pub(super) caller_idle: IdlePolicy,
     pub(super) connecting: Connecting,
     pub(super) pooled: Pooled,
     /// Of the caller that reads because it is about to be refused. Held for one read, which never
@@ -116,8 +118,8 @@ impl<P: Protocol> Link<P> {
             protocol: Contained::new(protocol),
             clock,
             elect: bounds.elect,
-            leader_spin: bounds.leader_spin,
-            looks: Looks::default(),
+            leader_idle: IdlePolicy::new(READER_YIELDS, Some(bounds.leader_spin)),
+            caller_idle: IdlePolicy::new(CALLER_YIELDS, Some(Duration::ZERO)),
             connecting: Connecting::default(),
             pooled: Pooled::default(),
             catching_up: Mutex::new(()),

@@ -21,8 +21,9 @@ use super::{
     sleepers::Elect,
 };
 use crate::{
-    dispatch::{Contained, InHandler, Registry, Rejected, Serve},
+    dispatch::{InHandler, Registry, Rejected, Serve},
     sync::Clock,
+    unwind::Contained,
 };
 
 /// One connection, many callers: a handle to it. Clones are handles to the same.

@@ -32,11 +32,11 @@ use super::{
     word::{Loss, Told},
 };
 use crate::{
-    dispatch::caught,
     sync::{
         atomic::{AtomicU64, Ordering},
         lock, Mutex,
     },
+    unwind::caught,
 };
 
 /// The topmost slot of the stack.

@@ -9,13 +9,16 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::Closed,
     kind::Pace,
-    lent::Lent,
     line::Line,
     readiness::{Readiness, State},
+    readiness_guard::ReadinessGuard,
     registry::{Registry, Remains},
     slot::Owned,
 };
-use crate::sync::{Clock, Timestamp};
+use crate::{
+    observe::Subject,
+    sync::{Clock, Timestamp},
+};
 
 /// What a handler may report to the pool while it runs, through its context.
 pub(crate) trait Duty {
@@ -62,14 +65,6 @@ impl Drop for ComeBack<'_> {
     fn drop(&mut self) {
         self.0.come_back();
     }
-}
-
-/// What a thread is busy with, for observers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
-    pub(crate) handle: HandleId,
-    /// The number of the name of its handler's type.
-    pub(crate) handler: u32,
 }
 
 /// What a dispatch left.
@@ -239,8 +234,8 @@ fn visit<D: Duty>(
     afterwards: &mut Afterwards,
 ) -> (Verdict, Timestamp) {
     let readiness = owned.readiness();
-    let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
-    let seen = lent.seen;
+    let guard = ReadinessGuard::claim(readiness, registry.read_budget(), registry.reports());
+    let seen = guard.seen;
     if seen.is_closing() {
         let own = owned.with_entry(|entry| entry.as_mut()?.take_end());
         let verdict = match own {
@@ -255,15 +250,15 @@ fn visit<D: Duty>(
             return (Verdict::Keep, start);
         };
         let begun = entry.kind().begin();
-        let work = |lent: Lent<'_>| {
+        let work = |guard: ReadinessGuard<'_>| {
             let origin = Origin {
                 registry: registry.weak(),
                 key,
                 duty,
             };
-            entry.work(lent, origin, afterwards)
+            entry.work(guard, origin, afterwards)
         };
-        let done = match do_what_is_due(registry, key, lent, work) {
+        let done = match do_what_is_due(registry, key, guard, work) {
             Due::Done(done) => done,
             Due::Drained if registry.finds_news(entry.descriptor(), readiness) => {
                 Done::without_call(Verdict::Keep)
@@ -317,13 +312,13 @@ pub(super) enum Due {
 pub(super) fn do_what_is_due(
     registry: &Registry,
     key: Key,
-    lent: Lent<'_>,
-    work: impl FnOnce(Lent<'_>) -> Done,
+    guard: ReadinessGuard<'_>,
+    work: impl FnOnce(ReadinessGuard<'_>) -> Done,
 ) -> Due {
-    let seen = lent.seen;
-    if !seen.wanted().is_empty() || lent.is_notified() || lent.greets() || lent.is_overdue() {
+    let seen = guard.seen;
+    if !seen.wanted().is_empty() || guard.is_notified() || guard.greets() || guard.is_overdue() {
         // The handler's own panics are caught there; this one is of its source.
-        let done = registry.in_frame(Some(key), || work(lent));
+        let done = registry.in_frame(Some(key), || work(guard));
         return Due::Done(done.unwrap_or_else(|panic| {
             registry.tell_panic(key, &panic);
             Done::without_call(Verdict::close(Closed::Panicked(panic)))
@@ -333,7 +328,7 @@ pub(super) fn do_what_is_due(
         return Due::Drained;
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.
-    lent.settle();
+    guard.settle();
     Due::Done(Done::without_call(Verdict::Keep))
 }
 

@@ -31,17 +31,17 @@ use super::{
     entry::{Done, Ending, Entry, Undone, Verdict},
     handle::{Handle, HandleId, Key},
     handler::{Closed, Next},
+    item_source::Ticket,
     kind::{HandlerKind, Kind},
-    lent::{explained, is_refusal, Lent},
     overdue::judge,
     readiness::Readiness,
+    readiness_guard::{explained, is_refusal, ReadinessGuard},
     registry::{End, Registry},
-    stocked::Ticket,
-    unwind::caught,
 };
 use crate::{
     handle_set::Ready,
     sync::{lock, Mutex},
+    unwind::caught,
 };
 
 /// The application's service for a handle that several threads may use at once.
@@ -384,22 +384,27 @@ where
     }
 
     /// Takes what is ready. The handle is put back, and then used.
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
-        if lent.seen.is_special() && judge(&lent, &origin, Some(self.descriptor)).is_some() {
-            lent.settle();
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
+        if guard.seen.is_special() && judge(&guard, &origin, Some(self.descriptor)).is_some() {
+            guard.settle();
             return Done::without_call(Verdict::close(Closed::TimedOut));
         }
-        if lent.seen.may_call() && !lent.is_quiet() {
+        if guard.seen.may_call() && !guard.is_quiet() {
             let common = Arc::clone(&self.common);
             afterwards.share = Some(Share {
                 of: origin.key,
                 common,
-                notified: lent.is_notified(),
-                claimed: lent.hand_over(),
+                notified: guard.is_notified(),
+                claimed: guard.hand_over(),
                 item: Ticket::NONE,
             });
         } else {
-            lent.settle()
+            guard.settle()
         }
         Done::without_call(Verdict::Keep)
     }

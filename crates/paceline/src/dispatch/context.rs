@@ -15,8 +15,8 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::Next,
     kind::HandlerKind,
-    lent::Lent,
     outbox::Outbox,
+    readiness_guard::ReadinessGuard,
     registry::Registry,
     task::TaskContext,
 };
@@ -43,7 +43,7 @@ use crate::handle_set::Ready;
 pub struct Context<'c, S> {
     pub(super) source: &'c S,
     pub(super) outbox: &'c mut Outbox<S>,
-    pub(super) lent: Lent<'c>,
+    pub(super) guard: ReadinessGuard<'c>,
     pub(super) origin: Origin<'c>,
     pub(super) afterwards: &'c mut Afterwards,
 }
@@ -52,25 +52,25 @@ impl<S> Context<'_, S> {
     /// Whether input, the end of the stream or an error is waiting.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        self.lent.known.has(Ready::READABLE)
+        self.guard.known.has(Ready::READABLE)
     }
 
     /// Whether there is room for output.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.lent.known.has(Ready::WRITABLE)
+        self.guard.known.has(Ready::WRITABLE)
     }
 
     /// Whether the peer has stopped sending, or an error is pending.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
-        self.lent.known.has(Ready::HANG_UP)
+        self.guard.known.has(Ready::HANG_UP)
     }
 
     /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`].
     #[must_use]
     pub fn is_notified(&self) -> bool {
-        self.lent.is_notified()
+        self.guard.is_notified()
     }
 
     /// This handle, to be kept or given to others.
@@ -94,10 +94,10 @@ impl<S> Context<'_, S> {
     /// # Errors
     /// Whatever `operation` returns; an interrupted one is repeated.
     pub fn try_read<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
-        self.lent
+        self.guard
             .attempt(Ready::READABLE, self.source, operation)
-            .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.note_read())
+            .map_err(|error| self.guard.refusal(error))
+            .inspect(|_| self.guard.note_read())
     }
 
     /// Does an output operation on the source. "Would block" means that it can take no more now.
@@ -105,10 +105,10 @@ impl<S> Context<'_, S> {
     /// # Errors
     /// Whatever `operation` returns; an interrupted one is repeated.
     pub fn try_write<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
-        self.lent
+        self.guard
             .attempt(Ready::WRITABLE, self.source, operation)
-            .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.note_written())
+            .map_err(|error| self.guard.refusal(error))
+            .inspect(|_| self.guard.note_written())
     }
 
     /// Runs `block`, which may block: until it returns, this thread does not count as running, and
@@ -142,7 +142,7 @@ impl<S> Context<'_, S> {
         let last = self.outbox.part.take();
         let own_end = last.map_or(before, |part| part.end_all(before));
         self.outbox.part.put(kind.begin_part(own_end, since));
-        self.lent.note_part();
+        self.guard.note_part();
     }
 
     /// Lets the handle go on in another registry when the handler returns what this gives.
@@ -237,18 +237,18 @@ where
                 "read into an empty buffer: nothing would be told from the end of the stream";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if self.lent.budget == 0 {
-            return Err(self.lent.refuse());
+        if self.guard.budget == 0 {
+            return Err(self.guard.refuse());
         }
-        let room = buffer.len().min(self.lent.budget);
+        let room = buffer.len().min(self.guard.budget);
         let count = self.try_read(|mut source| source.read(&mut buffer[..room]))?;
-        self.lent.budget -= count.min(self.lent.budget);
-        if self.lent.is_dry_after(count, room) {
-            self.lent.mark_dry(Ready::READABLE);
+        self.guard.budget -= count.min(self.guard.budget);
+        if self.guard.is_dry_after(count, room) {
+            self.guard.mark_dry(Ready::READABLE);
             // What was not claimed is read again, by the visit that it is for.
-            let is_mine = self.lent.taken.has(Ready::READABLE);
+            let is_mine = self.guard.taken.has(Ready::READABLE);
             let has_ended = count == 0 && self.is_hung_up() && is_mine;
-            self.lent.note_input_ended(has_ended);
+            self.guard.note_input_ended(has_ended);
         }
         Ok(count)
     }
@@ -258,7 +258,7 @@ impl<S> fmt::Debug for Context<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("handle", &HandleId::new(self.origin.key))
-            .field("ready", &self.lent.known)
+            .field("ready", &self.guard.known)
             .field("unsent", &self.outbox.len())
             .finish_non_exhaustive()
     }

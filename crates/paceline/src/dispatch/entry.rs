@@ -8,14 +8,13 @@ use super::{
     handle::Handle,
     handler::{Closed, EventHandler},
     kind::{Kind, Part},
-    lent::Lent,
     overdue::judge,
     provenance::Provenance,
+    readiness_guard::ReadinessGuard,
     registry::{End, Registry},
     unread::Finding,
-    unwind::caught,
 };
-use crate::observe::Counters;
+use crate::{observe::Counters, unwind::caught};
 
 /// What the registry knows of a registration, whatever its types. The methods that have a body are
 /// right for one without a descriptor (`task.rs`).
@@ -29,7 +28,12 @@ pub(super) trait Entry: Send {
     fn kind(&self) -> &Kind;
 
     /// Does what the claimed readiness allows: sends kept output, calls the handler.
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done;
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done;
 
     /// It can't go on for this reason, which its end reports.
     fn fail(&mut self, error: io::Error) {
@@ -240,17 +244,17 @@ where
     #[inline(never)]
     fn work_late(
         &mut self,
-        lent: Lent<'_>,
+        guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
     ) -> Done {
         let (channel, handler) = (&mut self.channel, &mut self.handler);
-        if let Some(what) = judge(&lent, &origin, Some(channel.descriptor())) {
+        if let Some(what) = judge(&guard, &origin, Some(channel.descriptor())) {
             let call = |cx: &mut Context<'_, S>| handler.overdue(cx, what);
-            return channel.work_overdue(lent, origin, afterwards, what, call);
+            return channel.work_overdue(guard, origin, afterwards, what, call);
         }
-        let is_expired = lent.seen.is_expired();
-        channel.work(lent, origin, afterwards, |cx, call| match call {
+        let is_expired = guard.seen.is_expired();
+        channel.work(guard, origin, afterwards, |cx, call| match call {
             _ if is_expired => {
                 let age = cx.age();
                 handler.expired(cx, age)
@@ -274,14 +278,19 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
         // Apart, so that the usual way does not know of it.
-        if lent.seen.is_special() {
-            return self.work_late(lent, origin, afterwards);
+        if guard.seen.is_special() {
+            return self.work_late(guard, origin, afterwards);
         }
         let handler = &mut self.handler;
         self.channel
-            .work(lent, origin, afterwards, |cx, call| match call {
+            .work(guard, origin, afterwards, |cx, call| match call {
                 Call::Greet => handler.connected(cx),
                 _ => handler.ready(cx),
             })

@@ -13,6 +13,7 @@ use super::{
     readiness::Stale,
     registry::{NotWaited, Registry},
 };
+pub(super) use crate::key::{HandleId, Key};
 use crate::sync::thread::ThreadId;
 
 /// A key to one registration, to ask things of it from anywhere. Cheap to clone; it may outlive the
@@ -250,7 +251,7 @@ impl Handle {
     /// The name of this registration in reports.
     #[must_use]
     pub fn id(&self) -> HandleId {
-        HandleId(self.key)
+        HandleId::new(self.key)
     }
 
     pub(super) fn key(&self) -> Key {
@@ -317,56 +318,5 @@ impl Hash for Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Handle").field(&self.id()).finish()
-    }
-}
-
-/// The name of a registration: its slot, and which of the slot's registrations it is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HandleId(Key);
-
-impl HandleId {
-    pub(super) fn new(key: Key) -> Self {
-        Self(key)
-    }
-
-    /// For structures that keep it in a word.
-    pub(crate) fn to_bits(self) -> u64 {
-        self.0.to_bits()
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> Self {
-        Self(Key::from_bits(bits))
-    }
-}
-
-impl fmt::Display for HandleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0.index, self.0.generation)
-    }
-}
-
-impl fmt::Debug for HandleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Slot and generation, also as the 64 bits that travel through a handle set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(super) index: u32,
-    pub(super) generation: u32,
-}
-
-impl Key {
-    pub(super) fn to_bits(self) -> u64 {
-        u64::from(self.index) << 32 | u64::from(self.generation)
-    }
-
-    pub(super) fn from_bits(bits: u64) -> Self {
-        Self {
-            index: (bits >> 32) as u32,
-            generation: bits as u32,
-        }
     }
 }

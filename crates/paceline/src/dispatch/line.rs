@@ -19,30 +19,30 @@ use crate::{
 };
 
 /// After this many dispatches the leader polls the set, although handles wait in the line (F1).
-const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
+const DISPATCHES_BETWEEN_POLLS: u32 = 64;
 
 /// How the set was asked for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Poll {
     /// Not at all: a handle waited in the line.
     None,
     /// Without sleeping.
-    Glance,
+    WithoutSleep,
     /// Nothing was there, and the leader slept until something came.
-    Sleep,
+    Slept,
 }
 
 /// Claimable handles, first come first served, and the way to find more.
 #[derive(Debug)]
 pub(crate) struct Line {
     waiting: VecDeque<u32>,
-    /// Dispatches since the last look, and [`after_look`](Self::after_look).
-    since_look: u32,
-    /// What `since_look` begins with: zero, or so much that an arranged line is always asked
+    /// Dispatches since the last look, and [`after_poll`](Self::after_poll).
+    since_poll: u32,
+    /// What `since_poll` begins with: zero, or so much that an arranged line is always asked
     /// whether it must look.
-    after_look: u32,
+    after_poll: u32,
     /// What the last [`next`](Self::next) asked of the set.
-    last_look: Look,
+    last_poll: Poll,
     /// The last answer of the set was not whole, or others put something back since.
     may_be_more: bool,
     /// The memory of one wait, kept for the next.
@@ -59,16 +59,16 @@ impl Line {
 
     /// Arranged, if there is something to arrange.
     pub(crate) fn arranged(arrangement: Option<Arrangement>) -> Self {
-        let after_look = match arrangement {
-            Some(_) => DISPATCHES_BETWEEN_LOOKS,
+        let after_poll = match arrangement {
+            Some(_) => DISPATCHES_BETWEEN_POLLS,
             None => 0,
         };
         Self {
             waiting: VecDeque::with_capacity(256),
-            since_look: after_look,
-            after_look,
+            since_poll: after_poll,
+            after_poll,
             arrangement: arrangement.map(Box::new),
-            last_look: Look::None,
+            last_poll: Poll::None,
             may_be_more: false,
             events: Vec::with_capacity(256),
         }
@@ -83,16 +83,16 @@ impl Line {
         registry: &'r Registry,
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
-        self.last_look = Look::None;
-        if self.must_look(registry) {
+        self.last_poll = Poll::None;
+        if self.must_poll(registry) {
             if self.arrangement.is_some() {
                 return self.next_arranged(registry, until);
             }
-            self.look(registry, until)?;
+            self.poll(registry, until)?;
         }
         while let Some(index) = self.waiting.pop_front() {
             if let Some(claim) = registry.claim(index) {
-                self.since_look += 1;
+                self.since_poll += 1;
                 return Ok(Some(claim));
             }
         }
@@ -105,25 +105,25 @@ impl Line {
     }
 
     /// How the last [`next`](Self::next) looked into the set.
-    pub(crate) fn last_look(&self) -> Look {
-        self.last_look
+    pub(crate) fn last_poll(&self) -> Poll {
+        self.last_poll
     }
 
     /// Whether no handle waits but the next one. Polls the set, without sleeping, before it says
     /// so.
     pub(crate) fn has_no_backlog(&mut self, registry: &Registry) -> io::Result<bool> {
         if self.waiting.len() < 2 {
-            self.since_look = self.after_look;
+            self.since_poll = self.after_poll;
             self.ask(registry, Some(Timestamp::PAST))?;
         }
         Ok(self.waiting.len() < 2)
     }
 
     /// Whether a handle waits. Polls the set, without sleeping, if none did.
-    pub(crate) fn finds_somebody(&mut self, registry: &Registry) -> io::Result<bool> {
+    pub(crate) fn finds_handle(&mut self, registry: &Registry) -> io::Result<bool> {
         registry.take_returned(self);
         if self.waiting.is_empty() {
-            self.since_look = self.after_look;
+            self.since_poll = self.after_poll;
             self.ask(registry, Some(Timestamp::PAST))?;
         }
         Ok(!self.waiting.is_empty())
@@ -149,9 +149,9 @@ impl Line {
         registry.take_returned(self);
     }
 
-    fn must_look(&self, registry: &Registry) -> bool {
+    fn must_poll(&self, registry: &Registry) -> bool {
         self.waiting.is_empty()
-            || self.since_look >= DISPATCHES_BETWEEN_LOOKS
+            || self.since_poll >= DISPATCHES_BETWEEN_POLLS
             || !registry.is_accepting()
     }
 
@@ -161,8 +161,8 @@ impl Line {
     }
 
     /// Asks for more, and sleeps if there is nothing.
-    fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
-        self.since_look = self.after_look;
+    fn poll(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
+        self.since_poll = self.after_poll;
         registry.take_returned(self);
         // A poll without sleep announces none: no thread need wake it.
         let sleeps = self.waiting.is_empty() && until != Some(Timestamp::PAST);
@@ -171,10 +171,10 @@ impl Line {
         } else {
             Some(Timestamp::PAST)
         };
-        self.last_look = if self.ask(registry, until)?.slept {
-            Look::Sleep
+        self.last_poll = if self.ask(registry, until)?.slept {
+            Poll::Slept
         } else {
-            Look::Glance
+            Poll::WithoutSleep
         };
         // A drain takes a handle without readiness for one that is done. So the set is polled until
         // everything in the line was there before the last answer, and that was whole.

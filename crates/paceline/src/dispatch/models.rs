@@ -3,15 +3,15 @@
 //! They run the product's own registry over a set that reports edges when a model says so, and a
 //! "descriptor" that is a counter of unread bytes.
 
+mod affinity;
 mod concurrent;
 mod groups;
-mod homes;
+mod item_source;
 mod moves;
 mod once;
 mod open;
 mod provenance;
 mod requests;
-mod stocked;
 mod time;
 
 use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
@@ -246,7 +246,7 @@ impl EventHandler<Descriptor> for Reader {
     }
 }
 
-/// Visits a claimed handle; nothing reaches the pool.
+/// PoolRef a claimed handle; nothing reaches the pool.
 fn dispatch(claim: Claim<'_>) -> Option<Claim<'_>> {
     let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
     let mut afterwards = claim.afterwards();

@@ -1,8 +1,8 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
+mod affinity;
 mod begin;
 mod close;
-mod homes;
 mod line_up;
 mod members;
 mod moves;
@@ -19,9 +19,9 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::affinity::OwnMailbox;
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, LostHandle, Remains};
-pub(crate) use self::homes::OwnTray;
 pub use self::moves::Move;
 pub(crate) use self::open::Found;
 use self::open::Open;
@@ -35,13 +35,12 @@ use super::{
     hooks::Hooks,
     kind::Kinds,
     line::Line,
+    mailboxes::{Handed, Mailboxes},
     owner::Signal,
     readiness::{Readiness, Stale, State},
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     task::Posts,
-    trays::{Handed, Trays},
-    unwind::caught,
 };
 use crate::{
     errors,
@@ -52,6 +51,7 @@ use crate::{
         Clock, Mutex, Timestamp,
     },
     timer::Timers,
+    unwind::caught,
 };
 
 /// What a handle may use, and the whole registry.
@@ -103,7 +103,7 @@ pub(crate) struct Registry {
     timers: Timers,
     posts: Arc<Posts>,
     /// What waits for certain threads.
-    trays: Trays,
+    mailboxes: Mailboxes,
     limits: Limits,
     kinds: Kinds,
     hooks: Hooks,
@@ -138,7 +138,7 @@ impl Registry {
             timers: Timers::new(clock),
             posts: Posts::new(limits.post_limit),
             limits,
-            trays: Trays::default(),
+            mailboxes: Mailboxes::default(),
             kinds: Kinds::default(),
             hooks,
             endings: Endings::default(),
@@ -240,8 +240,8 @@ impl Registry {
     }
 
     /// Whether the set may be looked at more often than needed.
-    pub(crate) fn is_looked_at_cheaply(&self) -> bool {
-        self.set.is_looked_at_cheaply()
+    pub(crate) fn is_cheap_to_poll(&self) -> bool {
+        self.set.is_cheap_to_poll()
     }
 
     /// How its set can be waited in beside others.
@@ -274,7 +274,7 @@ impl Registry {
     /// to a thread that it belongs to, or need not be visited.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
         let slot = self.slots.get(index)?;
-        if slot.has_home() && self.hand_home(index, slot) == Handed::There {
+        if slot.has_affinity() && self.hand_to_its_thread(index, slot) == Handed::There {
             return None;
         }
         self.claimed(slot.claim(index)?)

@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 use super::{
     entry::Entry,
     handle::Key,
+    mailboxes::Affinity,
     owner::{Attempt, Owner, Rest, Signal},
     readiness::Readiness,
     return_list::{Link, ReturnList},
-    trays::Home,
 };
 use crate::{
     sync::{
@@ -41,9 +41,9 @@ pub(super) struct Slot {
     pub(super) priority: std::sync::atomic::AtomicU8,
     /// Which threads may call its handler; `None` is the default: any thread, one at a time. Boxed
     /// because others are rare, and each idle connection takes a whole slot.
-    pub(super) home: Mutex<Option<Box<Home>>>,
+    pub(super) affinity: Mutex<Option<Box<Affinity>>>,
     /// Whether it belongs to certain threads: then the leader checks which. It orders nothing.
-    pub(super) has_home: std::sync::atomic::AtomicBool,
+    pub(super) has_affinity: std::sync::atomic::AtomicBool,
     /// Source and handler; `None` while vacant. Only the owner touches it.
     entry: UnsafeCell<Option<Box<dyn Entry>>>,
 }
@@ -65,22 +65,22 @@ impl Slot {
             users: Users::default(),
             age: Default::default(),
             priority: Default::default(),
-            home: Mutex::default(),
-            has_home: Default::default(),
+            affinity: Mutex::default(),
+            has_affinity: Default::default(),
             entry: UnsafeCell::new(None),
         }
     }
 
     /// Whether it belongs to certain threads.
-    pub(super) fn has_home(&self) -> bool {
-        self.has_home.load(std::sync::atomic::Ordering::Relaxed)
+    pub(super) fn has_affinity(&self) -> bool {
+        self.has_affinity.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// It belongs to no particular thread any more; its key is stale.
-    pub(super) fn leave_home(&self) {
-        let mut home = lock(&self.home);
-        *home = None;
-        self.has_home
+    pub(super) fn leave_affinity(&self) {
+        let mut affinity = lock(&self.affinity);
+        *affinity = None;
+        self.has_affinity
             .store(false, std::sync::atomic::Ordering::Relaxed);
     }
 

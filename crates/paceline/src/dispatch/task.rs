@@ -17,11 +17,10 @@ use super::{
     context::{Afterwards, Origin},
     entry::{Called, Done, Ending, Entry, Undone, Verdict},
     kind::Kind,
-    lent::Lent,
+    readiness_guard::ReadinessGuard,
     registry::End,
-    unwind::caught,
 };
-use crate::sync::Timestamp;
+use crate::{sync::Timestamp, unwind::caught};
 
 /// What posted work, timers and handlers of items get: how to announce to the pool what is coming.
 pub struct TaskContext<'c> {
@@ -199,22 +198,22 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
+    fn work(&mut self, guard: ReadinessGuard<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
         drop(self.ticket.take());
         self.undone = Undone::Nothing;
         let Some(work) = self.work.take() else {
             // It panicked, and panics keep: there is nothing to keep.
-            lent.settle();
+            guard.settle();
             return Done::without_call(Verdict::Finished);
         };
         let mut cx = TaskContext::new(origin.duty);
         let verdict = match caught(|| work(&mut cx)) {
             Ok(()) => {
-                lent.settle();
+                guard.settle();
                 Verdict::Finished
             }
             Err(panic) => {
-                lent.settle_after_panic();
+                guard.settle_after_panic();
                 Verdict::panicked(panic)
             }
         };
@@ -291,7 +290,7 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
+    fn work(&mut self, guard: ReadinessGuard<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
         let Some(registry) = origin.registry.upgrade() else {
             return Done::without_call(Verdict::Keep);
         };
@@ -313,7 +312,7 @@ where
         if told.is_ok() {
             self.period = cx.period;
         }
-        lent.settle();
+        guard.settle();
         if next != NextTick::Never {
             self.schedule(next, registry.now());
             // If the timer was cancelled meanwhile there is no other time.

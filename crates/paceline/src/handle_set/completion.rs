@@ -193,7 +193,7 @@ impl HandleSet for CompletionSet {
     }
 
     /// Each look asks the kernel's thread, and waits for its answer.
-    fn is_looked_at_cheaply(&self) -> bool {
+    fn is_cheap_to_poll(&self) -> bool {
         false
     }
 

@@ -83,7 +83,7 @@ pub(crate) trait HandleSet: Send + Sync {
 
     /// Whether a wait that may not sleep costs little, so that it may be made more often than
     /// needed.
-    fn is_looked_at_cheaply(&self) -> bool {
+    fn is_cheap_to_poll(&self) -> bool {
         true
     }
 

@@ -148,7 +148,7 @@ impl HandleSet for PollSet {
     }
 
     /// Each wait copies the table.
-    fn is_looked_at_cheaply(&self) -> bool {
+    fn is_cheap_to_poll(&self) -> bool {
         false
     }
 

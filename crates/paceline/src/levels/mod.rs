@@ -33,7 +33,7 @@ use std::{
 
 pub use self::builder::LevelsBuilder;
 #[cfg(doc)]
-use crate::Builder;
+use crate::pool::Builder;
 use crate::{
     dispatch::{Context, Handle, Move, Next, Registry},
     observe::Snapshot,

@@ -28,7 +28,7 @@ use std::{
 
 use super::{names, Histograms, Recorder, Role, Times};
 use crate::{
-    dispatch::{HandleId, Subject},
+    key::HandleId,
     sync::{
         atomic::{fence, AtomicU64, Ordering},
         lock,
@@ -36,6 +36,14 @@ use crate::{
         try_until_done, Clock, Moment, Mutex, Timestamp,
     },
 };
+
+/// What a thread is busy with, for observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) handle: HandleId,
+    /// The number of the name of its handler's type.
+    pub(crate) handler: u32,
+}
 
 /// What one thread shows of itself, on cache lines of its own.
 #[repr(align(128))]

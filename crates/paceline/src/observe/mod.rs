@@ -35,7 +35,7 @@ mod traces;
 #[cfg(feature = "tracing")]
 pub use self::traces::Traces;
 pub(crate) use self::{
-    board::{Board, Row},
+    board::{Board, Row, Subject},
     histogram::{Recorder, Times},
     names::number_of,
     observers::Observers,
@@ -52,7 +52,7 @@ use std::{
     time::Duration,
 };
 
-use crate::dispatch::HandleId;
+use crate::key::HandleId;
 
 /// What a thread is to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,8 +248,8 @@ pub struct Snapshot {
     pub grown: u64,
     /// Threads that an elastic pool has let go because they were idle.
     pub retired: u64,
-    /// Threads that were called from the lounge of several [`Sets`](crate::Sets) because this one
-    /// had no leader.
+    /// Threads that were called from the idle list of several [`Sets`](crate::Sets) because this
+    /// one had no leader.
     pub roamed: u64,
     /// Times an elastic pool called a thread and the system had none.
     pub spawns_failed: u64,
@@ -293,7 +293,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The crew knows how many threads there are.
+    /// The membership knows how many threads there are.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let spins = self.spins.get();
         Snapshot {

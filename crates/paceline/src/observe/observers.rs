@@ -11,8 +11,9 @@ use std::{
 
 use super::{Observer, Role, Stuck, Unread};
 use crate::{
-    dispatch::{abort_on_unwind, caught, Contained, HandleId},
+    key::HandleId,
     sync::{lock, Mutex},
+    unwind::{abort_on_unwind, caught, Contained},
 };
 
 /// Those that came later, each with its number.

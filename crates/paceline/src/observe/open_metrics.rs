@@ -192,7 +192,7 @@ const FAMILIES: [Family; 34] = [
     ),
     family(
         "roamed",
-        "Threads called from a lounge because nobody led",
+        "Threads called from a idle_list because nobody led",
         Counter(|it| it.roamed),
     ),
     family(

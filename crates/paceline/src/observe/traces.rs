@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{Observer, Role, Stuck, Unread};
-use crate::dispatch::HandleId;
+use crate::key::HandleId;
 
 /// An observer that makes events of the crate `tracing` of its calls, with the feature `tracing`.
 /// All have the target `paceline`, and a field `pool` with the name that is given here.

@@ -64,9 +64,9 @@ impl Pool {
     /// `AlreadyExists`: a pool reads it. `Unsupported`: no thread of this pool can be woken for a
     /// reply by name (a concurrent set, or the system's order). Or the system's error.
     pub fn attach<P: Protocol>(&self, mux: &Mux<P>) -> io::Result<()> {
-        let shared = self.shared();
-        if shared.lead.can_recall() && !shared.registry.is_open() {
-            mux.attach(&Arc::downgrade(&shared.registry))
+        let hub = self.hub();
+        if hub.lead.can_recall() && !hub.registry.is_open() {
+            mux.attach(&Arc::downgrade(&hub.registry))
         } else {
             Err(nobody_returns())
         }

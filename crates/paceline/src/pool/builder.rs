@@ -5,23 +5,21 @@ mod limits;
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use super::{
-    crew::Crew,
-    monitor::{Monitor, StuckHook},
     set_kind::{open, SetKind},
-    threads::{self, Outfit, Threads},
-    watch::Watch,
-    ErrorHook, Pool, Shared,
+    threads::{work, Threads, MOST},
+    Pool,
 };
 use crate::{
     dispatch::{
-        Arrangement, ClosedHandle, Contained, HandleId, Hooks, Limits, Line, Panics, QueueOrder,
-        Registry,
+        Arrangement, ClosedHandle, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry,
     },
     errors::judged,
+    hub::{spawn, ErrorHook, Hub, Membership, Monitor, StuckHook, ThreadSettings, Watch},
+    idle::{IdlePolicy, LEADER_YIELDS},
     observe::{Board, Counters, Observer, Observers, Stuck},
-    promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
-    sync::{cores, Looks, Mutex},
-    turn::{LeaderSpin, Spins},
+    promotion::{ElasticPolicy, Lead, Order, Policy, Wake, MOST_THREADS},
+    sync::{cores, Mutex},
+    unwind::Contained,
 };
 
 /// Settings of a pool. [`build`](Self::build) judges them all at once. Most need none of them but
@@ -29,7 +27,7 @@ use crate::{
 pub struct Builder {
     threads: Option<Threads>,
     keep_alive: Option<Duration>,
-    outfit: Outfit,
+    thread_settings: ThreadSettings,
     order: Order,
     wake: Wake,
     parallelism: Option<usize>,
@@ -65,9 +63,9 @@ impl Default for Builder {
         Self {
             threads: None,
             keep_alive: None,
-            outfit: Outfit {
+            thread_settings: ThreadSettings {
                 name: "paceline".to_owned(),
-                ..Outfit::default()
+                ..ThreadSettings::default()
             },
             order: Order::default(),
             wake: Wake::default(),
@@ -129,14 +127,14 @@ impl Builder {
     /// What its threads are called, each with its index. Default: `paceline`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.outfit.name = name.into();
+        self.thread_settings.name = name.into();
         self
     }
 
     /// The size of the stacks of the pool's own threads, in bytes. Default: that of std's threads.
     #[must_use]
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.outfit.stack_size = Some(bytes);
+        self.thread_settings.stack_size = Some(bytes);
         self
     }
 
@@ -149,7 +147,7 @@ impl Builder {
         mut self,
         of: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static,
     ) -> Self {
-        self.outfit.cores = Some(by_index(of));
+        self.thread_settings.cores = Some(by_index(of));
         self
     }
 
@@ -158,7 +156,7 @@ impl Builder {
     /// privilege.
     #[must_use]
     pub fn thread_nice(mut self, of: impl Fn(usize) -> i32 + Send + Sync + 'static) -> Self {
-        self.outfit.nice = Some(by_index(of));
+        self.thread_settings.nice = Some(by_index(of));
         self
     }
 
@@ -229,7 +227,7 @@ impl Builder {
     /// all zero. Threads that join choose their own: see [`Pool::entrance`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
-        self.outfit.priority = Some(by_index(of));
+        self.thread_settings.priority = Some(by_index(of));
         self
     }
 
@@ -348,19 +346,21 @@ impl Builder {
     pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
         let threads = *self.threads.get_or_insert_with(default_threads);
-        let shared = Arc::new(self.into_shared()?);
-        let _ = shared.outfit.pool.set(Arc::downgrade(&shared));
-        let pool = Pool::of(shared);
+        let hub = Arc::new(self.into_shared()?);
+        let _ = hub.thread_settings.pool.set(Arc::downgrade(&hub));
+        let pool = Pool::of(hub);
         // If a spawn fails, dropping the pool sends those home that were spawned already.
         for _ in 0..threads.least {
-            threads::spawn(pool.shared())?;
+            spawn(pool.hub())?;
         }
-        let Shared {
-            outfit, monitor, ..
-        } = &**pool.shared();
+        let Hub {
+            thread_settings,
+            monitor,
+            ..
+        } = &**pool.hub();
         monitor
             .iter()
-            .try_for_each(|monitor| monitor.start(&outfit.name))?;
+            .try_for_each(|monitor| monitor.start(&thread_settings.name))?;
         Ok(pool)
     }
 
@@ -377,9 +377,9 @@ impl Builder {
         judged("build a pool for roaming leaders", &[wrong.to_owned()]).map(|()| self)
     }
 
-    fn into_shared(self) -> io::Result<Shared> {
+    fn into_shared(self) -> io::Result<Hub> {
         let counters = Arc::new(Counters::default());
-        let (policy, staff) = (self.policy(), self.staff());
+        let (policy, elastic) = (self.policy(), self.elastic());
         let (set, clock) = open(&self.set)?;
         let leads = !self.set.is_for_many();
         let watched =
@@ -389,7 +389,10 @@ impl Builder {
         let has_board = self.board || self.stuck.is_some();
         let observers = Observers::new(self.observers, has_board);
         let board = has_board.then(|| Board::new(clock.clone()));
-        let lead = lead.watched(watched).staffed(staff).shown_on(board.clone());
+        let lead = lead
+            .watched(watched)
+            .with_elastic(elastic)
+            .shown_on(board.clone());
         let lead = lead
             .roaming(self.roams)
             .asking(policy.is_adaptive() && clock.is_real());
@@ -413,31 +416,30 @@ impl Builder {
             Arc::clone(&counters),
         );
         if let Some(why) = lead.hands_nothing() {
-            registry.refuse_homes(why);
+            registry.refuse_affinity(why);
         }
-        Ok(Shared {
-            watch: Watch::new(&lead, &clock, &self.outfit.name),
+        Ok(Hub {
+            watch: Watch::new(&lead, &clock, &self.thread_settings.name),
             lead,
             registry,
             clock,
             counters,
-            crew: Crew::new(board),
-            leader_spin: LeaderSpin::told(self.leader_spin),
-            spins: Spins::default(),
-            looks: Looks::default(),
+            membership: Membership::new(board),
+            idle: IdlePolicy::new(LEADER_YIELDS, self.leader_spin),
             observers,
             monitor,
             threads: Mutex::new(Vec::new()),
-            outfit: self.outfit,
+            thread_settings: self.thread_settings,
+            life: work,
             errors: Mutex::new(Vec::new()),
             on_error: self.on_error,
         })
     }
 
     /// Of an elastic pool.
-    fn staff(&self) -> Option<Staff> {
+    fn elastic(&self) -> Option<ElasticPolicy> {
         let keep_alive = self.keep_alive.unwrap_or(DEFAULT_KEEP_ALIVE);
-        self.threads?.staff(keep_alive)
+        self.threads?.elastic(keep_alive)
     }
 
     fn policy(&self) -> Policy {
@@ -462,7 +464,7 @@ impl Builder {
                 "threads({threads}): nobody leads in a concurrent set, so none can be missing"
             ));
         }
-        let name = &self.outfit.name;
+        let name = &self.thread_settings.name;
         if name.contains('\0') {
             wrong.push(format!("name({name:?}): it contains a NUL"));
         }
@@ -472,7 +474,7 @@ impl Builder {
         if self.tick.is_zero() {
             wrong.push("tick(0): the standby would never sleep".to_owned());
         }
-        if self.outfit.priority.is_some() && self.order != Order::Priority {
+        if self.thread_settings.priority.is_some() && self.order != Order::Priority {
             let order = self.order;
             wrong.push(format!(
                 "thread_priority: order({order:?}) ignores priorities"
@@ -508,8 +510,8 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("threads", &self.threads)
             .field("keep_alive", &self.keep_alive)
-            .field("name", &self.outfit.name)
-            .field("stack_size", &self.outfit.stack_size)
+            .field("name", &self.thread_settings.name)
+            .field("stack_size", &self.thread_settings.stack_size)
             .field("order", &self.order)
             .field("wake", &self.wake)
             .field("parallelism", &self.parallelism)
@@ -537,8 +539,8 @@ fn by_index<T: 'static>(
     Box::new(move |index| of(index))
 }
 
-const _: () = assert!(threads::MOST < MOST_THREADS);
+const _: () = assert!(MOST < MOST_THREADS);
 
 fn default_threads() -> Threads {
-    (4 * cores()).clamp(4, threads::MOST).into()
+    (4 * cores()).clamp(4, MOST).into()
 }

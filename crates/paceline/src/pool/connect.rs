@@ -45,7 +45,7 @@ impl Pool {
             Ok(stream) => stream,
             Err(error) => return Err(Rejected::new(handler, attempted(address, error))),
         };
-        let registry = &self.shared().registry;
+        let registry = &self.hub().registry;
         let deadline = registry.now().after(within);
         let connecting = Connecting {
             handler,

@@ -48,7 +48,7 @@ impl Pool {
         S: Source,
         H: GroupHandler<S>,
     {
-        self.shared().registry.group(handler)
+        self.hub().registry.group(handler)
     }
 }
 

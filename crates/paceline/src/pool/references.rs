@@ -9,13 +9,14 @@ use std::{
 
 use super::{
     listen::{self, Listener, ListenerBuilder},
-    Builder, Ending, PoolClock, Shared, ShutdownReport,
+    Builder, Ending, PoolClock, ShutdownReport,
 };
 use crate::{
     dispatch::{
         ConcurrentHandler, EventHandler, Handle, HandlerKind, Interest, Registry, Rejected,
     },
     handle_set::Source,
+    hub::{Hub, PoolRef},
     turn::{Follower, Left},
 };
 
@@ -39,9 +40,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub(super) fn of(shared: Arc<Shared>) -> Self {
+    pub(super) fn of(hub: Arc<Hub>) -> Self {
         Self {
-            inner: Arc::new(Strong { shared }),
+            inner: Arc::new(Strong { hub }),
         }
     }
 
@@ -162,7 +163,7 @@ impl Pool {
         S: Source,
         H: EventHandler<S>,
     {
-        self.shared().registry.register(source, interest, handler)
+        self.hub().registry.register(source, interest, handler)
     }
 
     /// As [`register`](Self::register), for a source that several threads may use at once without
@@ -183,7 +184,7 @@ impl Pool {
         S: Source + Sync,
         H: ConcurrentHandler<S>,
     {
-        let registry = &self.shared().registry;
+        let registry = &self.hub().registry;
         registry.register_concurrent(source, interest, handler)
     }
 
@@ -248,7 +249,7 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn handler_kind(&self, name: &str) -> HandlerKind {
-        self.shared().registry.handler_kind(name)
+        self.hub().registry.handler_kind(name)
     }
 
     /// Ends the pool, from anywhere, also from a handler, and says what was left undone.
@@ -264,28 +265,28 @@ impl Pool {
     /// asks for a reset, stays. The option belongs to the socket, so a duplicate of the descriptor
     /// loses it, too.)
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
-        self.shared().shutdown(within)
+        self.hub().shutdown(within)
     }
 
     /// The first step of a shutdown: no registration and no thread is accepted from here on.
     /// Several pools that end together all begin before the first of them is waited for.
     pub(crate) fn begin_shutdown(&self, within: Duration) -> Ending {
-        self.shared().begin_shutdown(within)
+        self.hub().begin_shutdown(within)
     }
 
     /// The others.
     pub(crate) fn finish_shutdown(&self, ending: &Ending) -> ShutdownReport {
-        self.shared().finish_shutdown(ending)
+        self.hub().finish_shutdown(ending)
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.shared().registry
+        &self.hub().registry
     }
 
     /// The clock by which this pool measures its times.
     #[must_use]
     pub fn clock(&self) -> PoolClock {
-        PoolClock::new(self.shared().clock.clone())
+        PoolClock::new(self.hub().clock.clone())
     }
 
     /// A handle that does not keep the pool alive.
@@ -294,16 +295,21 @@ impl Pool {
         WeakPool(Arc::downgrade(&self.inner))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.inner.shared
+    /// For threads that visit it.
+    pub(crate) fn pool_ref(&self) -> PoolRef {
+        PoolRef::new(self.hub())
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("lead", &self.shared().lead)
-            .field("handles", &self.shared().registry.live())
+            .field("lead", &self.hub().lead)
+            .field("handles", &self.hub().registry.live())
             .finish_non_exhaustive()
     }
 }
@@ -323,11 +329,11 @@ impl WeakPool {
 /// What the user's handles to a pool share; the pool's threads do not have it.
 #[derive(Debug)]
 struct Strong {
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
 }
 
 impl Drop for Strong {
     fn drop(&mut self) {
-        let _ = self.shared.shutdown(Duration::ZERO);
+        let _ = self.hub.shutdown(Duration::ZERO);
     }
 }

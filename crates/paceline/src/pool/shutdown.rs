@@ -2,9 +2,9 @@
 
 use std::{fmt, io, time::Duration};
 
-use super::Shared;
 use crate::{
     dispatch::HandleId,
+    hub::Hub,
     sync::{is_finished, lock, thread, Timestamp},
 };
 
@@ -127,7 +127,7 @@ pub(crate) struct Ending {
     drained_by: Timestamp,
 }
 
-impl Shared {
+impl Hub {
     /// Ends the pool within a time: see [`Pool::shutdown`](super::Pool::shutdown). May be called
     /// from several threads, and again.
     pub(super) fn shutdown(&self, within: Duration) -> ShutdownReport {
@@ -145,9 +145,9 @@ impl Shared {
         // 1. No registration and no thread any more; what exists ends when it has nothing left to
         //    do. A handler that calls this is not waited for, and since its thread blocks now,
         //    another thread is woken to lead.
-        self.crew.stop_hiring();
+        self.membership.stop_hiring();
         self.registry.excuse_own_frames();
-        self.registry.leave_own_tray();
+        self.registry.leave_own_mailbox();
         self.registry.drain();
         self.lead.elect_anyone();
         ending
@@ -163,12 +163,14 @@ impl Shared {
         //    every thread goes. If no thread is there, the shutdown waits for none; but those that
         //    roam may come.
         let may_come = || !self.registry.is_drained() && self.lead.may_be_visited();
-        self.crew.wait_for_others(&self.clock, drained_by, may_come);
+        self.membership
+            .wait_for_others(&self.clock, drained_by, may_come);
         // 3. No thread leads any more; every thread is woken to go.
         self.lead.close();
-        self.crew.end_visits();
+        self.membership.end_visits();
         self.registry.end_waits();
-        self.crew.wait_for_others(&self.clock, deadline, || false);
+        self.membership
+            .wait_for_others(&self.clock, deadline, || false);
         // 4. What is left ends now: idle handles here, busy ones when their handler returns.
         self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.
@@ -196,13 +198,13 @@ impl Shared {
 
     /// Joins the pool's own threads that have ended; names all that have not.
     fn part_from_threads(&self, deadline: Timestamp) -> Vec<String> {
-        let inside = self.crew.others();
+        let inside = self.membership.others();
         let mut stuck: Vec<_> = inside.iter().map(|(_, name)| name.clone()).collect();
         let me = thread::current().id();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (index, thread) in threads {
             // Another one may be in a shutdown of its own, and wait for this one.
-            if self.crew.has(index) || thread.thread().id() == me {
+            if self.membership.has(index) || thread.thread().id() == me {
                 continue;
             }
             // It has only its thread-local variables to drop, but these are user code too.

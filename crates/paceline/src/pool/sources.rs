@@ -63,7 +63,7 @@ impl Sources<'_> {
             Ok(queue) => queue,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_store("queue", queue.store(), handler)?;
         Ok(queue.sender(handle))
     }
@@ -85,7 +85,7 @@ impl Sources<'_> {
             Ok(queue) => queue,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_concurrent_store("queue", queue.store(), handler)?;
         Ok(queue.sender(handle))
     }
@@ -113,7 +113,7 @@ impl Sources<'_> {
         H: ItemHandler<()>,
     {
         let count = Arc::new(Count::new(initial));
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_store("semaphore", &count, handler)?;
         Ok(Semaphore::new(count, handle))
     }
@@ -131,7 +131,7 @@ impl Sources<'_> {
         H: ConcurrentItemHandler<()>,
     {
         let count = Arc::new(Count::new(initial));
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_concurrent_store("semaphore", &count, handler)?;
         Ok(Semaphore::new(count, handle))
     }

@@ -31,7 +31,7 @@ impl Pool {
     where
         F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
     {
-        self.shared().registry.post(work)
+        self.hub().registry.post(work)
     }
 
     /// Has `work` done after `span`, by whichever thread leads then. Time is measured in
@@ -55,7 +55,7 @@ impl Pool {
     where
         F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
     {
-        self.shared().registry.after(span, work).map(Timer)
+        self.hub().registry.after(span, work).map(Timer)
     }
 
     /// Has `work` done every `period`, for the first time after one, until it stops itself
@@ -91,7 +91,7 @@ impl Pool {
     where
         F: FnMut(&mut TickContext<'_>) + Send + 'static,
     {
-        self.shared().registry.every(period, work).map(Timer)
+        self.hub().registry.every(period, work).map(Timer)
     }
 }
 

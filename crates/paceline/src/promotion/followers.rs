@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    bench::Bench,
     policy::Order,
     recall::FREE,
+    shared_parker::SharedParker,
     word::{Snapshot, Standby},
 };
 use crate::{
@@ -162,7 +162,7 @@ pub(super) struct Followers {
     standby: Option<Waiting>,
     arrivals: u64,
     /// Where parked threads sleep if the operating system picks; else each has its own place.
-    bench: Option<Arc<Bench>>,
+    shared_parker: Option<Arc<SharedParker>>,
 }
 
 #[derive(Clone, Debug)]
@@ -177,8 +177,8 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) enum Called {
     Seat(Arc<Seat>),
-    /// Whichever thread the system picks from the bench.
-    Bench(Arc<Bench>),
+    /// Whichever thread the system picks from the shared parker.
+    SharedParker(Arc<SharedParker>),
 }
 
 impl Called {
@@ -186,7 +186,7 @@ impl Called {
     pub(super) fn post(&self, message: Message) {
         match self {
             Self::Seat(seat) => seat.post(message),
-            Self::Bench(bench) => bench.post(message),
+            Self::SharedParker(shared_parker) => shared_parker.post(message),
         }
     }
 
@@ -194,7 +194,7 @@ impl Called {
     pub(super) fn wake(&self) {
         match self {
             Self::Seat(seat) => seat.parker.wake(),
-            Self::Bench(bench) => bench.parker().wake(),
+            Self::SharedParker(shared_parker) => shared_parker.parker().wake(),
         }
     }
 
@@ -202,7 +202,7 @@ impl Called {
     pub(super) fn wake_all(&self) {
         match self {
             Self::Seat(seat) => seat.parker.wake(),
-            Self::Bench(bench) => bench.parker().wake_all(),
+            Self::SharedParker(shared_parker) => shared_parker.parker().wake_all(),
         }
     }
 
@@ -210,7 +210,7 @@ impl Called {
     pub(super) fn index(&self) -> Option<usize> {
         match self {
             Self::Seat(seat) => Some(seat.index),
-            Self::Bench(_) => None,
+            Self::SharedParker(_) => None,
         }
     }
 }
@@ -240,7 +240,7 @@ impl Followers {
             waiting: Vec::new(),
             standby: None,
             arrivals: 0,
-            bench: (order == Order::System).then(|| Arc::new(Bench::new())),
+            shared_parker: (order == Order::System).then(|| Arc::new(SharedParker::new())),
         }
     }
 
@@ -270,8 +270,8 @@ impl Followers {
         waiting.any(|waiting| !waiting.seat.is_bound())
     }
 
-    pub(super) fn bench(&self) -> Option<Arc<Bench>> {
-        self.bench.clone()
+    pub(super) fn shared_parker(&self) -> Option<Arc<SharedParker>> {
+        self.shared_parker.clone()
     }
 
     /// Enlists `seat`, whose thread is about to sleep.
@@ -332,9 +332,9 @@ impl Followers {
     }
 
     /// Makes the parked one in this place the standby; the caller posts `StandBy` to it. Not from a
-    /// bench, where no thread can be named.
+    /// shared parker, where no thread can be named.
     pub(super) fn appoint(&mut self, place: usize) -> Called {
-        debug_assert!(self.bench.is_none());
+        debug_assert!(self.shared_parker.is_none());
         self.standby = Some(self.waiting[place].clone());
         self.remove(place)
     }
@@ -355,11 +355,11 @@ impl Followers {
     /// Takes everyone off the list; the caller posts `Close` to them.
     pub(super) fn dismiss(&mut self) -> Vec<Called> {
         let standby = self.take_standby();
-        let bench = self.bench.clone().map(Called::Bench);
+        let shared_parker = self.shared_parker.clone().map(Called::SharedParker);
         let parked = std::mem::take(&mut self.waiting);
         let parked = parked.into_iter().map(|other| Called::Seat(other.seat));
-        match bench {
-            Some(bench) => standby.into_iter().chain([bench]).collect(),
+        match shared_parker {
+            Some(shared_parker) => standby.into_iter().chain([shared_parker]).collect(),
             None => standby.into_iter().chain(parked).collect(),
         }
     }
@@ -377,12 +377,14 @@ impl Followers {
             self.standby = None;
             return Withdrawal::Done;
         }
-        if let Some(bench) = &self.bench {
-            // Any place on the bench is as good as another. If none is left, every sleeper has a
-            // ticket, so there is one for this thread.
+        if let Some(shared_parker) = &self.shared_parker {
+            // Any place on the shared parker is as good as another. If none is left, every sleeper
+            // has a ticket, so there is one for this thread.
             return match self.waiting.pop() {
                 Some(_) => Withdrawal::Done,
-                None => Withdrawal::TooLate(bench.take().expect("a ticket for every sleeper")),
+                None => {
+                    Withdrawal::TooLate(shared_parker.take().expect("a ticket for every sleeper"))
+                }
             };
         }
         self.waiting.retain(|other| !Arc::ptr_eq(&other.seat, seat));
@@ -403,14 +405,14 @@ impl Followers {
         match self.order {
             Order::Newest => (is_free, 0, waiting.arrived),
             Order::Priority => (is_free, waiting.seat.priority, waiting.arrived),
-            // On a bench anyone is as good as another.
+            // On a shared parker anyone is as good as another.
             Order::Oldest | Order::System => (is_free, 0, u64::MAX - waiting.arrived),
         }
     }
 
     /// Whether the order puts the standby before the best of the parked. Newest first it does not:
     /// the standby stays where it is as long as another thread can lead that is as free; nor on a
-    /// bench, where there are no ranks.
+    /// shared parker, where there are no ranks.
     fn prefers(&self, standby: &Waiting, parked: &Waiting) -> bool {
         let ranked = matches!(self.order, Order::Oldest | Order::Priority);
         let freer = parked.seat.is_bound() && !standby.seat.is_bound();
@@ -419,8 +421,8 @@ impl Followers {
 
     fn remove(&mut self, place: usize) -> Called {
         let waiting = self.waiting.remove(place);
-        match &self.bench {
-            Some(bench) => Called::Bench(Arc::clone(bench)),
+        match &self.shared_parker {
+            Some(shared_parker) => Called::SharedParker(Arc::clone(shared_parker)),
             None => Called::Seat(waiting.seat),
         }
     }

@@ -4,7 +4,8 @@ use std::{cell::Cell, mem::ManuallyDrop};
 
 use super::{
     followers::Seat,
-    lead::{Lead, Promotion},
+    lead::Lead,
+    outcome::Promotion,
     policy::{Judgement, Taker},
     watcher::LATE,
     word::{Marks, Snapshot, Standby},
@@ -130,7 +131,7 @@ impl<'a, T> HeldLead<'a, T> {
     }
 
     /// The handle set was asked: that takes time.
-    pub(crate) fn note_look(&mut self) {
+    pub(crate) fn note_poll(&mut self) {
         self.now = None;
     }
 
@@ -155,7 +156,7 @@ impl<'a, T> HeldLead<'a, T> {
 
     /// The leader slept: what it has found has come just now.
     pub(crate) fn note_sleep(&mut self) {
-        self.note_look();
+        self.note_poll();
         let epoch = self.lead.epoch_now();
         self.nothing_waited(epoch);
     }

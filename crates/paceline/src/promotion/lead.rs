@@ -30,14 +30,15 @@ use std::{
 
 use super::{
     absent::Absent,
-    bench::Bench,
+    elastic::ElasticPolicy,
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
-    lounge::Link,
     opener::Opener,
+    outcome::{Arrival, Attempt, Promotion},
     policy::{Judgement, Policy, Taker},
     recall::{doze, Until},
-    staff::Staff,
+    roaming_idle::Link,
+    shared_parker::SharedParker,
     watcher::Watcher,
     word::{LeadWord, Snapshot, Standby},
 };
@@ -52,7 +53,7 @@ pub(crate) struct Lead<T> {
     pub(super) policy: Policy,
     pub(super) followers: Mutex<Followers>,
     /// Where parked followers sleep if the operating system picks.
-    bench: Option<Arc<Bench>>,
+    shared_parker: Option<Arc<SharedParker>>,
     /// How often a standby has checked: a clock for W1 that needs no reading.
     pub(super) epoch: AtomicU64,
     /// When the lead was last opened for an event; or set aside, which counts from a tick later.
@@ -63,13 +64,13 @@ pub(crate) struct Lead<T> {
     /// What is shared with the watcher, if there may be one.
     pub(super) watcher: Option<Watcher>,
     /// The threads that are called and let go, if the pool is elastic.
-    pub(super) staff: Option<Staff>,
+    pub(super) elastic: Option<ElasticPolicy>,
     /// Whether its threads serve other sets too.
     pub(super) roams: bool,
-    /// Whether a thread can be called that is not in the set: it has staff, or roams.
+    /// Whether a thread can be called that is not in the set: it is elastic, or roams.
     pub(super) calls: bool,
-    /// The lounge of those, and which set this is there.
-    pub(super) lounge: OnceLock<Link<T>>,
+    /// The idle list of those, and which set this is there.
+    pub(super) idle_list: OnceLock<Link<T>>,
     /// Where threads show what they do, if there is one.
     pub(super) board: Option<Arc<Board>>,
     /// Threads that are reached otherwise when it is closed.
@@ -83,55 +84,6 @@ pub(crate) struct Lead<T> {
 // `Lead` moves `T` between threads (`T: Send`) and never shares it.
 unsafe impl<T: Send> Sync for Lead<T> {}
 
-/// How an attempt to lead ended.
-#[must_use]
-pub(crate) enum Arrival<'a, T> {
-    /// This thread leads.
-    Leads(HeldLead<'a, T>),
-    /// Its time is over, or the pool lets it go; it is on no list, and was not elected.
-    TimedOut,
-    /// Something was handed to it, that is to be done first; it is on no list and was not elected.
-    Handed,
-    /// The pool is closed.
-    Closed,
-}
-
-/// What a promotion did.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Promotion {
-    /// A follower was elected and woken; its index, unless the system picks.
-    Elected(Option<usize>),
-    /// The lead was left open: watched, or with a wake on its way, or no follower is asleep.
-    LeftOpen,
-    /// The same, and a standby was woken to watch it.
-    Watched,
-    /// It was left open, and no follower is asleep: an elastic pool can call a thread.
-    Alone,
-    /// The pool is closed: the lead is open, and no one will take it.
-    Closing,
-}
-
-/// What came of one attempt to take the lead.
-#[must_use]
-pub(super) enum Attempt {
-    Took,
-    /// On the list, to sleep.
-    Parked,
-    /// The standby from now on.
-    StandsBy,
-    /// Another thread must be elected first.
-    Elect,
-    /// Elected, but another thread leads: arrive again.
-    Overtaken,
-    TimedOut,
-    /// Parked for long, and off the list; another thread sleeps.
-    Idle,
-    /// The same, but no other sleeps: a promotion may have relied on this one. Arrive again.
-    Needed,
-    Closed,
-}
-
 impl<T> Lead<T> {
     /// A lead that no thread has yet.
     pub(crate) fn vacant(data: T, policy: Policy, counters: Arc<Counters>) -> Self {
@@ -143,17 +95,17 @@ impl<T> Lead<T> {
                 LeadWord::vacant_and_eager()
             },
             policy,
-            bench: followers.bench(),
+            shared_parker: followers.shared_parker(),
             followers: Mutex::new(followers),
             epoch: AtomicU64::new(0),
             opened: Moment::default(),
             opener: Opener::default(),
             counters,
             watcher: None,
-            staff: None,
+            elastic: None,
             roams: false,
             calls: false,
-            lounge: OnceLock::new(),
+            idle_list: OnceLock::new(),
             board: None,
             absent: Absent::default(),
             owned: UnsafeCell::new(Inside::new(data)),
@@ -201,9 +153,10 @@ impl<T> Lead<T> {
         lock(&self.followers).has_free()
     }
 
-    /// Whether a thread can be recalled here. Not from a bench, where no thread can be named.
+    /// Whether a thread can be recalled here. Not from a shared parker, where no thread can be
+    /// named.
     pub(crate) fn can_recall(&self) -> bool {
-        self.bench.is_none()
+        self.shared_parker.is_none()
     }
 
     /// Why no thread can be handed anything here, if that is so.
@@ -248,8 +201,8 @@ impl<T> Lead<T> {
             // After the attempt: a thread that was called is on its way until it leads or is on the
             // list. (A thread that will be recalled has something to do here, and is not let go
             // before.)
-            let staff = self.staff.as_ref().filter(|_| !until.wants_something());
-            let idle = staff.and_then(|staff| staff.arrived(seat, clock));
+            let elastic = self.elastic.as_ref().filter(|_| !until.wants_something());
+            let idle = elastic.and_then(|elastic| elastic.arrived(seat, clock));
             let attempt = match attempt {
                 Attempt::Parked => self.follow(seat, clock, until, idle),
                 Attempt::StandsBy => self.stand_by(seat, clock, until),
@@ -273,7 +226,10 @@ impl<T> Lead<T> {
             return Arrival::Closed;
         }
         // It may have been called, and handed this before its first attempt: then it is here.
-        let _ = self.staff.as_ref().map(|staff| staff.arrived(seat, clock));
+        let _ = self
+            .elastic
+            .as_ref()
+            .map(|elastic| elastic.arrived(seat, clock));
         Arrival::Handed
     }
 
@@ -323,7 +279,8 @@ impl<T> Lead<T> {
     #[cold]
     fn enlist(&self, seat: &Arc<Seat>) -> Attempt {
         let mut followers = lock(&self.followers);
-        // Where a lounge has left its mark no thread stands by, and its watch may have gone since.
+        // Where an idle list has left its mark no thread stands by, and its watch may have gone
+        // since.
         let may_stand_by = |word: Snapshot| {
             self.policy.is_adaptive() && matches!(word.standby(), Standby::None | Standby::Marked)
         };
@@ -348,7 +305,7 @@ impl<T> Lead<T> {
         drop(followers);
         if let (Attempt::StandsBy, Standby::Marked) = (&attempt, before) {
             // An opening would not rouse the watch any more: it must look by itself again.
-            self.rouse_lounge();
+            self.rouse_idle_list();
         }
         attempt
     }
@@ -363,8 +320,13 @@ impl<T> Lead<T> {
         idle: Option<Timestamp>,
     ) -> Attempt {
         let sleep = until.or_at(idle);
-        let message = match &self.bench {
-            Some(bench) => doze(clock, bench.parker(), || bench.take(), sleep),
+        let message = match &self.shared_parker {
+            Some(shared_parker) => doze(
+                clock,
+                shared_parker.parker(),
+                || shared_parker.take(),
+                sleep,
+            ),
             None => doze(clock, seat.parker(), || seat.take_message(), sleep),
         };
         match message.map_or_else(|| self.leave(seat), Err) {
@@ -540,7 +502,7 @@ impl<T> Lead<T> {
     #[inline(always)]
     pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let is_quiet = if was.has_nobody() {
-            !self.calls || (!needed && self.is_watched_from_a_lounge(is))
+            !self.calls || (!needed && self.is_watched_from_a_idle_list(is))
         } else {
             !needed && was.standby() == Standby::Ticking
         };
@@ -551,10 +513,10 @@ impl<T> Lead<T> {
         }
     }
 
-    /// Whether threads roam here, and the watch of their lounge looks at this opening by itself.
+    /// Whether threads roam here, and the watch of their idle list looks at this opening by itself.
     /// (One that sleeps without a timer has set the mark before, in a step that found the lead
     /// held: so the opening would carry it.)
-    fn is_watched_from_a_lounge(&self, opening: Snapshot) -> bool {
+    fn is_watched_from_a_idle_list(&self, opening: Snapshot) -> bool {
         self.roams && opening.standby() != Standby::Marked
     }
 
@@ -562,9 +524,9 @@ impl<T> Lead<T> {
     #[inline(never)]
     fn help_somebody(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let unwatched = was.standby() == Standby::None && was.is_parked();
-        // No thread can be named on a bench: the one that wakes leads, and the one that comes back
-        // stands by.
-        let needed = needed || (unwatched && self.bench.is_some());
+        // No thread can be named on a shared parker: the one that wakes leads, and the one that
+        // comes back stands by.
+        let needed = needed || (unwatched && self.shared_parker.is_some());
         match was.standby() {
             _ if was.is_closed() => Promotion::Closing,
             // A wake is on its way.

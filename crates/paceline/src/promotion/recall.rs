@@ -64,7 +64,7 @@ pub(crate) struct Wanted<'s> {
 pub(crate) struct Until<'s> {
     deadline: Option<Timestamp>,
     wanted: Option<&'s Wanted<'s>>,
-    /// Whose tray may be filled.
+    /// Whose mailbox may be filled.
     of: Option<&'s Seat>,
 }
 

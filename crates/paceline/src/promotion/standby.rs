@@ -24,7 +24,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
-    lead::{Attempt, Lead, Promotion},
+    lead::Lead,
+    outcome::{Attempt, Promotion},
     policy::Wake,
     recall::{doze, Until},
     watcher::Watcher,
@@ -300,7 +301,7 @@ impl<T> Lead<T> {
     }
 
     /// An opening found the standby in deep sleep: it shall tick again. Or it found the mark of a
-    /// lounge: its watch shall look.
+    /// idle list: its watch shall look.
     #[cold]
     pub(super) fn rouse_standby(&self) -> Promotion {
         let followers = lock(&self.followers);
@@ -315,7 +316,7 @@ impl<T> Lead<T> {
             .inspect(|standby| standby.post(Message::Tick));
         drop(followers);
         if before == Standby::Marked {
-            self.rouse_lounge();
+            self.rouse_idle_list();
             return Promotion::Watched;
         }
         self.watched_by(standby)

@@ -6,7 +6,7 @@
 //! | 24 | computes | the opener's handler is of a kind that computes; a mark, like *backlog* |
 //! | 23 | eager | under `Eager` the elected follower is woken on every event; never changed |
 //! | 22 | observed | the pool is observed; orders nothing; free beside *eager* and *closed* |
-//! | 20..22 | standby | none (0), a lounge's mark (1), ticking (2), deep (3); none under `Eager` |
+//! | 20..22 | standby | none (0), a watch's mark (1), ticking (2), deep (3); none under `Eager` |
 //! | 19 | backlog | more was ready when the lead was opened; a mark of the opener, for speed only |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
 //! | 17 | closed | no thread takes the lead any more; never cleared |
@@ -151,7 +151,7 @@ impl Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standby {
     None,
-    /// There is none. The watch of a lounge sleeps without a timer, until the thread that opens
+    /// There is none. The watch of an idle list sleeps without a timer, until the thread that opens
     /// this lead rouses it.
     Marked,
     /// It wakes up every tick, or every few.

@@ -3,19 +3,19 @@
 //! ```text
 //!    Assigned: each set has its own threads        Roaming: one population
 //!
-//!    set 0   leader T, followers T T T             set 0   processing T  <-------   lounge
+//!    set 0   leader T, followers T T T             set 0   processing T  <-------   idle list
 //!    set 1   leader T, followers T T T             set 1   leader T                 T T T T T T
 //!                                                  set 2      '' (the same)
 //!
-//!    Roaming: one thread waits in all sets that no other serves; idle ones go to the lounge,
+//!    Roaming: one thread waits in all sets that no other serves; idle ones go to the idle list,
 //!    and from there to a set without a leader
 //! ```
 //!
 //! One leader at a time waits in one set: with very many handles, or on many cores, that may be too
 //! few. With several sets as many threads can wait at once. Each set is a [`Pool`] of its own, with
-//! all that is promised of one; [`Leaders`] says which threads serve which set. `turn/company.rs`
-//! has how a thread serves several sets, and `promotion/lounge.rs` where it is while it serves
-//! none.
+//! all that is promised of one; [`Leaders`] says which threads serve which set. `turn/led_sets.rs`
+//! has how a thread serves several sets, and `promotion/roaming_idle.rs` where it is while it
+//! serves none.
 //!
 //! A handle stays in the set that it was given to, by the rule of [`Spread`]; to move it, see
 //! [`Handle::move_to`](crate::Handle::move_to).

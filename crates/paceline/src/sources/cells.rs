@@ -17,11 +17,12 @@
 //! `unsafe`, because an item lies in a cell that only its word guards.
 
 use crate::{
-    dispatch::{caught, Shut, Store, Ticket},
+    dispatch::{Shut, Store, Ticket},
     sync::{
         atomic::{AtomicU64, Ordering},
         UnsafeCell,
     },
+    unwind::caught,
 };
 
 /// The tail moves no more.

@@ -296,7 +296,7 @@ impl SourcePool {
         let thread = thread.spawn(move || {
             let _ = shared.join(None);
         });
-        lock(&self.shared().crew).push((name, thread?));
+        lock(&self.shared().membership).push((name, thread?));
         Ok(())
     }
 }

@@ -13,35 +13,28 @@
 
 mod clock;
 pub(crate) mod idle_class;
-mod looks;
 #[cfg(all(test, loom))]
 mod models;
 mod neighbour;
 mod parker;
 mod system;
-mod yielding;
 
-#[cfg_attr(
-    all(target_os = "linux", not(any(loom, shuttle))),
-    path = "bed_futex.rs"
-)]
+#[cfg_attr(all(target_os = "linux", not(any(loom, shuttle))), path = "futex.rs")]
 #[cfg_attr(
     not(all(target_os = "linux", not(any(loom, shuttle)))),
-    path = "bed_monitor.rs"
+    path = "futex_monitor.rs"
 )]
-mod bed;
+mod futex;
 
 use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
-pub(crate) use looks::{Looks, Pause, Turn, AFTER_LOST_CORE};
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
 pub(crate) use neighbour::beside;
 pub(crate) use neighbour::{this_thread, waits_for_this_core, Number};
 pub(crate) use parker::Parker;
 pub(crate) use system::{confine, set_nice, voluntary_switches};
-pub(crate) use yielding::{Yielded, Yielding};
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -70,11 +70,11 @@ pub(crate) struct Due {
 
 /// The place in a slot that holds its node of the wheel.
 #[derive(Debug)]
-pub(crate) struct Pin(AtomicU32);
+pub(crate) struct TimerNode(AtomicU32);
 
 const LOOSE: u32 = u32::MAX;
 
-impl Pin {
+impl TimerNode {
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(LOOSE))
     }
@@ -301,7 +301,12 @@ fn next_turn(wheel: &Wheel<Due>) -> u64 {
 }
 
 /// The node of a pin; a new one if it is loose. `None` if the registration that is meant is over.
-fn pin_to(wheel: &mut Wheel<Due>, pin: &Pin, due: Due, exists: impl Fn() -> bool) -> Option<u32> {
+fn pin_to(
+    wheel: &mut Wheel<Due>,
+    pin: &TimerNode,
+    due: Due,
+    exists: impl Fn() -> bool,
+) -> Option<u32> {
     // Acquire: as in `change_or_clear`.
     match pin.0.load(Ordering::Acquire) {
         LOOSE => {
@@ -320,7 +325,7 @@ fn pin_to(wheel: &mut Wheel<Due>, pin: &Pin, due: Due, exists: impl Fn() -> bool
 }
 
 /// Loosens a pin that has this node. If `take` was faster, the node is its affair.
-fn unpin(wheel: &mut Wheel<Due>, pin: &Pin, node: u32) {
+fn unpin(wheel: &mut Wheel<Due>, pin: &TimerNode, node: u32) {
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
     if pin
         .0

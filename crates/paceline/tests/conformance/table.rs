@@ -185,7 +185,7 @@ fn noting_empty_calls(
     let handler = move |cx: &mut Context<'_, Near>| {
         let (read, next) = read_until_dry(cx);
         if read.is_empty() {
-            drop(empty.fetch_add(1, Ordering::SeqCst))
+            empty.fetch_add(1, Ordering::SeqCst);
         } else {
             tell.send(read).unwrap()
         }

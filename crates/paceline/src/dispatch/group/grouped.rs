@@ -13,18 +13,18 @@ use super::{
         handle::{Handle, Key},
         handler::{Closed, Next},
         kind::{Kind, Part},
-        lent::Lent,
         provenance::Provenance,
         readiness::State,
+        readiness_guard::ReadinessGuard,
         registry::{End, LostHandle, Registry},
         slot::Owned,
-        unwind::{caught, drop_each},
     },
     inbox::Shut,
     members::NoDuty,
     roster::Reason,
     Group, GroupHandler, Member, Members, Roster,
 };
+use crate::unwind::{caught, drop_each};
 
 /// A group's handler, and its members.
 pub(in crate::dispatch) struct Grouped<S, H> {
@@ -56,7 +56,7 @@ where
         }
     }
 
-    /// Visits the first member that waits. Returns whether the handler was called.
+    /// PoolRef the first member that waits. Returns whether the handler was called.
     fn visit_next(&mut self, visit: &mut Visit<'_>) -> bool {
         while let Some(index) = self.roster.queue.pop_front() {
             let Some(owned) = visit.registry.own_member(index) else {
@@ -77,8 +77,8 @@ where
         visit: &mut Visit<'_>,
     ) -> bool {
         let (registry, readiness) = (visit.registry, owned.readiness());
-        let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
-        let seen = lent.seen;
+        let guard = ReadinessGuard::claim(readiness, registry.read_budget(), registry.reports());
+        let seen = guard.seen;
         if seen.is_closing() {
             let own = member.channel.take_end();
             let own = own.or_else(|| Some(self.roster.ending.as_ref()?.closed()));
@@ -92,8 +92,10 @@ where
         };
         let mut members = Members::new(&mut self.roster, registry, origin);
         let (handler, afterwards) = (&mut self.handler, &mut *visit.afterwards);
-        let work = |lent: Lent<'_>| member.work(lent, origin, afterwards, handler, &mut members);
-        let done = match do_what_is_due(registry, origin.key, lent, work) {
+        let work = |guard: ReadinessGuard<'_>| {
+            member.work(guard, origin, afterwards, handler, &mut members)
+        };
+        let done = match do_what_is_due(registry, origin.key, guard, work) {
             Due::Done(done) => done,
             Due::Drained if registry.finds_news(Some(member.channel.descriptor()), readiness) => {
                 Done::without_call(Verdict::Keep)
@@ -257,7 +259,12 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
         let Some(registry) = origin.registry.upgrade() else {
             return Done::without_call(Verdict::Keep);
         };
@@ -282,9 +289,9 @@ where
             registry.send_on_all(&mut self.roster.queue);
         }
         if self.roster.queue.is_empty() {
-            lent.settle()
+            guard.settle()
         } else {
-            lent.settle_and_ask_again()
+            guard.settle_and_ask_again()
         }
         Done {
             verdict,

@@ -7,12 +7,12 @@ use super::{
         claim::{publish_sending, Duty},
         context::{Afterwards, Context, Origin, Work},
         handle::{Handle, Key},
-        lent::Lent,
+        readiness_guard::ReadinessGuard,
         registry::Registry,
-        unwind::caught,
     },
     Group, HandedOver, Roster,
 };
+use crate::unwind::caught;
 
 /// The members of a group, for its handler: all but the one that its call is about, which it has
 /// already. Those are among them that have not [joined](super::GroupHandler::joined) yet, and those
@@ -191,14 +191,15 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         let registry = self.registry;
         let member = &mut self.roster.members[at];
         let slot = registry.slot(member.key);
-        let lent = Lent::aside(&slot.readiness, registry.read_budget(), registry.reports());
-        let seen = lent.seen;
+        let guard =
+            ReadinessGuard::aside(&slot.readiness, registry.read_budget(), registry.reports());
+        let seen = guard.seen;
         let origin = Origin {
             key: member.key,
             ..self.origin
         };
         let (channel, afterwards) = (&mut member.channel, &mut self.afterwards);
-        let told = caught(|| channel.lend(lent, origin, afterwards, using));
+        let told = caught(|| channel.lend(guard, origin, afterwards, using));
         publish_sending(channel.sending(), &slot.readiness, seen);
         registry.look_after(member.key);
         told.unwrap_or_else(|panic| std::panic::resume_unwind(Box::new(panic)))

@@ -8,7 +8,7 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use super::{Line, DISPATCHES_BETWEEN_LOOKS};
+use super::{Line, DISPATCHES_BETWEEN_POLLS};
 use crate::{
     dispatch::{claim::Claim, registry::Registry},
     sync::Timestamp,
@@ -104,12 +104,12 @@ impl Line {
         registry: &'r Registry,
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
-        let since_look = self.since_look - self.after_look;
+        let since_poll = self.since_poll - self.after_poll;
         if self.waiting.is_empty()
-            || since_look >= DISPATCHES_BETWEEN_LOOKS
+            || since_poll >= DISPATCHES_BETWEEN_POLLS
             || !registry.is_accepting()
         {
-            self.look(registry, until)?;
+            self.poll(registry, until)?;
         }
         let Some(arrangement) = &mut self.arrangement else {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Line {
                 registry.expire_event(index, age);
             }
             if let Some(claim) = registry.claim(index) {
-                self.since_look += 1;
+                self.since_poll += 1;
                 return Ok(Some(claim));
             }
         }

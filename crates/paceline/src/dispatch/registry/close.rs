@@ -282,7 +282,7 @@ impl Registry {
 
     /// Gives a slot to others whose key is stale, and which has no point in time any more.
     pub(super) fn clear_out(&self, owned: Owned<'_>) {
-        owned.slot().leave_home();
+        owned.slot().leave_affinity();
         owned.leave_group();
         self.send_on_waiting(owned.slot());
         // After the end it may still be in a list, so it is not used again.

@@ -48,7 +48,7 @@ pub enum Move {
 }
 
 /// A registration that departs: what goes with it.
-struct Luggage {
+struct Transfer {
     entry: Box<dyn Entry>,
     /// What its word said.
     left: State,
@@ -148,7 +148,7 @@ impl Registry {
         };
         let _ = self.set.remove(descriptor);
         let limits = self.timers.take(owned.times());
-        let luggage = Luggage {
+        let transfer = Transfer {
             entry: owned
                 .with_entry(Option::take)
                 .expect("what has a descriptor has an entry"),
@@ -158,7 +158,7 @@ impl Registry {
             priority: owned.slot().priority.swap(0, Relaxed),
         };
         self.counters.moved.one_more();
-        let handle = to.settle_in(newcomer, luggage);
+        let handle = to.settle_in(newcomer, transfer);
         self.clear_out(owned);
         self.count_out(None);
         self.wake_drain();
@@ -166,14 +166,14 @@ impl Registry {
     }
 
     /// A registration from elsewhere goes on in this slot.
-    fn settle_in(&self, newcomer: Owned<'_>, luggage: Luggage) -> Handle {
-        let Luggage {
+    fn settle_in(&self, newcomer: Owned<'_>, transfer: Transfer) -> Handle {
+        let Transfer {
             mut entry,
             left,
             idle,
             deadline,
             priority,
-        } = luggage;
+        } = transfer;
         let (key, now) = (newcomer.key(), self.now());
         newcomer.readiness().carry_on(left);
         newcomer.slot().priority.store(priority, Relaxed);

@@ -1,4 +1,4 @@
-//! Sources whose events wait in memory: how their registrations begin. See `stocked.rs`.
+//! Sources whose events wait in memory: how their registrations begin. See `item_source.rs`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,9 @@ use super::{
         entry::Entry,
         handle::Handle,
         handler::Interest,
-        stocked::{ConcurrentItemHandler, ItemHandler, Stocked, StockedConcurrent, Store},
+        item_source::{
+            ConcurrentItemHandler, ConcurrentItemSource, ItemHandler, ItemSource, Store,
+        },
         Rejected,
     },
     Registry,
@@ -28,7 +30,7 @@ impl Registry {
     {
         let kind = self.kinds.of::<H>();
         self.stock(attempted, store, handler, |store, handler| {
-            Box::new(Stocked::new(store, handler, kind))
+            Box::new(ItemSource::new(store, handler, kind))
         })
     }
 
@@ -45,7 +47,7 @@ impl Registry {
     {
         let kind = self.kinds.of::<H>();
         self.stock(attempted, store, handler, |store, handler| {
-            Box::new(StockedConcurrent::new(store, handler, kind))
+            Box::new(ConcurrentItemSource::new(store, handler, kind))
         })
     }
 

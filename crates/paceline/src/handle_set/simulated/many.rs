@@ -1,7 +1,7 @@
 //! The simulated world as a concurrent set: many threads wait in it at once, and each event is
 //! reported to one of them.
 //!
-//! Each thread sleeps on a bed of its own. Each event wakes one of them, chosen by the seed. A
+//! Each thread sleeps on a parker of its own. Each event wakes one of them, chosen by the seed. A
 //! thread that is awake takes what is reported to it, and if anything is left, or an alarm is set
 //! that it might have slept for, wakes another.
 
@@ -78,10 +78,10 @@ impl State {
 
 impl Watch {
     /// A thread sleeps, or is up.
-    fn note_sleep(&mut self, bed: &Arc<Parker>, asleep: bool) {
+    fn note_sleep(&mut self, parker: &Arc<Parker>, asleep: bool) {
         if let Some(hall) = &mut self.hall {
-            hall.asleep.retain(|other| !Arc::ptr_eq(other, bed));
-            hall.asleep.extend(asleep.then(|| Arc::clone(bed)));
+            hall.asleep.retain(|other| !Arc::ptr_eq(other, parker));
+            hall.asleep.extend(asleep.then(|| Arc::clone(parker)));
         }
     }
 
@@ -128,7 +128,7 @@ impl ConcurrentSet for SimulatedSet {
         until: Option<Timestamp>,
         tell: &mut dyn FnMut(Told),
     ) -> io::Result<()> {
-        let (clock, bed) = (
+        let (clock, parker) = (
             Clock::Virtual(Arc::clone(&self.world.clock)),
             Arc::new(Parker::new()),
         );
@@ -142,15 +142,15 @@ impl ConcurrentSet for SimulatedSet {
             if !told.is_empty() || is_interrupted || clock.has_passed(until) {
                 break Ok(told);
             }
-            state.watches[self.set].note_sleep(&bed, true);
-            bed.take();
+            state.watches[self.set].note_sleep(&parker, true);
+            parker.take();
             let alarm = state.watches[self.set].alarm();
             drop(state);
             let times = until.into_iter().chain(alarm);
-            clock.sleep(&bed, times.min());
+            clock.sleep(&parker, times.min());
             state = lock(&self.world.state);
         };
-        state.watches[self.set].note_sleep(&bed, false);
+        state.watches[self.set].note_sleep(&parker, false);
         if state.watches[self.set].has_more() {
             self.world.wake_leader(state, self.set)
         } else {

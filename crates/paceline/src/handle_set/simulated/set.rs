@@ -208,10 +208,10 @@ impl SimulatedSet {
 
 impl State {
     /// A thread waits in these sets at once, and sleeps there.
-    fn lie_down(&mut self, sets: &[&SimulatedSet], bed: &Arc<Parker>) {
+    fn lie_down(&mut self, sets: &[&SimulatedSet], parker: &Arc<Parker>) {
         for it in sets {
             let watch = &mut self.watches[it.set];
-            (watch.waited_in, watch.leader) = (true, Arc::clone(bed));
+            (watch.waited_in, watch.leader) = (true, Arc::clone(parker));
         }
     }
 

@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{
     dispatch::{
-        caught, Accepted, Context, EventHandler, GroupHandler, Handle, Next, OpenConnections,
-        Provenance, Registry, Vacancy,
+        Accepted, Context, EventHandler, GroupHandler, Handle, Next, OpenConnections, Provenance,
+        Registry, Vacancy,
     },
     handle_set::{is_readable, Source},
     observe::Counters,
+    unwind::caught,
 };
 
 /// How many connections are accepted before other handles have their turn.

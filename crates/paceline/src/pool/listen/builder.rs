@@ -297,7 +297,7 @@ impl<'p> ListenerBuilder<'p> {
             backlog: _,
         } = self.settings;
         let open = OpenConnections::new(address.clone().into(), max_connections);
-        let shared = self.pool.shared();
+        let hub = self.pool.hub();
         let acceptor = Acceptor {
             make,
             take_on,
@@ -305,10 +305,10 @@ impl<'p> ListenerBuilder<'p> {
             open: Arc::clone(&open),
             refusal: Refusal::new(refusal),
             idle_timeout,
-            counters: Arc::clone(&shared.counters),
+            counters: Arc::clone(&hub.counters),
             spare: Spare::new(),
         };
-        match shared.registry.register(listener, Interest::READ, acceptor) {
+        match hub.registry.register(listener, Interest::READ, acceptor) {
             Ok(handle) => Ok(Listener {
                 handle,
                 address,

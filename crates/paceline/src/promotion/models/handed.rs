@@ -1,7 +1,7 @@
 //! Something is handed to a thread, by the one that leads (H2, I4): against every place that it can
 //! be in.
 
-use super::{staff::staffed, *};
+use super::{elastic::elastic, *};
 use crate::promotion::held::Behind;
 
 impl Pool {
@@ -149,7 +149,7 @@ fn loom_hand_against_close() {
 /// calls one more.
 fn the_last_sleeper_goes(policy: (Wake, Order)) {
     explore(move || {
-        let (pool, seat) = (staffed(policy, 2), Seat::of_pool(1, 0));
+        let (pool, seat) = (elastic(policy, 2), Seat::of_pool(1, 0));
         let held = pool.first();
         let sleeper = {
             let (pool, seat) = (Arc::clone(&pool), Arc::clone(&seat));

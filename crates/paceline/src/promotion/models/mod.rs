@@ -10,7 +10,7 @@ use std::{mem, sync::Arc, time::Duration};
 use loom::thread;
 
 use super::{
-    lead::Promotion, word::Standby, Arrival, HeldLead, Lead, Marks, Order, Policy, Rejoined,
+    outcome::Promotion, word::Standby, Arrival, HeldLead, Lead, Marks, Order, Policy, Rejoined,
     Running, Seat, Until, Wake,
 };
 use crate::{
@@ -22,10 +22,10 @@ use crate::{
 };
 
 mod closing;
+mod elastic;
 mod handed;
-mod lounge;
 mod recall;
-mod staff;
+mod roaming_idle;
 mod standby;
 mod succession;
 

@@ -16,10 +16,10 @@ use super::{
     Arrived, BlockingSource, Interrupter, SourceReport, SourceSnapshot,
 };
 use crate::{
-    dispatch::{abort_on_unwind, caught, Contained},
     errors::judged,
     sync::{is_finished, lock, thread, Clock, Mutex, Parker, Timestamp},
     turn::Left,
+    unwind::{abort_on_unwind, caught, Contained},
 };
 
 /// What is wrong with so many threads. Each source has a leader, and at least one thread more must
@@ -45,7 +45,7 @@ pub(super) struct Shared {
     own_threads: usize,
     look_every: Duration,
     pub(super) clock: Clock,
-    pub(super) crew: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
+    pub(super) membership: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
     pub(super) counts: Arc<Counts>,
 }
 
@@ -87,7 +87,7 @@ impl Shared {
             own_threads,
             look_every,
             clock: Clock::monotonic(),
-            crew: Mutex::new(Vec::new()),
+            membership: Mutex::new(Vec::new()),
             counts,
         }
     }
@@ -187,9 +187,9 @@ impl Shared {
         self.close();
         let me = thread::current().id();
         let mut stuck = Vec::new();
-        let mut crew = lock(&self.crew);
-        let threads = std::mem::take(&mut *crew);
-        drop(crew);
+        let mut membership = lock(&self.membership);
+        let threads = std::mem::take(&mut *membership);
+        drop(membership);
         for (name, thread) in threads {
             if thread.thread().id() == me {
                 continue;
