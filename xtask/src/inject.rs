@@ -87,10 +87,11 @@ there, or the other way round. Hung: a line with neither receipt nor end after 1
 strace counts the calls of each thread on their own, the library those of all. A fault that cannot be
 made here is printed as skipped, with the reason, and counted. Logs are kept in target/xtask.",
     run: |mut args| {
-        let depth = match args.flag("--full") {
-            true => Depth::Full,
-            false => Depth::Short,
-        };
+        let depth = if args.flag("--full") {
+Depth::Full
+} else {
+Depth::Short
+};
         let list = args.flag("--list");
         let limit = args.seconds("--seconds", depth.limit())?;
         let server = args.value("--server")?.map(PathBuf::from);
@@ -108,10 +109,11 @@ made here is printed as skipped, with the reason, and counted. Logs are kept in 
         let names = args.names()?;
         let set = Set::of(&options.arguments);
         let parts = select(&services, &names, set, limit)?;
-        Ok(match list {
-            true => tell(&parts),
-            false => options.run(&parts, names.is_empty()),
-        })
+        Ok(if list {
+tell(&parts)
+} else {
+options.run(&parts, names.is_empty())
+})
     },
 };
 
@@ -158,12 +160,13 @@ impl Trouble {
     /// What a tool complains of: that something is not permitted, or not there, says nothing about the server.
     fn of_tool(tool: &str, complaint: &str) -> Trouble {
         let why = format!("{tool}: {complaint}");
-        match ["not permitted", "os error 2"]
+        if ["not permitted", "os error 2"]
             .iter()
             .any(|words| why.contains(words))
         {
-            true => Trouble::Skipped(why),
-            false => Trouble::Failed(why),
+            Trouble::Skipped(why)
+        } else {
+            Trouble::Failed(why)
         }
     }
 }
@@ -359,9 +362,10 @@ fn tell(parts: &[Part]) -> Verdict {
 
 /// Runs one fault, and says how that went.
 fn fate(stage: &Stage, fault: &Fault, end: Instant) -> Fate {
-    let outcome = match Instant::now() < end {
-        true => stage.play(fault),
-        false => Err(Trouble::Failed("no time was left for it".to_owned())),
+    let outcome = if Instant::now() < end {
+        stage.play(fault)
+    } else {
+        Err(Trouble::Failed("no time was left for it".to_owned()))
     };
     let fate = Fate {
         service: stage.program.service,

@@ -60,9 +60,10 @@ pub(crate) fn run(turns: u64, handler: Handler, by: &Observed) -> io::Result<()>
 
 fn frames(turns: u64, by: &Observed) -> io::Result<()> {
     let builder = Pool::builder().threads(0).board(by.board);
-    let pool = match by.observed {
-        true => builder.observer(Nobody).build()?,
-        false => builder.build()?,
+    let pool = if by.observed {
+        builder.observer(Nobody).build()?
+    } else {
+        builder.build()?
     };
     let _observation = by.observed_later.then(|| pool.observe(Nobody));
     let listener = TcpListener::bind("127.0.0.1:0")?;

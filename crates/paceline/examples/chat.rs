@@ -1,4 +1,5 @@
-//! A chat server: what one says is sent to all the others, and the speaker is told when it has been.
+//! A chat server: what one says is sent to all the others, and the speaker is told when it has
+//! been.
 //!
 //! ```text
 //! cargo run --release --example chat -- --listen 127.0.0.1:7002
@@ -13,8 +14,8 @@
 //!   the last letter   is dropped: Ann finds "reached 2, missed by 0" in her mailbox     [Receipt::drop]
 //! ```
 //!
-//! A reader that is slow, or never reads, holds up nobody: its mailbox is full at 64 KiB, and what does not go in is
-//! missed. It is told how much that was when it reads again.
+//! A reader that is slow, or never reads, holds up nobody: its mailbox is full at 64 KiB, and what
+//! does not go in is missed. It is told how much that was when it reads again.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -122,9 +123,10 @@ impl EventHandler<TcpStream> for Person {
                 return Ok(Next::Again); // Whoever does not read its answers gets no more of them now.
             }
         }
-        match self.rest.len() > LONGEST_LINE {
-            true => Err(too_long()),
-            false => Ok(Next::Continue),
+        if self.rest.len() > LONGEST_LINE {
+            Err(too_long())
+        } else {
+            Ok(Next::Continue)
         }
     }
 
@@ -232,7 +234,8 @@ impl Room {
         names
     }
 
-    /// Sends what somebody says to all the others. When the last letter has arrived or is lost, the speaker is told.
+    /// Sends what somebody says to all the others. When the last letter has arrived or is lost, the
+    /// speaker is told.
     fn say(&self, speaker: &Handle, own: &Arc<Mailbox>, words: &str) {
         let people = self.people();
         let name = people.get(&speaker.id()).map_or("?", |it| &it.name);
@@ -291,7 +294,8 @@ impl Letter {
     }
 }
 
-/// Shared by the letters of one line: when the last of them is gone, the speaker is told what became of them.
+/// Shared by the letters of one line: when the last of them is gone, the speaker is told what
+/// became of them.
 struct Receipt {
     speaker: Handle,
     mailbox: Arc<Mailbox>,
@@ -327,16 +331,13 @@ impl Mailbox {
     fn put_in(&self, letter: Letter, owner: &Handle) {
         let mut letters = self.letters();
         let fits = !letters.shut && letters.bytes + letter.text.len() <= MAILBOX;
-        let missed = match fits {
-            false => {
-                letters.missed += 1;
-                Some(letter)
-            }
-            true => {
-                letters.bytes += letter.text.len();
-                letters.queue.push_back(letter);
-                None
-            }
+        let missed = if fits {
+            letters.bytes += letter.text.len();
+            letters.queue.push_back(letter);
+            None
+        } else {
+            letters.missed += 1;
+            Some(letter)
         };
         drop(letters);
         // Without the lock: it may be the last of its line, and tell its speaker.
@@ -345,8 +346,8 @@ impl Mailbox {
         let _ = owner.notify();
     }
 
-    /// Nobody will read what is in it. (Letters hold the mailboxes of their speakers: two that are gone would keep each
-    /// other, and every letter in them.)
+    /// Nobody will read what is in it. (Letters hold the mailboxes of their speakers: two that are
+    /// gone would keep each other, and every letter in them.)
     fn shut(&self) {
         let mut letters = self.letters();
         letters.shut = true;

@@ -28,9 +28,10 @@ fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
     };
     let document = tree.text(&file).filter(|_| file.ends_with(".md"));
     let known = |text| anchor.is_empty() || markdown::anchors(text).contains(anchor);
-    match document.is_none_or(known) {
-        true => None,
-        false => Some(format!("link to `{target}`: `{file}` has no such heading")),
+    if document.is_none_or(known) {
+        None
+    } else {
+        Some(format!("link to `{target}`: `{file}` has no such heading"))
     }
 }
 

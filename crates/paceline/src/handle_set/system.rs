@@ -26,8 +26,9 @@ pub(crate) fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
     checked(unsafe { libc::ioctl(descriptor, libc::FIONBIO, &mut on) }).map(drop)
 }
 
-/// Turns SO_LINGER off where it would have close(2) wait, which it does for non-blocking sockets, too. A time of zero asks
-/// for a reset and does not wait: it stays. What is no socket has no such option.
+/// Turns SO_LINGER off where it would have close(2) wait, which it does for non-blocking sockets,
+/// too. A time of zero asks for a reset and does not wait: it stays. What is no socket has no such
+/// option.
 pub(super) fn forget_linger(descriptor: RawFd) {
     let mut linger = libc::linger {
         l_onoff: 0,
@@ -36,14 +37,16 @@ pub(super) fn forget_linger(descriptor: RawFd) {
     let mut length = mem::size_of_val(&linger) as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let place = ptr::from_mut(&mut linger).cast();
-    // SAFETY: the option is a `linger`, whose length is passed; both live until the call returns, which writes them.
+    // SAFETY: the option is a `linger`, whose length is passed; both live until the call returns,
+    // which writes them.
     let known = unsafe { libc::getsockopt(descriptor, level, option, place, &mut length) };
     if known != 0 || linger.l_onoff == 0 || linger.l_linger == 0 {
         return;
     }
     linger.l_onoff = 0;
     let place = ptr::from_ref(&linger).cast();
-    // SAFETY: as above; the call reads it. (If it fails, close(2) waits as the owner of the socket has asked for.)
+    // SAFETY: as above; the call reads it. (If it fails, close(2) waits as the owner of the socket
+    // has asked for.)
     unsafe { libc::setsockopt(descriptor, level, option, place, length) };
 }
 

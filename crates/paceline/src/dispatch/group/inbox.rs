@@ -15,7 +15,7 @@ struct Letters<S> {
 /// What is asked of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Errands {
-    /// Its handler is to be told.
+    /// Its handler is to be called for a notification.
     pub(super) notify: bool,
     /// It is to end.
     pub(super) end: bool,
@@ -26,7 +26,7 @@ pub(super) struct Errands {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shut {
     Shut,
-    /// Somebody has come.
+    /// A newcomer is there.
     NotYet,
 }
 
@@ -82,19 +82,18 @@ impl<S> Inbox<S> {
         }
     }
 
-    /// The group ends, unless somebody has come.
+    /// The group ends, unless there is a newcomer.
     pub(super) fn shut_if_empty(&self) -> Shut {
         let mut letters = lock(&self.0);
-        match letters.newcomers.as_ref().is_none_or(Vec::is_empty) {
-            true => {
-                letters.newcomers = None;
-                Shut::Shut
-            }
-            false => Shut::NotYet,
+        if letters.newcomers.as_ref().is_none_or(Vec::is_empty) {
+            letters.newcomers = None;
+            Shut::Shut
+        } else {
+            Shut::NotYet
         }
     }
 
-    /// Nobody comes in any more but those who have come.
+    /// No member joins any more but the newcomers.
     pub(super) fn shut(&self, members: &mut Vec<Member<S>>) {
         if let Some(newcomers) = lock(&self.0).newcomers.take() {
             members.extend(newcomers);

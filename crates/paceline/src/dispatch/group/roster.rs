@@ -1,4 +1,4 @@
-//! Who is in a group, who waits there for a visit, and how somebody leaves.
+//! The members of a group, those that wait there for a visit, and how a member leaves.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,8 @@ use super::{
 pub(in crate::dispatch) struct Roster<S> {
     pub(super) group: Group<S>,
     pub(super) members: Vec<Member<S>>,
-    /// Slots of members that wait for a visit: their owner words say QUEUED. Some may be members of another group by now.
+    /// Slots of members that wait for a visit: their owner words say QUEUED. Some may be members of
+    /// another group by now.
     pub(super) queue: VecDeque<u32>,
     /// It had a member since it was last asked what becomes of it without one.
     pub(super) was_inhabited: bool,
@@ -58,14 +59,14 @@ impl<S: Send + 'static> Roster<S> {
         }
     }
 
-    /// Takes in whoever has come, and what is asked.
+    /// Takes in the newcomers, and the requests.
     pub(super) fn take_letters(&mut self) -> Errands {
         let errands = self.group.inbox().take(&mut self.members);
         self.note_inhabitants();
         errands
     }
 
-    /// Takes in whoever has come.
+    /// Takes in the newcomers.
     pub(super) fn take_in(&mut self) {
         self.group.inbox().take_newcomers(&mut self.members);
         self.note_inhabitants();
@@ -75,7 +76,8 @@ impl<S: Send + 'static> Roster<S> {
         self.was_inhabited |= !self.members.is_empty();
     }
 
-    /// From here on nobody comes in, and every member is to be closed, for this reason unless there is another.
+    /// From here on no member joins, and every member is to be closed, for this reason unless there
+    /// is another.
     pub(super) fn end(&mut self, reason: Reason, registry: &Registry) {
         if self.ending.is_none() {
             self.ending = Some(reason);
