@@ -3,12 +3,13 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::run;
-use crate::verb::{Outcome, Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::verb::{Outcome, Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
+use xtask_common::{run, table};
+
 use crate::{
-    faults, fuzz, inject, instructions, loom, mutants, sanitizer, setup, shuttle, stress, table,
-    tidy, tsan,
+    faults, fuzz, inject, instructions, loom, mutants, sanitizer, setup, shuttle, stress, tidy,
+    tsan,
 };
 
 /// The verb.
@@ -348,10 +349,10 @@ fn run_tsan(depth: Depth) -> Verdict {
 
 /// A running server under one fault after the other.
 fn run_inject(depth: Depth) -> Verdict {
-    inject::check(match depth {
-        Depth::Quick => inject::Depth::Short,
-        Depth::Full => inject::Depth::Full,
-    })
+    match depth {
+        Depth::Quick => inject::check(&["--few"]),
+        Depth::Full => inject::check(&["--full"]),
+    }
 }
 
 /// The long form of the back-end's proof of durability: many images of a disk that lost its power.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run;
-use crate::verb::Verdict;
-use crate::workspace::{Form, Workspace};
+use xtask_common::run;
+use xtask_common::verb::Verdict;
+use xtask_common::workspace::{Form, Workspace};
 
 /// Why no sanitizer can be used here; nothing if one can.
 pub(crate) fn obstacle() -> Option<String> {

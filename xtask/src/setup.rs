@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 use std::{fmt, io};
 
-use crate::run::{self, Ending};
 use crate::sanitizer;
-use crate::verb::{Verb, Verdict};
+use xtask_common::run::{self, Ending};
+use xtask_common::verb::{Verb, Verdict};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -38,7 +38,7 @@ struct Need {
     name: &'static str,
     /// What it is needed for.
     purpose: &'static str,
-    /// Tells whether it is there.
+    /// Whether it is installed.
     is_there: fn() -> bool,
     /// Tries to bring it.
     install: fn(&str) -> Result<(), String>,

@@ -3,9 +3,10 @@
 
 use std::fmt;
 
+use crate::measure;
 use crate::tree::Tree;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::Workspace;
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::Workspace;
 
 mod absence;
 mod counts;
@@ -13,6 +14,7 @@ mod language;
 mod leftovers;
 mod links;
 mod names;
+mod phrasing;
 mod picture;
 mod planted;
 mod rooms;
@@ -24,7 +26,9 @@ pub(crate) const VERB: Verb = Verb {
     name: "tidy",
     summary: "check documents, names, leftovers and layout over the whole tree",
     help: "\
-usage: cargo xtask tidy
+usage: cargo xtask tidy [--measure]
+
+  --measure   print the figures of every crate's sources as a table, and check nothing
 
 Reads every file that git tracks or would track and prints each offence as `path:line: message`:
   links       relative links and #anchors in Markdown exist
@@ -33,7 +37,7 @@ Reads every file that git tracks or would track and prints each offence as `path
               is relative to crates/paceline, or from the root: `crates/paceline-server/tests/FILE.rs::NAME`
   counts      the first lines of docs/pattern.md count its rows
   leftovers   no unfinished code, no ignored test
-  machines    no absolute path of somebody's machine
+  machines    no absolute path of one machine
   unsafe      only in the files that are listed for it; all crates but the core forbid it
   absence     promotion knows no descriptor, handle sets no thread, dispatch no pool, the core no layer
               above it; codecs, times, TLS layer and paceline-pg-wire do no I/O and read no clock
@@ -45,10 +49,13 @@ Reads every file that git tracks or would track and prints each offence as `path
   language    the core's comments name the actor (not: who, somebody, nobody, told, tells)
   endings     no white space at the end of a line, one newline at the end of a file
   faults      every planted fault is complete, and its text is in the code exactly once
-  words       no words that do not belong here",
-    run: |args| {
+  words       no words that do not belong here
+  phrasing    plain English in documents and comments: none of the words listed in tidy/phrasing.rs,
+              but for the files that are listed there as not clean yet",
+    run: |mut args| {
+        let measure = args.flag("--measure");
         args.nothing()?;
-        Ok(check())
+        Ok(if measure { figures() } else { check() })
     },
 };
 
@@ -61,7 +68,7 @@ struct Check {
 }
 
 /// All checks.
-const CHECKS: [Check; 17] = [
+const CHECKS: &[Check] = &[
     Check {
         name: "links",
         find: links::find,
@@ -130,6 +137,10 @@ const CHECKS: [Check; 17] = [
         name: "words",
         find: leftovers::find_foreign_words,
     },
+    Check {
+        name: "phrasing",
+        find: phrasing::find,
+    },
 ];
 
 /// Something that is wrong, and where.
@@ -163,8 +174,21 @@ impl fmt::Display for Offence {
 
 /// Runs all checks over this tree.
 pub(crate) fn check() -> Verdict {
+    over_this_tree(report)
+}
+
+/// Prints the figures of this tree.
+fn figures() -> Verdict {
+    over_this_tree(|tree| {
+        measure::print(tree);
+        Verdict::passed("measured, nothing checked")
+    })
+}
+
+/// What `judge` says of this tree.
+fn over_this_tree(judge: fn(&Tree) -> Verdict) -> Verdict {
     match Tree::tracked(&Workspace::this().root) {
-        Ok(tree) => report(&tree),
+        Ok(tree) => judge(&tree),
         Err(error) => Verdict::failed(format!("the tree cannot be read: {error}")),
     }
 }
@@ -212,7 +236,8 @@ mod tests {
                 "# Paceline\n\nSee [the map](ARCHITECTURE.md#map) and `src/lib.rs`.\n",
             ),
             ("ARCHITECTURE.md", "# Map\n"),
-            ("crates/paceline/src/lib.rs", "//! The pattern.\n"),
+            // This folder is on the list of `phrasing`, so a clean one would be an offence.
+            ("crates/paceline/src/lib.rs", "//! Who leads.\n"),
         ]);
         assert!(offences(&tree).is_empty());
     }
@@ -227,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_help_explains_every_check() {
-        for check in &CHECKS {
+        for check in CHECKS {
             assert!(
                 VERB.help.contains(&format!("\n  {}", check.name)),
                 "{} is not explained",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-use crate::run;
+use xtask_common::run;
 
 /// Variables by which a caller of git (a hook, say) would send it to another repository.
 const GIT_VARIABLES: [&str; 5] = [
@@ -108,7 +108,7 @@ impl Tree {
     }
 }
 
-/// A git that works in this folder, whatever a caller of ours had told his git.
+/// A git that works in this folder, whatever the environment of the caller says.
 pub(crate) fn git_in(folder: &Path) -> Command {
     let mut git = Command::new("git");
     for name in GIT_VARIABLES {

@@ -1,4 +1,4 @@
-//! Relative links and anchors in Markdown exist, in the tree and not only on somebody's disk.
+//! Relative links and anchors in Markdown exist, in the tree and not only on one disk.
 
 use crate::markdown;
 use crate::tree::Tree;
