@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     },
     time::Duration,
@@ -32,6 +32,8 @@ pub(crate) struct Client {
     group: OnceLock<Group<Stream>>,
     mail: Mutex<Mail>,
     pub(crate) watch: Watch,
+    /// How many prepared statements it has.
+    pub(crate) statements: AtomicUsize,
     facts: Mutex<ClientFacts>,
 }
 
@@ -138,19 +140,19 @@ pub(crate) enum Phase {
 
 const PHASE_BITS: u32 = 3;
 
-/// What the console shows of it.
+/// What the console shows of it. Thousands of idle clients have this: what they have in common is shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientFacts {
     /// Its key in the book, when it has logged in that far.
     pub(crate) id: Option<ClientId>,
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
-    pub(crate) application: Box<str>,
-    pub(crate) tls: Box<str>,
-    pub(crate) local: Option<Address>,
+    pub(crate) application: Arc<str>,
+    pub(crate) tls: Arc<str>,
+    pub(crate) local: Option<Arc<Address>>,
     pub(crate) connected_at: Duration,
-    pub(crate) limits: Limits,
-    pub(crate) statements: usize,
+    /// Once it has logged in.
+    pub(crate) limits: Option<Arc<Limits>>,
     pub(crate) is_console: bool,
     pub(crate) is_logged_in: bool,
 }
@@ -184,6 +186,7 @@ impl Client {
             group: OnceLock::new(),
             mail: Mutex::default(),
             watch: Watch::default(),
+            statements: AtomicUsize::new(0),
             facts: Mutex::new(ClientFacts {
                 connected_at: now,
                 ..ClientFacts::default()
@@ -395,6 +398,17 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Thousands of idle clients are the reason for a pooler.
+    #[test]
+    fn an_idle_client_is_small() {
+        assert!(
+            size_of::<ClientFacts>() <= 136,
+            "{} bytes",
+            size_of::<ClientFacts>()
+        );
+        assert!(size_of::<Client>() <= 304, "{} bytes", size_of::<Client>());
+    }
 
     fn watch_at(phase: Phase) -> Watch {
         let watch = Watch::default();

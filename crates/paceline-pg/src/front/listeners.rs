@@ -89,7 +89,8 @@ impl Front {
     ) -> Session {
         let client = Arc::new(Client::new(self.next_number(), address, self.now()));
         if address.ip().is_some() {
-            client.facts().local = stream.local_addr().ok().map(Address::Ip);
+            let local = stream.local_addr().ok().map(Address::Ip);
+            client.facts().local = local.map(|local| self.commons.address(local));
         }
         self.clients().add(Arc::clone(&client));
         Session::new(Arc::clone(self), client, process)

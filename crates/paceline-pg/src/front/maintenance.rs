@@ -101,7 +101,8 @@ fn overdue(client: &Client, login: Duration, now: Duration) -> Option<Overdue> {
     let (phase, _) = client.watch.phase();
     let (limits, connected_at, is_logged_in) = {
         let facts = client.facts();
-        (facts.limits, facts.connected_at, facts.is_logged_in)
+        let limits = facts.limits.clone().unwrap_or_default();
+        (limits, facts.connected_at, facts.is_logged_in)
     };
     let is_login = matches!(phase, Phase::Login | Phase::Waiting) && !is_logged_in;
     if is_login && !login.is_zero() && now.saturating_sub(connected_at) > login {

@@ -24,6 +24,7 @@ mod buffers;
 mod call;
 mod cancel;
 mod client;
+mod common;
 mod home;
 mod journal;
 mod lifecycle;

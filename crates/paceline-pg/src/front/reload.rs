@@ -140,7 +140,7 @@ impl Front {
             };
             if let Some(config) = live.config.database(&database) {
                 let effective = live.config.effective(&config, &user);
-                client.facts().limits = Limits::of(&effective);
+                client.facts().limits = Some(self.commons.limits(Limits::of(&effective)));
             }
         }
     }

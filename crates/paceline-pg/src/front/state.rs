@@ -15,6 +15,7 @@ use paceline::{Group, Pool, WeakPool};
 
 use super::{
     client::{Client, Clients},
+    common::Commons,
     lifecycle::Lifecycle,
     live::Live,
     opening::{Names, Target},
@@ -50,6 +51,7 @@ pub(crate) struct Front {
     openings: Mutex<HashMap<ServerId, Group<Stream>>>,
     /// Databases, users and pools of the book by name, and their counters.
     pub(crate) registers: Registers,
+    pub(crate) commons: Commons,
     pub(crate) lifecycle: Lifecycle,
     /// Numbers of clients and servers, for the console and the log.
     numbers: AtomicU64,
@@ -113,6 +115,7 @@ impl Front {
             servers: Mutex::default(),
             openings: Mutex::default(),
             registers: Registers::default(),
+            commons: Commons::default(),
             lifecycle: Lifecycle::default(),
             numbers: AtomicU64::new(1),
             keys: Mutex::default(),
@@ -217,8 +220,8 @@ impl Front {
         locked(&self.keys).find(process, secret)
     }
 
-    pub(crate) fn forget_key(&self, key: &ClientKey) {
-        locked(&self.keys).remove(key);
+    pub(crate) fn forget_key(&self, process: i32) {
+        locked(&self.keys).remove(process);
     }
 }
 

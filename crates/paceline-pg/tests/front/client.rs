@@ -80,6 +80,12 @@ impl Client {
         client.log_in(connect)
     }
 
+    /// The connection alone, which stays open.
+    #[allow(dead_code, reason = "not every test program uses it")]
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// A connection without a login.
     pub(crate) fn connected(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the pooler accepts");

@@ -1,6 +1,6 @@
 //! The calls of handlers, from the session of a connection.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use matchit::Params;
 use paceline::Pace;
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     link::ConnectionId,
+    moment::Moment,
     peer::{Peer, PeerAddress},
     remote::Remote,
 };
@@ -178,7 +179,7 @@ impl Around for Turn<'_, '_> {
         self.cx.wake_follower();
     }
 
-    fn clock(&self) -> Duration {
+    fn clock(&self) -> Moment {
         self.cx.link().service().now()
     }
 

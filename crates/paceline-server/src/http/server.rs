@@ -129,11 +129,7 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
     /// The longest head, in bytes, at most 65,535; the longest request-target; the most fields, at
     /// most 256. Default: 16 KiB, 8 KiB, 100.
     pub fn head_limits(mut self, head: usize, target: usize, fields: usize) -> Self {
-        self.head = HeadLimits {
-            head,
-            target,
-            fields,
-        };
+        self.head = HeadLimits::new(head, target, fields);
         self
     }
 

@@ -246,19 +246,24 @@ impl<'s> Owned<'s> {
     }
 }
 
-/// All slots of a pool: an array that grows by chunks, each twice as large as the one before, and
-/// is read without a lock.
+/// All slots of a pool: an array that grows by chunks and is read without a lock.
+///
+/// Eight chunks of one size double the array, and the next eight are twice as large. So of a table
+/// that has just grown about an eighth is vacant.
 pub(super) struct SlotTable {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
     free: Mutex<FreeList>,
 }
 
-/// The first chunk has `1 << FIRST` slots. Two under loom, which follows every single word.
+/// The first doubling makes `1 << FIRST` slots. Two under loom, which follows every single word.
 const FIRST: u32 = if cfg!(loom) { 1 } else { 6 };
-const CHUNKS: usize = 22;
+/// A doubling takes `1 << PARTS` chunks. One under loom.
+const PARTS: u32 = if cfg!(loom) { 0 } else { 3 };
+const DOUBLINGS: usize = 22;
+const CHUNKS: usize = DOUBLINGS << PARTS;
 
 /// More registrations than this at a time can't be held.
-const MOST_SLOTS: u32 = ((1 << CHUNKS) - 1) << FIRST;
+const MOST_SLOTS: u32 = ((1 << DOUBLINGS) - 1) << FIRST;
 
 #[derive(Debug, Default)]
 struct FreeList {
@@ -334,7 +339,8 @@ impl SlotTable {
     fn grown_to(&self, index: u32) -> &Slot {
         let (chunk, offset) = position(index);
         let chunk = self.chunks[chunk].get_or_init(|| {
-            (0..1_usize << (chunk as u32 + FIRST))
+            let doubling = chunk as u32 >> PARTS;
+            (0..1_usize << (doubling + FIRST - PARTS))
                 .map(|_| Slot::vacant())
                 .collect()
         });
@@ -345,8 +351,12 @@ impl SlotTable {
 /// Which chunk holds `index`, and where.
 fn position(index: u32) -> (usize, usize) {
     let shifted = u64::from(index) + (1 << FIRST);
-    let chunk = shifted.ilog2() - FIRST;
-    (chunk as usize, (shifted - (1 << (chunk + FIRST))) as usize)
+    let doubling = shifted.ilog2() - FIRST;
+    // The highest bit is the doubling, the next ones are the chunk in it, and the others the place in that.
+    let width = doubling + FIRST - PARTS;
+    let part = (shifted >> width) - (1 << PARTS);
+    let chunk = (u64::from(doubling) << PARTS) + part;
+    (chunk as usize, (shifted & ((1 << width) - 1)) as usize)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -357,7 +367,7 @@ mod tests {
     /// refused.
     #[test]
     fn full_table_refuses() {
-        let last = (1 << (CHUNKS as u32 - 1 + FIRST)) - 1;
+        let last = (1 << (DOUBLINGS as u32 - 1 + FIRST - PARTS)) - 1;
         assert_eq!(position(MOST_SLOTS - 1), (CHUNKS - 1, last));
         let table = SlotTable::new();
         lock(&table.free).fresh = MOST_SLOTS;
@@ -381,10 +391,36 @@ mod tests {
     /// Indices fill each chunk from its start to its end, then the next.
     #[test]
     fn chunks_are_filled_in_order() {
-        assert_eq!(position(0), (0, 0));
-        assert_eq!(position(63), (0, 63));
-        assert_eq!(position(64), (1, 0));
-        assert_eq!(position(191), (1, 127));
-        assert_eq!(position(192), (2, 0));
+        let mut expected = (0, 0);
+        for index in 0..100_000 {
+            let (chunk, offset) = position(index);
+            if expected.1 > 0 && chunk != expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+            assert_eq!((chunk, offset), expected, "{index}");
+            expected.1 += 1;
+        }
+        assert_eq!((position(7), position(8)), ((0, 7), (1, 0)));
+        assert_eq!((position(63), position(64)), ((7, 7), (8, 0)));
+        assert_eq!((position(191), position(192)), ((15, 15), (16, 0)));
+    }
+
+    /// Each chunk was as large as all chunks before it: at 10,000 connections two of five slots were vacant. Now it is about
+    /// an eighth of them.
+    #[test]
+    fn little_of_the_table_is_vacant() {
+        let table = SlotTable::new();
+        let mut slots = 0;
+        for index in 0..20_000 {
+            if index == slots {
+                let (chunk, offset) = position(index);
+                assert_eq!(offset, 0, "{index}");
+                table.grown_to(index);
+                let more = table.chunks[chunk].get().map_or(0, |chunk| chunk.len());
+                assert!(more <= (slots as usize + 64) / 8, "{more} beside {slots}");
+                slots += more as u32;
+            }
+            assert!(table.get(index).is_some(), "{index}");
+        }
     }
 }

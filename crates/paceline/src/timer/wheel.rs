@@ -53,8 +53,9 @@ struct Level {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    level: usize,
-    slot: usize,
+    /// Narrow: each idle connection that has a time-out has a node.
+    level: u8,
+    slot: u8,
 }
 
 impl<T: Copy> Wheel<T> {
@@ -149,20 +150,23 @@ impl<T: Copy> Wheel<T> {
 
     fn first_place(&self) -> Option<Place> {
         let level = self.levels.iter().position(|level| level.occupied != 0)?;
-        let slot = self.levels[level].occupied.trailing_zeros() as usize;
-        Some(Place { level, slot })
+        let slot = self.levels[level].occupied.trailing_zeros();
+        Some(Place {
+            level: level as u8,
+            slot: slot as u8,
+        })
     }
 
     /// The first tick of a slot.
     fn start_of(&self, place: Place) -> u64 {
-        let shift = place.level as u32 * BITS;
+        let shift = u32::from(place.level) * BITS;
         let above = shift + BITS;
         let prefix = if above < u64::BITS {
             self.now >> above << above
         } else {
             0
         };
-        prefix | (place.slot as u64) << shift
+        prefix | u64::from(place.slot) << shift
     }
 
     /// Where a later tick lies, seen from now.
@@ -171,16 +175,16 @@ impl<T: Copy> Wheel<T> {
         let level = highest / BITS;
         let slot = (at >> (level * BITS)) as usize % SLOTS;
         Place {
-            level: level as usize,
-            slot,
+            level: level as u8,
+            slot: slot as u8,
         }
     }
 
     fn put_in(&mut self, index: u32) {
         let place = self.place_of(self.nodes[index as usize].at);
-        let level = &mut self.levels[place.level];
+        let level = &mut self.levels[usize::from(place.level)];
         level.occupied |= 1 << place.slot;
-        let next = std::mem::replace(&mut level.first[place.slot], index);
+        let next = std::mem::replace(&mut level.first[usize::from(place.slot)], index);
         if next != NONE {
             self.nodes[next as usize].previous = index;
         }
@@ -203,8 +207,8 @@ impl<T: Copy> Wheel<T> {
             self.nodes[previous as usize].next = next;
             return;
         }
-        let level = &mut self.levels[place.level];
-        level.first[place.slot] = next;
+        let level = &mut self.levels[usize::from(place.level)];
+        level.first[usize::from(place.slot)] = next;
         if next == NONE {
             level.occupied &= !(1 << place.slot);
         }
@@ -213,9 +217,9 @@ impl<T: Copy> Wheel<T> {
     /// Takes all nodes out of a slot. They are still linked, and turned around: returns the first
     /// one set.
     fn empty(&mut self, place: Place) -> u32 {
-        let level = &mut self.levels[place.level];
+        let level = &mut self.levels[usize::from(place.level)];
         level.occupied &= !(1 << place.slot);
-        let mut at = std::mem::replace(&mut level.first[place.slot], NONE);
+        let mut at = std::mem::replace(&mut level.first[usize::from(place.slot)], NONE);
         let mut turned = NONE;
         while at != NONE {
             let next = std::mem::replace(&mut self.nodes[at as usize].next, turned);
@@ -334,6 +338,13 @@ mod tests {
             Some(now)
         });
         assert_eq!(told, 10);
+    }
+
+    /// Each idle connection that has a time-out has a node.
+    #[test]
+    fn a_node_is_small() {
+        let size = size_of::<Node<crate::timer::Due>>();
+        assert!(size <= 40, "{size} bytes");
     }
 
     /// Against a sorted map, over some hundred thousand random steps.

@@ -22,7 +22,7 @@ use super::turns::take_turn;
 use crate::support::{bound, bounded, by_hand, tcp_pair, wait_until, LONG};
 use paceline::{
     observe::{Observer, Role},
-    Context, EventHandler, Handle, Interest, Next, Pool, TaskContext, Wake,
+    Context, EventHandler, Handle, Interest, Members, Next, Pool, TaskContext, Wake,
 };
 
 /// The system's allocator, and how often a thread of a pool asked for memory or gave it back.
@@ -376,6 +376,40 @@ fn an_accepted_connection_is_small() {
         let each = accept_until(FIRST_CHUNK - 1 + SECOND_CHUNK) / SECOND_CHUNK as isize;
         eprintln!("{each} bytes for each accepted connection");
         assert!(each <= 256, "{each} bytes");
+    });
+}
+
+/// A proxy has a group for each client, with one member while the client is idle. Its two lists of members had room for four
+/// members each, 900 bytes in all. What an idle group takes, beside its handler: two slots, a member, and its inbox.
+#[test]
+fn an_idle_group_of_one_is_small() {
+    const GROUPS: usize = 256;
+    const MOST: isize = 720;
+    let _turn = take_turn();
+    bounded(|| {
+        let pool = Pool::builder().threads(0).build().unwrap();
+        let begin = |count: usize| -> Vec<_> {
+            let pairs = (0..count).map(|_| UnixStream::pair().unwrap());
+            let begin = |(near, far)| {
+                let handler = |_: &mut Context<'_, UnixStream>, _: &mut Members<'_, UnixStream>| {
+                    Ok(Next::Continue)
+                };
+                let group = pool.group(handler).unwrap();
+                group.register(near, Interest::READ).unwrap();
+                (group, far)
+            };
+            let groups = pairs.map(begin).collect();
+            // Each handler is called for its new member.
+            by_hand::serve_all(&pool);
+            groups
+        };
+        let _first = begin(64);
+        let before = BYTES.get();
+        let groups = begin(GROUPS);
+        let own = (groups.capacity() * size_of_val(&groups[0])) as isize;
+        let each = (BYTES.get() - before - own) / GROUPS as isize;
+        eprintln!("{each} bytes for each of {GROUPS} groups of one member");
+        assert!(each <= MOST, "{each} bytes");
     });
 }
 

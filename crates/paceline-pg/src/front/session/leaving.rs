@@ -143,7 +143,7 @@ impl Session {
         let (_left, orders): (Left, _) = self
             .front
             .with_book(|book, now, orders| book.leave(id, now, orders));
-        self.front.forget_key(&member.key);
+        self.front.forget_key(member.process);
         self.front.carry_out(orders);
     }
 

@@ -63,7 +63,7 @@ impl Session {
 
     /// One of the client's times may be over: it counts only if it still is.
     fn overdue(&mut self, overdue: Overdue, call: &mut Call<'_, '_, '_>) {
-        let limits = self.client.facts().limits;
+        let limits = self.client.facts().limits.clone().unwrap_or_default();
         let now = self.front.now();
         let is_over = match overdue {
             Overdue::Login => matches!(&self.state, State::Login(_)),

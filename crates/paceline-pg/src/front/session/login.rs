@@ -170,7 +170,8 @@ impl Session {
         if was_handshaking && !self.wire.is_handshaking() {
             let info = self.wire.tls_info();
             let shown = info.map(|info| format!("{}/{}", info.version, info.cipher_suite));
-            self.client.facts().tls = shown.unwrap_or_default().into();
+            let shown = self.front.commons.text(&shown.unwrap_or_default());
+            self.client.facts().tls = shown;
             if let Some(login) = self.login() {
                 login.machine.tls_started();
             }
@@ -381,11 +382,13 @@ impl Session {
     /// Writes the line that says who wants to log in.
     fn note_attempt(&mut self, request: &SessionRequest, is_console: bool) {
         let tls = {
+            let commons = &self.front.commons;
+            let (database, user) = (commons.text(&request.database), commons.text(&request.user));
+            let application = commons.text(&application(request));
             let mut facts = self.client.facts();
-            facts.database = Arc::from(request.database.as_str());
-            facts.user = Arc::from(request.user.as_str());
+            (facts.database, facts.user) = (database, user);
             facts.is_console = is_console;
-            facts.application = application(request);
+            facts.application = application;
             if facts.tls.is_empty() {
                 "no".to_owned()
             } else {
@@ -554,11 +557,11 @@ impl Session {
 /// What a client gets that was parked for too long.
 const NO_HOST: &str = "query_wait_timeout: no host of the database has the role that is asked for";
 
-fn application(request: &SessionRequest) -> Box<str> {
+fn application(request: &SessionRequest) -> String {
     let given = request
         .parameters
         .iter()
         .find(|(name, _)| name == "application_name");
     let value = given.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    value.unwrap_or_default().into()
+    value.unwrap_or_default()
 }

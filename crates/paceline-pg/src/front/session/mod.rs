@@ -36,7 +36,7 @@ use super::{
     state::Front,
     wire::Wire,
 };
-use crate::{login::ClientKey, pools::ClientId, protocol::ClientHalf};
+use crate::{pools::ClientId, protocol::ClientHalf};
 
 /// The session of a client.
 pub(crate) struct Session {
@@ -77,7 +77,8 @@ struct Member {
     id: ClientId,
     pool: Arc<PoolEntry>,
     half: ClientHalf,
-    key: ClientKey,
+    /// Its number in the place of a process, of its key.
+    process: i32,
 }
 
 /// A server that a client has.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IoSlice},
-    sync::Arc,
+    sync::{atomic::Ordering, Arc},
 };
 
 use paceline::scratch;
@@ -181,6 +181,9 @@ impl Session {
         drop(core);
         if terms.relay.renames() {
             count_from_client(member, &passed);
+            // The console shows it; nothing depends on it.
+            let statements = member.half.prepared_statements();
+            self.client.statements.store(statements, Ordering::Relaxed);
         }
         self.note_forwarded(is_busy);
         if !pair.to_client.is_empty() {

@@ -308,7 +308,7 @@ impl<'b> RequestLine<'b> {
         if !is_token(method) {
             return Err(METHOD);
         }
-        if target.len() > limits.target {
+        if target.len() > limits.target() {
             return Err(LONG_TARGET);
         }
         Ok(Self {

@@ -12,7 +12,7 @@ use super::{
         entry::{Called, Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
         handler::{Closed, Next},
-        kind::{Kind, Part},
+        kind::{Kind, Part, RoomForPart},
         provenance::Provenance,
         readiness::State,
         readiness_guard::ReadinessGuard,
@@ -32,7 +32,7 @@ pub(in crate::dispatch) struct Grouped<S, H> {
     roster: Roster<S>,
     kind: Arc<Kind>,
     /// The part of the last call that was of another kind.
-    part: Option<Part>,
+    part: RoomForPart,
 }
 
 /// One visit of a group.
@@ -52,7 +52,7 @@ where
             handler,
             roster: Roster::new(group),
             kind,
-            part: None,
+            part: RoomForPart::default(),
         }
     }
 
@@ -73,7 +73,7 @@ where
     fn visit_member(
         &mut self,
         owned: Owned<'_>,
-        mut member: Member<S>,
+        mut member: Box<Member<S>>,
         visit: &mut Visit<'_>,
     ) -> bool {
         let (registry, readiness) = (visit.registry, owned.readiness());
@@ -106,7 +106,9 @@ where
         if done.called == Called::Specially {
             let finding = member.channel.unread(registry.unread_limit());
             registry.note_unread(member.key, self.kind.name(), finding);
-            self.part = member.channel.take_part();
+            if let Some(part) = member.channel.take_part() {
+                self.part.put(part);
+            }
         }
         publish_sending(member.channel.sending(), readiness, seen);
         registry.note_use_of(&owned);
@@ -118,7 +120,7 @@ where
     fn conclude(
         &mut self,
         owned: Owned<'_>,
-        member: Member<S>,
+        member: Box<Member<S>>,
         verdict: Verdict,
         goes_to: Option<Group<S>>,
         visit: &mut Visit<'_>,
@@ -163,7 +165,7 @@ where
     fn let_go(
         &mut self,
         owned: Owned<'_>,
-        member: Member<S>,
+        member: Box<Member<S>>,
         goes_to: Option<Group<S>>,
         registry: &Registry,
     ) {
@@ -295,7 +297,7 @@ where
         }
         Done {
             verdict,
-            called: if self.part.is_some() {
+            called: if self.part.is_taken() {
                 Called::Specially
             } else {
                 Called::plainly_if(visited || errands.notify)
@@ -381,7 +383,7 @@ struct Leaver<S> {
 }
 
 impl<S: 'static> Leaver<S> {
-    fn new(member: Member<S>) -> Self {
+    fn new(member: Box<Member<S>>) -> Self {
         let (key, descriptor) = (member.key, member.channel.descriptor());
         let (source, provenance) = member.channel.into_source();
         Self {
@@ -393,7 +395,7 @@ impl<S: 'static> Leaver<S> {
         }
     }
 
-    fn by_force(member: Member<S>, state: State) -> Self {
+    fn by_force(member: Box<Member<S>>, state: State) -> Self {
         let (key, channel) = (member.key, &member.channel);
         let lost = || LostHandle::new(key, channel.unsent(), state, channel.has_unread());
         let lost = (!channel.is_lingering()).then(lost);

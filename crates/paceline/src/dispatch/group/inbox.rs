@@ -8,7 +8,7 @@ pub(in crate::dispatch) struct Inbox<S>(Mutex<Letters<S>>);
 
 struct Letters<S> {
     /// `None`: it is shut.
-    newcomers: Option<Vec<Member<S>>>,
+    newcomers: Option<Vec<Box<Member<S>>>>,
     errands: Errands,
 }
 
@@ -41,9 +41,9 @@ impl<S> Inbox<S> {
     /// Puts a member into it, and does what makes it one, in one step. Gives it back if it is shut.
     pub(in crate::dispatch) fn put(
         &self,
-        member: Member<S>,
+        member: Box<Member<S>>,
         join: impl FnOnce(&Member<S>),
-    ) -> Result<(), Member<S>> {
+    ) -> Result<(), Box<Member<S>>> {
         match &mut lock(&self.0).newcomers {
             None => Err(member),
             Some(newcomers) => {
@@ -67,7 +67,7 @@ impl<S> Inbox<S> {
     }
 
     /// Everything that has come: members, and what is asked.
-    pub(super) fn take(&self, members: &mut Vec<Member<S>>) -> Errands {
+    pub(super) fn take(&self, members: &mut Vec<Box<Member<S>>>) -> Errands {
         let mut letters = lock(&self.0);
         if let Some(newcomers) = &mut letters.newcomers {
             members.append(newcomers);
@@ -76,7 +76,7 @@ impl<S> Inbox<S> {
     }
 
     /// Members that have come.
-    pub(super) fn take_newcomers(&self, members: &mut Vec<Member<S>>) {
+    pub(super) fn take_newcomers(&self, members: &mut Vec<Box<Member<S>>>) {
         if let Some(newcomers) = &mut lock(&self.0).newcomers {
             members.append(newcomers);
         }
@@ -94,7 +94,7 @@ impl<S> Inbox<S> {
     }
 
     /// No member joins any more but the newcomers.
-    pub(super) fn shut(&self, members: &mut Vec<Member<S>>) {
+    pub(super) fn shut(&self, members: &mut Vec<Box<Member<S>>>) {
         if let Some(newcomers) = lock(&self.0).newcomers.take() {
             members.extend(newcomers);
         }

@@ -123,17 +123,17 @@ impl Registry {
         channel: Channel<S>,
         limits: TimeLimits,
         opening: Option<Box<Opening<S>>>,
-    ) -> Member<S> {
+    ) -> Box<Member<S>> {
         let key = owned.key();
         if opening.is_none() {
             owned.readiness().greet();
         }
         self.limit_times(owned, limits);
-        Member {
+        Box::new(Member {
             key,
             channel,
             opening,
-        }
+        })
     }
 
     /// Moves a member of another group into this one, if no thread has that group.
@@ -202,8 +202,8 @@ impl Registry {
     pub(in crate::dispatch) fn pass_to<S: Send + 'static>(
         &self,
         group: &Group<S>,
-        member: Member<S>,
-    ) -> Result<(), Member<S>> {
+        member: Box<Member<S>>,
+    ) -> Result<(), Box<Member<S>>> {
         let key = member.key;
         let slot = self.slot(key);
         let join = |member: &Member<S>| {
