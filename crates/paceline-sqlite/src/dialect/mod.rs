@@ -10,10 +10,15 @@
 
 pub(crate) mod control;
 pub(crate) mod copy;
+pub(crate) mod counter;
+pub(crate) mod definition;
+pub(crate) mod expression;
 pub(crate) mod infer;
 mod lex;
+mod prepare;
 pub(crate) mod results;
 pub(crate) mod source;
+pub(crate) mod target;
 mod translate;
 mod types;
 mod whole;
@@ -22,7 +27,7 @@ use crate::failure::Failure;
 use control::Control;
 use copy::Copy;
 pub(crate) use source::Source;
-pub(crate) use translate::Facts;
+pub(crate) use translate::{Facts, Schema};
 
 /// A statement that is ready to run.
 #[derive(Clone, Debug)]

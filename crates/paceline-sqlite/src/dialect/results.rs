@@ -4,17 +4,11 @@
 
 use std::ops::Range;
 
-use super::{infer::Guess, lex::Kind, source::Source, types};
-use crate::types::{Declared, Type};
-
-/// The type that the tokens suggest for a result that is no column.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Hint {
-    Declared(Declared),
-    Guess(Guess),
-    /// The sum of a column: wider than the column.
-    Sum(String),
-}
+use super::{
+    expression::{self, Hint},
+    lex::Kind,
+    source::Source,
+};
 
 /// One item of the list of results.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +32,7 @@ pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
         let bare = without_alias(source, item.clone());
         Item {
             name: (bare == item).then(|| name(source, &item)).flatten(),
-            hint: hint(source, bare),
+            hint: expression::hint(source, bare),
         }
     };
     items.into_iter().map(known).collect()
@@ -147,149 +141,49 @@ fn split(source: &Source<'_>, list: Range<usize>) -> Vec<Range<usize>> {
     items
 }
 
-fn without_alias(source: &Source<'_>, item: Range<usize>) -> Range<usize> {
+/// The tokens of a result without `AS name`.
+pub(super) fn without_alias(source: &Source<'_>, item: Range<usize>) -> Range<usize> {
     if item.len() > 2 && source.is_word(item.end - 2, "as") {
         return item.start..item.end - 2;
     }
     item
 }
 
-fn hint(source: &Source<'_>, item: Range<usize>) -> Hint {
-    let plain = |kind| Hint::Declared(Declared::plain(kind));
-    if let Some(declared) = cast(source, &item) {
-        return Hint::Declared(declared);
+/// The items of the list of a query within brackets.
+pub(super) fn items_within(source: &Source<'_>, query: Range<usize>) -> Vec<Range<usize>> {
+    let start = query.start + 1;
+    let mut end = start;
+    while end < query.end && !source.is_one_of(end, ENDS) {
+        let opens = source.is_mark(end, "(") || source.is_mark(end, "[");
+        end = if opens {
+            source.behind_bracket(end)
+        } else {
+            end + 1
+        };
     }
-    if is_condition(source, &item) {
-        return plain(Type::BOOL);
-    }
-    let first = source.text(item.start).to_ascii_lowercase();
-    match source.kind(item.start) {
-        Some(Kind::Number) if item.len() == 1 => plain(number(&first)),
-        Some(Kind::Text | Kind::Escaped | Kind::Dollar) if item.len() == 1 => plain(Type::TEXT),
-        Some(Kind::Word | Kind::Quoted) => word(source, &item, &first),
-        _ => Hint::Guess(Guess::Unknown),
-    }
+    split(source, start..end)
 }
 
-fn number(text: &str) -> Type {
-    if text.contains(['.', 'e']) {
-        Type::NUMERIC
-    } else if text.parse::<i32>().is_ok() {
-        Type::INT4
-    } else {
-        Type::INT8
-    }
-}
-
-fn word(source: &Source<'_>, item: &Range<usize>, first: &str) -> Hint {
-    let plain = |kind| Hint::Declared(Declared::plain(kind));
-    if let Some((name, behind)) = source.name(item.start) {
-        if behind == item.end {
-            return match first {
-                "true" | "false" => plain(Type::BOOL),
-                "null" => plain(Type::TEXT),
-                "current_timestamp" => plain(Type::TIMESTAMPTZ),
-                "localtimestamp" => plain(Type::TIMESTAMP),
-                "current_date" => plain(Type::DATE),
-                "current_time" => plain(Type::TIME),
-                _ => Hint::Guess(Guess::Column(name)),
-            };
-        }
-        if source.is_mark(behind, "(") && source.behind_bracket(behind) == item.end {
-            return call(source, &name, behind + 1);
-        }
-    }
-    Hint::Guess(Guess::Unknown)
-}
-
-/// The type of a function's result. Its first argument is at `argument`.
-fn call(source: &Source<'_>, function: &str, argument: usize) -> Hint {
-    let plain = |kind| Hint::Declared(Declared::plain(kind));
-    let column = || match source.name(argument) {
-        Some((name, behind)) if source.is_mark(behind, ")") || source.is_mark(behind, ",") => {
-            Some(name)
-        }
-        _ => None,
-    };
-    match function {
-        "count" | "row_number" | "rank" | "dense_rank" => plain(Type::INT8),
-        "length" | "char_length" | "strpos" | "pg_backend_pid" => plain(Type::INT4),
-        "now" | "statement_timestamp" | "transaction_timestamp" | "clock_timestamp" => {
-            plain(Type::TIMESTAMPTZ)
-        }
-        "upper" | "lower" | "concat" | "trim" | "substr" | "replace" | "md5" | "string_agg"
-        | "version" | "current_database" | "repeat" | "left" | "right" => plain(Type::TEXT),
-        "exists" | "pg_is_in_recovery" => plain(Type::BOOL),
-        "avg" => plain(Type::NUMERIC),
-        "date" => plain(Type::DATE),
-        "gen_random_uuid" => plain(Type::UUID),
-        "sum" => column().map_or(Hint::Guess(Guess::Unknown), Hint::Sum),
-        "min" | "max" | "coalesce" | "nullif" | "abs" | "greatest" | "least" => column()
-            .map_or(Hint::Guess(Guess::Unknown), |name| {
-                Hint::Guess(Guess::Column(name))
-            }),
-        _ => Hint::Guess(Guess::Unknown),
-    }
-}
-
-/// The type that the item is cast to as a whole.
-fn cast(source: &Source<'_>, item: &Range<usize>) -> Option<Declared> {
-    let is_call = source.is_word(item.start, "cast") && source.is_mark(item.start + 1, "(");
-    if is_call && source.behind_bracket(item.start + 1) == item.end {
-        let found = (item.start..item.end)
-            .rev()
-            .find(|at| source.is_word(*at, "as"))?;
-        return declared(source, found + 1, item.end - 1);
-    }
-    let found = item.clone().rev().find(|at| source.is_mark(*at, "::"))?;
-    declared(source, found + 1, item.end)
-}
-
-/// The type that is written from `at` to `end`, and nothing else with it.
-fn declared(source: &Source<'_>, at: usize, end: usize) -> Option<Declared> {
-    let written = types::written(source, at)?;
-    let is_whole = written.behind == end && !written.is_array;
-    is_whole.then(|| Type::named(&written.name))?
-}
-
-/// Whether the item is true or false: a comparison outside of brackets.
-fn is_condition(source: &Source<'_>, item: &Range<usize>) -> bool {
-    if source.is_word(item.start, "case") {
-        return false;
-    }
-    if source.is_word(item.start, "not") || source.is_word(item.start, "exists") {
-        return true;
-    }
-    let mut at = item.start;
-    while at < item.end {
-        if source.is_mark(at, "(") {
-            at = source.behind_bracket(at);
-            continue;
-        }
-        let is_operator = source.kind(at) == Some(Kind::Operator)
-            && matches!(
-                source.text(at),
-                "=" | "<>" | "!=" | "<" | ">" | "<=" | ">=" | "~" | "!~"
-            );
-        if is_operator
-            || source.is_one_of(at, &["and", "or", "is", "in", "like", "ilike", "between"])
-        {
-            return true;
-        }
-        at += 1;
-    }
-    false
+/// The arguments of a call, without `DISTINCT` and `ORDER BY`.
+pub(super) fn arguments(source: &Source<'_>, list: Range<usize>) -> Vec<Range<usize>> {
+    let order = (list.start..list.end).find(|at| source.are_words(*at, &["order", "by"]));
+    let end = order.unwrap_or(list.end);
+    let mut items = split(source, list.start..end);
+    items.retain(|item| !item.is_empty());
+    items
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{dialect::infer::Guess, types::Type};
 
     fn kinds(sql: &str) -> Vec<Option<Type>> {
         let all = items(&Source::split(sql).expect("tokens")[0]);
         let kind = |item: Item| match item.hint {
             Hint::Declared(declared) => Some(declared.kind),
-            Hint::Guess(_) | Hint::Sum(_) => None,
+            Hint::Literal => Some(Type::TEXT),
+            _ => None,
         };
         all.into_iter().map(kind).collect()
     }
@@ -328,7 +222,8 @@ mod tests {
             .map(|item| item.hint)
             .collect();
         let column = |name: &str| Hint::Guess(Guess::Column(name.to_owned()));
-        assert_eq!(all, [column("id"), column("b"), Hint::Sum("c".to_owned())]);
+        let sum = Hint::Sum(Box::new(column("c")));
+        assert_eq!(all, [column("id"), column("b"), sum]);
     }
 
     #[test]

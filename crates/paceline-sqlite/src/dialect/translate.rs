@@ -2,14 +2,20 @@
 //!
 //! Strings, comments and tokens that no rule names reach SQLite unchanged.
 
+mod calls;
 mod catalogue;
+mod operands;
 mod operators;
 mod tables;
 
+use std::{fmt, sync::Arc};
+
 use super::{
+    counter::Counter,
     lex::Kind,
     source::{quote_text, Source},
 };
+use crate::types::Type;
 
 /// The facts of a session that statements ask for, such as its user.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +25,17 @@ pub(crate) struct Facts {
     pub(crate) process: i32,
     pub(crate) version: String,
     pub(crate) is_standby: bool,
+    /// `None`: nothing is known of tables.
+    pub(crate) schema: Option<Arc<dyn Schema>>,
+}
+
+/// The tables of a database, as far as a translation depends on them.
+pub(crate) trait Schema: fmt::Debug + Send + Sync {
+    /// The declared type of a column; `None` if there is no such column.
+    fn column_type(&self, table: &str, column: &str) -> Option<Type>;
+
+    /// Whether a column has no NULLs, by its declaration.
+    fn is_never_null(&self, table: &str, column: &str) -> bool;
 }
 
 /// The text for SQLite.
@@ -30,7 +47,10 @@ pub(crate) fn translate(source: &Source<'_>, facts: &Facts) -> String {
         starts: vec![0; source.len()],
         primaries: (0..source.len()).collect(),
         copied: 0,
+        commas: Vec::new(),
         is_table: tables::is_defined(source),
+        counter: tables::counter(source),
+        has_order: (0..source.len()).any(|at| source.is_word(at, "order")),
         closings: Vec::new(),
     };
     let mut at = 0;
@@ -51,8 +71,12 @@ struct Pass<'p, 's> {
     /// How far the text has been copied or replaced.
     copied: usize,
     is_table: bool,
+    counter: Option<Counter>,
+    has_order: bool,
+    /// Words of calls that become commas.
+    commas: Vec<usize>,
     /// Closing brackets of calls around later tokens: where each is due, and its text.
-    closings: Vec<(usize, &'static str)>,
+    closings: Vec<(usize, String)>,
 }
 
 impl Pass<'_, '_> {
@@ -100,6 +124,9 @@ impl Pass<'_, '_> {
     }
 
     fn replace(&mut self, at: usize) -> Option<usize> {
+        if let Some(behind) = self.counter(at).or_else(|| self.comma(at)) {
+            return Some(behind);
+        }
         match self.source.kind(at)? {
             Kind::Parameter => self.put(at, at + 1, &self.source.text(at).replace('$', "?")),
             Kind::Escaped | Kind::Dollar => {
@@ -108,6 +135,7 @@ impl Pass<'_, '_> {
             }
             Kind::Operator => self.operator(at),
             Kind::Word => self.word(at),
+            Kind::Mark if self.source.is_mark(at, "(") => self.named_columns(at),
             Kind::Mark => {
                 self.close_operand(at);
                 None
@@ -164,6 +192,12 @@ impl Pass<'_, '_> {
             }
             "information_schema" if is_before_point => self.put(at, at + 2, "information_schema_"),
             "ilike" => self.put(at, at + 1, "MATCH"),
+            "like" => self.like(at, "LIKE"),
+            "order" if self.source.is_word(at + 1, "by") => {
+                self.order(at);
+                None
+            }
+            "nulls" if !self.has_order => self.put(at, at + 2, ""),
             "operator" if self.source.is_mark(at + 1, "(") => self.spelled_operator(at),
             "collate" => self.collation(at),
             "cast" if self.source.is_mark(at + 1, "(") => self.long_cast(at),
@@ -177,6 +211,9 @@ impl Pass<'_, '_> {
             }
             "pg_get_constraintdef" => self.definition(at, "pg_constraint", "paceline_definition"),
             _ if self.is_table => self.of_table(at, &word),
+            _ if self.source.is_mark(at + 1, "(") => {
+                self.fact(at, &word).or_else(|| self.call(at, &word))
+            }
             _ => self.fact(at, &word),
         }
     }
@@ -195,7 +232,8 @@ impl Pass<'_, '_> {
             "current_user" | "session_user" | "current_role" => quote_text(&self.facts.user),
             "current_catalog" => quote_text(&self.facts.database),
             "current_schema" => "'public'".to_owned(),
-            "localtimestamp" => "current_timestamp".to_owned(),
+            "localtimestamp" | "current_timestamp" => "now()".to_owned(),
+            "current_date" => "pg_date(now())".to_owned(),
             "current_database" if is_call => quote_text(&self.facts.database),
             "pg_backend_pid" if is_call => self.facts.process.to_string(),
             "pg_is_in_recovery" if is_call => if self.facts.is_standby {
@@ -361,6 +399,20 @@ const NO_ALIASES: &[&str] = &[
 mod tests {
     use super::*;
 
+    /// A schema in which every column `flag` is a boolean.
+    #[derive(Debug)]
+    struct Flags;
+
+    impl Schema for Flags {
+        fn column_type(&self, _: &str, column: &str) -> Option<Type> {
+            (column == "flag").then_some(Type::BOOL)
+        }
+
+        fn is_never_null(&self, _: &str, column: &str) -> bool {
+            column == "key"
+        }
+    }
+
     fn translated(sql: &str) -> String {
         let source = Source::split(sql).expect("tokens").remove(0);
         let facts = Facts {
@@ -369,6 +421,7 @@ mod tests {
             process: 7,
             version: "PostgreSQL".to_owned(),
             is_standby: false,
+            schema: Some(Arc::new(Flags)),
         };
         translate(&source, &facts)
     }
@@ -378,22 +431,25 @@ mod tests {
         for (postgres, sqlite) in [
             ("select $2, $1", "select ?2, ?1"),
             ("select '$1::int'", "select '$1::int'"),
-            ("select $1::int + 1", "select CAST(?1 AS INTEGER) + 1"),
+            (
+                "select $1::int + 1",
+                "select CAST(pg_int4(?1) AS INTEGER) + 1",
+            ),
             (
                 "select a.b::text::int",
-                "select CAST(CAST(a.b AS TEXT) AS INTEGER)",
+                "select CAST(pg_int4(CAST(a.b AS TEXT)) AS INTEGER)",
             ),
             (
                 "select f(x, (1))::numeric(8, 2)",
-                "select CAST(f(x, (1)) AS NUMERIC)",
+                "select pg_numeric(f(x, (1)))",
             ),
             (
                 "select (a + b)::double precision c",
-                "select CAST((a + b) AS REAL) c",
+                "select CAST(pg_float8((a + b)) AS REAL) c",
             ),
             (
                 "select cast('2024-01-01' as date)",
-                "select date('2024-01-01')",
+                "select pg_date('2024-01-01')",
             ),
             (
                 "select pg_catalog.count(*) from public.t",
@@ -401,6 +457,29 @@ mod tests {
             ),
             ("select pg_catalog.f(x)::text", "select CAST(f(x) AS TEXT)"),
             ("select a ilike 'x%'", "select a MATCH 'x%'"),
+            (
+                "where a like 'x%' and b like $1 || '%' and c not like 'a\\%'",
+                "where a LIKE 'x%' and b LIKE ?1 || '%' ESCAPE '\\' \
+                 and c not LIKE 'a\\%' ESCAPE '\\'",
+            ),
+            (
+                "select a / b::int, c / 2, d % (e + 1) from t",
+                "select a / pg_divisor( CAST(pg_int4(b) AS INTEGER)), c / 2, \
+                 d % pg_divisor( (e + 1)) from t",
+            ),
+            (
+                "select a from t order by a, b desc, t.key, lower(c) nulls first limit 1",
+                "select a from t order by a NULLS LAST, b desc NULLS FIRST, t.key, \
+                 lower(c) nulls first limit 1",
+            ),
+            (
+                "select sum(a) over (order by b), c from t",
+                "select sum(a) over (order by b NULLS LAST), c from t",
+            ),
+            (
+                "select x.b from (values (1, $1)) as x(a, b)",
+                "select x.b from (WITH x(a, b) AS (values (1, ?1)) SELECT * FROM x) AS x",
+            ),
             (
                 "where n OPERATOR(pg_catalog.~) '^a$' COLLATE pg_catalog.default",
                 "where n REGEXP '^a$' ",
@@ -430,6 +509,11 @@ mod tests {
                 "select 'ada', 'bank'",
             ),
             ("select a fetch first 3 rows only", "select a LIMIT 3"),
+            (
+                "select flag::text, (a = b)::varchar, cast(t.flag as text), a::text from t",
+                "select pg_bool_text(flag), pg_bool_text((a = b)), pg_bool_text(t.flag), \
+                 CAST(a AS TEXT) from t",
+            ),
         ] {
             assert_eq!(translated(postgres), sqlite);
         }
@@ -440,11 +524,16 @@ mod tests {
         for (postgres, sqlite) in [
             (
                 "create table t(id serial primary key)",
-                "create table t(id INTEGER primary key)",
+                "create table t(id INTEGER /* counts: integer */ primary key AUTOINCREMENT)",
             ),
             (
                 "create table t(id bigint generated by default as identity primary key)",
-                "create table t(id INTEGER  primary key)",
+                "create table t(id INTEGER /* counts: bigint */  primary key AUTOINCREMENT)",
+            ),
+            (
+                "create table t(\"id\" bigserial, constraint k primary key (\"id\"))",
+                "create table t(\"id\" INTEGER /* counts: bigint */, \
+                 constraint k primary key (\"id\" AUTOINCREMENT))",
             ),
             (
                 "create table t(a int) with (fillfactor=100)",

@@ -42,7 +42,12 @@ impl Open {
                 self.roll_back();
                 tag = "ROLLBACK".to_owned();
             }
-            Control::Commit => self.commit_block(output)?,
+            Control::Commit => {
+                if let Progress::Parked = self.fill_held(cx)? {
+                    return Ok(Progress::Parked);
+                }
+                self.commit_block(output)?;
+            }
             Control::Rollback => {
                 self.warn_without_block(output);
                 self.roll_back();
@@ -62,7 +67,19 @@ impl Open {
             Control::ResetAll => self.settings.reset_all(),
             Control::DiscardAll => self.discard()?,
             Control::Deallocate(name) => self.deallocate(name.as_deref())?,
-            Control::Declare { name, query } => self.declare(name, query)?,
+            Control::Prepare { name, types, query } => self.prepare_by_name(name, types, query)?,
+            Control::Execute { name, values } => {
+                return self.execute_by_name(cx, output, name, values, None);
+            }
+            Control::Declare {
+                name,
+                query,
+                is_held,
+            } => {
+                if let Progress::Parked = self.declare(cx, name, query, *is_held)? {
+                    return Ok(Progress::Parked);
+                }
+            }
             Control::Fetch { name, count, moves } => {
                 return self.fetch(cx, output, name, *count, *moves);
             }
@@ -205,6 +222,11 @@ impl Open {
     pub(super) fn shapes_of_control(&self, control: &Control) -> Vec<Shape> {
         match control {
             Control::Show(name) => vec![shape(name)],
+            Control::Execute { name, .. } => {
+                let prepared = self.statements.get(name.as_bytes());
+                prepared.map_or_else(Vec::new, |prepared| prepared.shapes.clone())
+            }
+            Control::Fetch { moves: true, .. } => Vec::new(),
             Control::Fetch { name, .. } => {
                 let portal = self.portals.get(name.as_bytes());
                 portal.map_or_else(Vec::new, |portal| portal.prepared.shapes.clone())
@@ -245,8 +267,16 @@ impl Open {
         result
     }
 
-    fn declare(&mut self, name: &str, query: &str) -> Result<(), Failure> {
-        self.must_be_in_block("DECLARE CURSOR")?;
+    fn declare(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: &str,
+        query: &str,
+        is_held: bool,
+    ) -> Result<Progress, Failure> {
+        if !is_held {
+            self.must_be_in_block("DECLARE CURSOR")?;
+        }
         if self.portals.contains_key(name.as_bytes()) {
             return Err(Failure::new(
                 "42P03",
@@ -257,9 +287,43 @@ impl Open {
         one_statement(query, &self.facts())?
             .ok_or_else(|| Failure::new("42601", "syntax error at end of input"))?;
         let prepared = self.prepare(query, &[])?;
-        self.portals
-            .insert(name.as_bytes().to_vec(), Portal::new(Arc::new(prepared)));
-        Ok(())
+        let mut portal = Portal {
+            is_held,
+            ..Portal::new(Arc::new(prepared))
+        };
+        // Without a block, the transaction of the cursor ends with this statement.
+        if !self.block.is_open() {
+            if let Progress::Parked = self.fill(cx, &mut portal)? {
+                return Ok(Progress::Parked);
+            }
+        }
+        self.portals.insert(name.as_bytes().to_vec(), portal);
+        Ok(Progress::Done)
+    }
+
+    /// Runs the cursors that outlive the transaction: their rows are those of its end.
+    fn fill_held(&mut self, cx: &mut Cx<'_>) -> Result<Progress, Failure> {
+        let is_due = |portal: &Portal| portal.is_held && matches!(portal.progress, Ran::Ready);
+        let due = self.portals.iter().filter(|(_, portal)| is_due(portal));
+        let names: Vec<Vec<u8>> = due.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let Some(mut portal) = self.portals.remove(&name) else {
+                continue;
+            };
+            let progress = self.fill(cx, &mut portal)?;
+            self.portals.insert(name, portal);
+            if progress == Progress::Parked {
+                return Ok(Progress::Parked);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Drops the portals that end with the transaction.
+    pub(super) fn drop_portals(&mut self) {
+        let outlives =
+            |portal: &mut Portal| portal.is_held && !matches!(portal.progress, Ran::Ready);
+        self.portals.retain(|_, portal| outlives(portal));
     }
 
     fn fetch(
@@ -305,6 +369,7 @@ impl Portal {
             values: Vec::new(),
             formats: Vec::new(),
             described: None,
+            is_held: false,
             progress: Ran::Ready,
         }
     }

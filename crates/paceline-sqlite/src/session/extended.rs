@@ -9,29 +9,20 @@ use paceline_pg_wire::{
 
 use super::{
     block::Need,
+    by_name::reformat,
     prepared::{Portal, Prepared, Progress as Ran},
     run::{self, Run},
     Cx, Open, Output, Progress,
 };
 use crate::{
-    dialect::{Kind, Tag},
+    dialect::{control::Control, Kind, Tag},
     failure::Failure,
 };
 
 impl Open {
     pub(super) fn parse(&mut self, parse: &Parse<'_>, output: &mut Output) -> Result<(), Failure> {
         if !parse.statement.is_empty() {
-            if self.statements.contains_key(parse.statement) {
-                let name = String::from_utf8_lossy(parse.statement);
-                let text = format!("prepared statement \"{name}\" already exists");
-                return Err(Failure::new("42P05", text));
-            }
-            if self.statements.len() >= self.server.limits.statements {
-                return Err(Failure::new(
-                    "53400",
-                    "too many prepared statements in the session",
-                ));
-            }
+            self.check_name(parse.statement)?;
         }
         let types: Vec<u32> = parse.types.iter().collect();
         let prepared = self.prepare(super::utf8(parse.query)?, &types)?;
@@ -41,6 +32,20 @@ impl Open {
         self.statements
             .insert(parse.statement.to_vec(), Arc::new(prepared));
         backend::parse_complete(output.spool.end());
+        Ok(())
+    }
+
+    /// Checks that a statement of this name may be added.
+    pub(super) fn check_name(&self, name: &[u8]) -> Result<(), Failure> {
+        if self.statements.contains_key(name) {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("prepared statement \"{name}\" already exists");
+            return Err(Failure::new("42P05", text));
+        }
+        if self.statements.len() >= self.server.limits.statements {
+            let text = "too many prepared statements in the session";
+            return Err(Failure::new("53400", text));
+        }
         Ok(())
     }
 
@@ -171,9 +176,13 @@ impl Open {
         };
         self.may_run(statement)?;
         match &statement.kind {
+            Kind::Control(Control::Execute { name, values }) => {
+                return self.execute_by_name(cx, output, name, values, Some(&portal.formats));
+            }
             Kind::Control(control) => {
                 let tag = statement.tag.text(0, 0);
-                return self.control_without_description(cx, output, control, &tag);
+                let formats = &portal.formats;
+                return self.control_without_description(cx, output, control, &tag, formats);
             }
             Kind::Copy(copy) => return self.begin_copy(cx, output, copy, true),
             Kind::Several(all) => {
@@ -226,7 +235,7 @@ impl Open {
         let (mut rows, mut changes) = (0, 0);
         let ran = {
             let described = described.clone();
-            self.run_prepared(cx, &prepared, portal, &described, output)?
+            self.run_prepared(cx, &prepared, portal, Some(&described), output)?
         };
         let Some(ran) = ran else {
             return Ok(Progress::Parked);
@@ -258,7 +267,8 @@ impl Open {
             .described
             .clone()
             .unwrap_or_else(|| prepared.shapes.clone());
-        let Some(ran) = self.run_prepared(cx, &prepared, portal, &described, &mut kept)? else {
+        let Some(ran) = self.run_prepared(cx, &prepared, portal, Some(&described), &mut kept)?
+        else {
             return Ok(Progress::Parked);
         };
         self.note(statement, prepared.need);
@@ -271,13 +281,14 @@ impl Open {
         Ok(Progress::Done)
     }
 
-    /// Runs the statement of a portal; `None` if the session is parked.
-    fn run_prepared(
+    /// Runs the statement of a portal; `None` if the session is parked. Without a description of
+    /// its results it sends one.
+    pub(super) fn run_prepared(
         &mut self,
         cx: &mut Cx<'_>,
         prepared: &Prepared,
         portal: &Portal,
-        described: &[run::Shape],
+        described: Option<&[run::Shape]>,
         output: &mut Output,
     ) -> Result<Option<run::Ran>, Failure> {
         let sql = prepared.sql().unwrap_or_default();
@@ -296,10 +307,10 @@ impl Open {
                     is_cached: true,
                     values: &portal.values,
                     formats: &portal.formats,
-                    described: Some(described),
+                    described,
                 };
                 open.run_on(link, cx, output, |sink| {
-                    sink.announces = false;
+                    sink.announces = described.is_none();
                     run.run(sink)
                 })
             };
@@ -333,12 +344,12 @@ impl Open {
             self.fail(output, &failure);
         }
         if !self.block.is_open() {
-            self.portals.clear();
+            self.drop_portals();
         }
         self.ready(output);
     }
 
-    fn statement(&self, name: &[u8]) -> Result<Arc<Prepared>, Failure> {
+    pub(super) fn statement(&self, name: &[u8]) -> Result<Arc<Prepared>, Failure> {
         let found = self.statements.get(name).cloned();
         found.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
@@ -368,20 +379,25 @@ impl Open {
         ))
     }
 
-    /// Runs a control statement without its row description, which Describe has sent.
+    /// Runs a control statement without its row description, which Describe has sent, and with its
+    /// results in these formats.
     fn control_without_description(
         &mut self,
         cx: &mut Cx<'_>,
         output: &mut Output,
-        control: &crate::dialect::control::Control,
+        control: &Control,
         tag: &str,
+        formats: &[bool],
     ) -> Result<Progress, Failure> {
         let mut all = Output::new(self.server.spool());
         let progress = self.control(cx, &mut all, control, tag)?;
+        let shapes = self.shapes_of_control(control);
         let mut message = Vec::new();
         while all.spool.pop_message(&mut message)? {
-            if message[0] != b'T' {
-                output.spool.end().extend_from_slice(&message);
+            match message[0] {
+                b'T' => {}
+                b'D' => reformat(&message, &shapes, formats, output.spool.end())?,
+                _ => output.spool.end().extend_from_slice(&message),
             }
             message.clear();
             output.spool.settle()?;

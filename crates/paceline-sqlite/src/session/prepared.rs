@@ -42,6 +42,8 @@ pub(super) struct Portal {
     pub(super) formats: Vec<bool>,
     /// The description of the results that the client has.
     pub(super) described: Option<Vec<Shape>>,
+    /// Whether it outlives its transaction: a cursor `WITH HOLD`.
+    pub(super) is_held: bool,
     pub(super) progress: Progress,
 }
 

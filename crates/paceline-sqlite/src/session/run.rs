@@ -3,16 +3,16 @@
 use paceline_pg_wire::backend::{self, Column, RowWriter};
 use rusqlite::{types::Value, Row, Statement};
 
+use super::kinds;
 use crate::{
     dialect::{
         infer::{self, Guess},
-        results::{self, Hint},
-        Source,
+        results, Source,
     },
     failure::Failure,
     spool::Spool,
-    store::{catalogue, link::Link},
-    types::{encode, Declared, Type},
+    store::{catalogue, columns, link::Link, violation},
+    types::{encode, Declared},
 };
 
 /// A column of results.
@@ -79,7 +79,10 @@ impl Run<'_> {
         };
         self.bind(statement)?;
         let result = self.step(statement, sink);
-        result.map_err(|failure| explain(self.link, failure))
+        result.map_err(|failure| {
+            let failure = explain(self.link, failure);
+            violation::describe(self.link, self.original, self.values, failure)
+        })
     }
 
     fn bind(&self, statement: &mut Statement<'_>) -> Result<(), Failure> {
@@ -162,7 +165,7 @@ pub(super) fn changed() -> Failure {
 }
 
 /// Whether the result at `index` is binary: one format applies to all.
-fn is_binary(formats: &[bool], index: usize) -> bool {
+pub(super) fn is_binary(formats: &[bool], index: usize) -> bool {
     match formats {
         [] => false,
         [all] => *all,
@@ -196,11 +199,11 @@ fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
 
 /// The columns of a statement, as far as declarations and tokens show their types.
 pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> Vec<Shape> {
-    let columns = statement.columns();
-    let mut shapes: Vec<Shape> = columns
-        .map(|column| Shape {
+    let names = statement.columns().enumerate();
+    let mut shapes: Vec<Shape> = names
+        .map(|(index, column)| Shape {
             name: column.name().to_owned(),
-            declared: column.decl_type().map(Declared::of_column),
+            declared: columns::of_result(link, statement, index),
         })
         .collect();
     if shapes.iter().all(|shape| shape.declared.is_some()) {
@@ -218,7 +221,7 @@ pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> 
         for (shape, item) in shapes.iter_mut().zip(items) {
             shape.declared = shape
                 .declared
-                .or_else(|| resolve_hint(link, &tables, item.hint));
+                .or_else(|| kinds::of_result(link, &tables, &item.hint));
             if let Some(name) = item.name {
                 shape.name = name;
             }
@@ -227,47 +230,25 @@ pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> 
     shapes
 }
 
-fn resolve_hint(link: &Link, tables: &[String], hint: Hint) -> Option<Declared> {
-    match hint {
-        Hint::Declared(declared) => Some(declared),
-        Hint::Guess(guess) => resolve(link, tables, &guess),
-        Hint::Sum(name) => {
-            let of = resolve(link, tables, &Guess::Column(name))?;
-            Some(Declared::plain(match of.kind {
-                kind if kind.is_integer() => Type::INT8,
-                kind => kind,
-            }))
-        }
-    }
-}
-
 /// Resolves a guess with the schema; `None` if the schema does not have the column.
 pub(super) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<Declared> {
     match guess {
         Guess::Type(kind) => Some(Declared::plain(*kind)),
         Guess::Unknown => None,
-        Guess::Column(name) if is_catalogue(tables) => catalogue::column_type(name),
-        Guess::Column(name) => tables.iter().find_map(|table| {
-            let sql = "SELECT type FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE";
-            declared(link, sql, table, name)
-        }),
-        Guess::Inserted(place) => {
-            let sql = "SELECT type FROM pragma_table_info(?1) WHERE cid = CAST(?2 AS INTEGER)";
-            declared(link, sql, tables.first()?, &place.to_string())
+        Guess::ArrayOf(name) => {
+            let of = resolve(link, tables, &Guess::Column(name.clone()))?;
+            of.kind.array().map(Declared::plain)
         }
+        Guess::Column(name) if is_catalogue(tables) => catalogue::column_type(name),
+        Guess::Column(name) => tables
+            .iter()
+            .find_map(|table| columns::of_table(link, table, name)),
+        Guess::Inserted(place) => columns::at_place(link, tables.first()?, *place),
     }
 }
 
 fn is_catalogue(tables: &[String]) -> bool {
     tables.iter().any(|table| table.starts_with("pg_"))
-}
-
-fn declared(link: &Link, sql: &str, table: &str, column: &str) -> Option<Declared> {
-    let mut statement = link.connection.prepare_cached(sql).ok()?;
-    let found: String = statement
-        .query_row([table, column], |row| row.get(0))
-        .ok()?;
-    Some(Declared::of_column(&found))
 }
 
 /// Appends the description of columns.

@@ -10,9 +10,9 @@ use super::{
     Cx, Open, Output, Progress,
 };
 use crate::{
-    dialect::{Facts, Kind, Source, Statement},
+    dialect::{control::Control, Facts, Kind, Source, Statement},
     failure::Failure,
-    store::link::Link,
+    store::{link::Link, violation},
 };
 
 /// The remaining statements of a text.
@@ -122,6 +122,13 @@ impl Open {
         self.may_run(statement)?;
         let tag = |rows, changes| statement.tag.text(rows, changes);
         let (sql, need) = match &statement.kind {
+            Kind::Control(control @ Control::Execute { .. }) => {
+                let progress = self.control(cx, output, control, "")?;
+                if progress == Progress::Done {
+                    self.finish_alone(is_alone)?;
+                }
+                return Ok(progress);
+            }
             Kind::Control(control) => {
                 return self.control(cx, output, control, &tag(0, 0));
             }
@@ -239,7 +246,7 @@ impl Open {
         run: impl FnOnce(&mut Self, &Link) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let database = Arc::clone(&self.database);
-        let mut slot = database.catalogue();
+        let mut slot = database.catalogue(&self.facts.user);
         let link = match slot.take() {
             Some(link) => link,
             None => database.open_catalogue()?,
@@ -254,7 +261,11 @@ impl Open {
         let link = held.link();
         link.begin(self.settings.time("statement_timeout"));
         self.running.start(link.stopper());
-        let result = all.iter().try_for_each(|sql| link.batch(sql));
+        let run = |sql: &String| {
+            let result = link.batch(sql);
+            result.map_err(|failure| violation::describe(link, sql, &[], failure))
+        };
+        let result = all.iter().try_for_each(run);
         self.running.end();
         let result = result.map_err(|failure| super::run::explain(held.link(), failure));
         self.put_back(held);

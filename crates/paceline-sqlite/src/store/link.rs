@@ -18,7 +18,10 @@ use rusqlite::{
     Connection, InterruptHandle, OpenFlags,
 };
 
-use super::functions;
+use super::{
+    clock::{self, Clock},
+    functions,
+};
 use crate::failure::Failure;
 
 /// How many statements a connection keeps compiled.
@@ -48,6 +51,7 @@ pub(crate) struct Link {
     deadline: Arc<Deadline>,
     /// The pages of the log after the last commit of this connection.
     log_pages: Arc<AtomicU32>,
+    clock: Arc<Clock>,
     /// The schema that the connection has read.
     schema: Cell<u64>,
 }
@@ -112,6 +116,8 @@ impl Link {
         let is_stopped = Arc::new(AtomicBool::new(false));
         configure(&mut connection, purpose)?;
         functions::register(&connection, Arc::clone(&is_stopped))?;
+        let clock = Arc::default();
+        clock::register(&connection, &clock)?;
         let of_handler = Arc::clone(&deadline);
         connection.progress_handler(STEPS, Some(move || of_handler.is_over()))?;
         let stopper = Stopper {
@@ -123,6 +129,7 @@ impl Link {
             stopper: Arc::new(stopper),
             deadline,
             log_pages: Arc::default(),
+            clock,
             schema: Cell::new(0),
         };
         if purpose != Purpose::Read {
@@ -164,6 +171,13 @@ impl Link {
     pub(crate) fn begin(&self, limit: Option<Duration>) {
         self.stopper.is_stopped.store(false, Ordering::SeqCst);
         self.deadline.set(limit);
+        self.clock.begin_statement(self.connection.is_autocommit());
+    }
+
+    /// Begins a transaction by this statement.
+    pub(crate) fn begin_transaction(&self, sql: &str) -> Result<(), Failure> {
+        self.clock.begin_transaction();
+        self.run_cached(sql)
     }
 
     /// Writes the log back into the file, if it has grown long. The lane of writers is held, so

@@ -1,12 +1,18 @@
 //! A database: its file, the connections to it, the right to write, and what is durable.
 
+mod casts;
 pub(crate) mod catalogue;
+mod clock;
+pub(crate) mod columns;
 mod functions;
 pub(crate) use functions::random;
 pub(crate) mod lane;
 pub(crate) mod link;
 pub(crate) mod log;
+mod numbers;
 pub(crate) mod role;
+mod texts;
+pub(crate) mod violation;
 
 use std::{
     fs::File,
@@ -18,7 +24,8 @@ use std::{
     },
 };
 
-use crate::failure::Failure;
+use crate::{dialect::Schema, failure::Failure, types::Type};
+use catalogue::Directory;
 use lane::Lane;
 use link::{Link, Purpose};
 use log::Log;
@@ -40,7 +47,13 @@ pub(crate) struct Database {
     /// The one connection that writes.
     pub(crate) writer: Arc<Lane>,
     pub(crate) log: Log,
+    /// An open connection of a process that writes. SQLite deletes the log with the last connection
+    /// to the file; `sync_of` would then sync a deleted file.
+    keeper: Mutex<Option<Link>>,
     catalogue: Mutex<Option<Link>>,
+    directory: Directory,
+    /// The user whose statement runs on the connection with the catalogue.
+    asking: Arc<Mutex<String>>,
     /// Changed with each change of the schema by this process.
     schema: AtomicU64,
 }
@@ -51,6 +64,7 @@ impl Database {
         folder: &Path,
         name: &str,
         role: &Arc<Role>,
+        directory: &Directory,
         is_durable: bool,
     ) -> Result<Arc<Self>, Failure> {
         let path = folder.join(format!("{name}.sqlite"));
@@ -73,30 +87,41 @@ impl Database {
             snapshots,
             writer,
             log,
+            keeper: Mutex::default(),
             catalogue: Mutex::default(),
+            directory: directory.clone(),
+            asking: Arc::default(),
             schema: AtomicU64::new(0),
         };
-        if role.writes() {
+        if role.is_locked() {
             database.begin_to_write()?;
         }
         Ok(Arc::new(database))
     }
 
-    /// Opens the connection that writes, which also recovers the log of a process that was killed,
-    /// and makes durable what that process has left in it.
+    /// Recovers the log of a process that was killed, makes durable what that process has left in
+    /// it, and keeps it open.
     pub(crate) fn begin_to_write(&self) -> Result<(), Failure> {
-        let opened = self
-            .writer
-            .take(|| unreachable!("no session waits for a new lane"));
-        let grant = opened?;
+        self.keep_log()?;
         let synced = self.log.sync_inherited();
-        drop(grant);
         synced.map_err(|error| {
             Failure::new(
                 "58030",
                 format!("the log could not be made durable: {error}"),
             )
         })
+    }
+
+    /// Opens the connection that keeps the log, and lets it read: only then does it hold the log.
+    fn keep_log(&self) -> Result<(), Failure> {
+        let mut keeper = lock(&self.keeper);
+        if keeper.is_none() {
+            let link = Link::open(&self.path, Purpose::Write)?;
+            let sql = "SELECT count(*) FROM main.sqlite_master";
+            link.connection.query_row(sql, [], |_| Ok(()))?;
+            *keeper = Some(link);
+        }
+        Ok(())
     }
 
     /// Whether this process may write.
@@ -119,15 +144,17 @@ impl Database {
         }
     }
 
-    /// The connection that knows the catalogue. It is held for one statement.
-    pub(crate) fn catalogue(&self) -> MutexGuard<'_, Option<Link>> {
-        lock(&self.catalogue)
+    /// The connection that knows the catalogue. It is held for one statement of this user.
+    pub(crate) fn catalogue(&self, user: &str) -> MutexGuard<'_, Option<Link>> {
+        let link = lock(&self.catalogue);
+        user.clone_into(&mut lock(&self.asking));
+        link
     }
 
     /// Opens the connection for [`catalogue`](Self::catalogue).
     pub(crate) fn open_catalogue(&self) -> Result<Link, Failure> {
         let link = Link::open(&self.path, Purpose::Read)?;
-        catalogue::define(&link, &self.name)?;
+        catalogue::define(&link, &self.name, &self.directory, &self.asking)?;
         link.guard()
     }
 
@@ -141,14 +168,33 @@ impl Database {
     }
 }
 
+impl Schema for Database {
+    /// What is committed: a table of the open transaction is not known yet.
+    fn column_type(&self, table: &str, column: &str) -> Option<Type> {
+        let reader = self.reader().ok()?;
+        let declared = columns::of_table(&reader, table, column);
+        self.give_back(reader);
+        declared.map(|declared| declared.kind)
+    }
+
+    fn is_never_null(&self, table: &str, column: &str) -> bool {
+        let Ok(reader) = self.reader() else {
+            return false;
+        };
+        let is_never = columns::is_never_null(&reader, table, column);
+        self.give_back(reader);
+        is_never
+    }
+}
+
 /// Makes the log of a database file durable.
 fn sync_of(path: &Path) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let (log, file) = (PathBuf::from(log), OnceLock::<File>::new());
     move || {
-        // The file stays the same one while a connection is open. SQLite locks the others of its
-        // files, so closing this one releases no lock.
+        // The keeper keeps the file the same one. SQLite locks the others of its files, so closing
+        // this one releases no lock.
         let file = match file.get() {
             Some(file) => file,
             None => {
