@@ -27,6 +27,8 @@ pub(crate) enum Hint {
     Widest(Vec<Hint>),
     /// The type that several alternatives have in common.
     Common(Vec<Hint>),
+    /// A value of this type, but text for every type of texts.
+    Operand(Box<Hint>),
     /// The sum or the average of values of this type.
     Sum(Box<Hint>),
     Average(Box<Hint>),
@@ -331,6 +333,7 @@ fn call(source: &Source<'_>, function: &str, arguments: Range<usize>) -> Hint {
         | "chr"
         | "initcap"
         | "to_char"
+        | "pg_sleep"
         | "quote_ident"
         | "quote_literal"
         | "format_type"
@@ -354,8 +357,9 @@ fn call(source: &Source<'_>, function: &str, arguments: Range<usize>) -> Hint {
         "gen_random_uuid" => Hint::plain(Type::UUID),
         "json_agg" | "json_build_object" | "to_json" | "row_to_json" => Hint::plain(Type::JSON),
         "jsonb_agg" | "jsonb_build_object" | "to_jsonb" => Hint::plain(Type::JSONB),
-        "min" | "max" | "abs" | "lag" | "lead" | "first_value" | "last_value" | "nullif"
-        | "round" | "floor" | "ceil" | "ceiling" | "trunc" => of(0),
+        "min" | "max" | "abs" | "lag" | "lead" | "first_value" | "last_value" | "round"
+        | "floor" | "ceil" | "ceiling" | "trunc" | "sign" => of(0),
+        "nullif" => Hint::Operand(Box::new(of(0))),
         "mod" => Hint::Widest(all()),
         "coalesce" | "greatest" | "least" => Hint::Common(all()),
         _ => Hint::UNKNOWN,

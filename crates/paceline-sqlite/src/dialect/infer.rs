@@ -66,7 +66,8 @@ pub(crate) fn tables(source: &Source<'_>) -> Vec<String> {
     tables
 }
 
-fn guess(source: &Source<'_>, at: usize) -> Guess {
+/// The guess for the token at `at`: a parameter, or a literal.
+pub(super) fn guess(source: &Source<'_>, at: usize) -> Guess {
     if source.is_mark(at + 1, "::") {
         return written(source, at + 2);
     }

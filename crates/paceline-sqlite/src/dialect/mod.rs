@@ -15,6 +15,7 @@ pub(crate) mod definition;
 pub(crate) mod expression;
 pub(crate) mod infer;
 mod lex;
+mod names;
 mod prepare;
 pub(crate) mod results;
 pub(crate) mod source;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::{
     expression::{self, Hint},
     lex::Kind,
+    names,
     source::Source,
 };
 
@@ -23,6 +24,7 @@ pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
     let Some(list) = list(source) else {
         return Vec::new();
     };
+    let is_values = source.is_word(0, "values");
     let items = split(source, list);
     let is_star = |item: &Range<usize>| source.is_mark(item.end - 1, "*");
     if items.iter().any(|item| item.is_empty() || is_star(item)) {
@@ -31,46 +33,12 @@ pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
     let known = |item: Range<usize>| {
         let bare = without_alias(source, item.clone());
         Item {
-            name: (bare == item).then(|| name(source, &item)).flatten(),
+            name: (bare == item && !is_values).then(|| names::of(source, item)),
             hint: expression::hint(source, bare),
         }
     };
     items.into_iter().map(known).collect()
 }
-
-/// A function is named after itself, a cast after its operand or its type, and any other
-/// expression is `?column?`.
-fn name(source: &Source<'_>, item: &Range<usize>) -> Option<String> {
-    if has_alias(source, item) {
-        return None;
-    }
-    if source.is_word(item.start, "case") {
-        return Some("case".to_owned());
-    }
-    let unnamed = Some("?column?".to_owned());
-    let Some((name, behind)) = source.name(item.start) else {
-        return unnamed;
-    };
-    let is_call = source.is_mark(behind, "(") && source.behind_bracket(behind) == item.end;
-    if behind == item.end && !CONSTANTS.contains(&name.as_str()) {
-        None
-    } else if name != "cast" && (is_call || behind == item.end || source.is_mark(behind, "::")) {
-        Some(name)
-    } else {
-        unnamed
-    }
-}
-
-/// Words that the token pass replaces with values: the result keeps the word as its name.
-const CONSTANTS: [&str; 7] = [
-    "current_user",
-    "session_user",
-    "current_role",
-    "current_catalog",
-    "current_schema",
-    "current_timestamp",
-    "localtimestamp",
-];
 
 /// Whether the item ends with a name that follows an operand: an alias without `AS`.
 fn has_alias(source: &Source<'_>, item: &Range<usize>) -> bool {
@@ -90,6 +58,10 @@ fn has_alias(source: &Source<'_>, item: &Range<usize>) -> bool {
 
 /// The tokens of the list of results.
 fn list(source: &Source<'_>) -> Option<Range<usize>> {
+    // The first row of VALUES.
+    if source.is_word(0, "values") && source.is_mark(1, "(") {
+        return Some(2..source.behind_bracket(1) - 1);
+    }
     let mut start = None;
     let mut at = 0;
     while at < source.len() {
@@ -145,6 +117,9 @@ fn split(source: &Source<'_>, list: Range<usize>) -> Vec<Range<usize>> {
 pub(super) fn without_alias(source: &Source<'_>, item: Range<usize>) -> Range<usize> {
     if item.len() > 2 && source.is_word(item.end - 2, "as") {
         return item.start..item.end - 2;
+    }
+    if has_alias(source, &item) {
+        return item.start..item.end - 1;
     }
     item
 }
@@ -224,19 +199,5 @@ mod tests {
         let column = |name: &str| Hint::Guess(Guess::Column(name.to_owned()));
         let sum = Hint::Sum(Box::new(column("c")));
         assert_eq!(all, [column("id"), column("b"), sum]);
-    }
-
-    #[test]
-    fn expressions_have_postgresqls_names() {
-        let sql = "select a, a + 1, a + 1 as b, a + 1 c, count(*), a::text, version(), \
-            current_user from t";
-        let items = items(&Source::split(sql).expect("tokens")[0]);
-        let names: Vec<_> = items.iter().map(|item| item.name.as_deref()).collect();
-        let (call, cast) = (Some("count"), Some("a"));
-        let of = [Some("version"), Some("current_user")];
-        assert_eq!(
-            names,
-            [None, Some("?column?"), None, None, call, cast, of[0], of[1]]
-        );
     }
 }

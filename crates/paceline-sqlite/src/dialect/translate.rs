@@ -4,6 +4,7 @@
 
 mod calls;
 mod catalogue;
+mod literals;
 mod operands;
 mod operators;
 mod tables;
@@ -12,6 +13,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     counter::Counter,
+    infer::Guess,
     lex::Kind,
     source::{quote_text, Source},
 };
@@ -36,6 +38,12 @@ pub(crate) trait Schema: fmt::Debug + Send + Sync {
 
     /// Whether a column has no NULLs, by its declaration.
     fn is_never_null(&self, table: &str, column: &str) -> bool;
+
+    /// The type of what is guessed, in these tables.
+    fn resolve(&self, tables: &[String], guess: &Guess) -> Option<Type>;
+
+    /// The default of the column that is guessed, as SQLite writes it; `None`: it has none.
+    fn default_of(&self, tables: &[String], guess: &Guess) -> Option<String>;
 }
 
 /// The text for SQLite.
@@ -140,7 +148,8 @@ impl Pass<'_, '_> {
                 self.close_operand(at);
                 None
             }
-            Kind::Text | Kind::Quoted | Kind::Number => {
+            Kind::Text => self.string(at),
+            Kind::Quoted | Kind::Number => {
                 self.extend_name(at);
                 None
             }
@@ -196,6 +205,14 @@ impl Pass<'_, '_> {
             "order" if self.source.is_word(at + 1, "by") => {
                 self.order(at);
                 None
+            }
+            "offset" => self.offset(at),
+            "default" if self.source.is_one_of(0, &["insert", "update"]) => self.default_value(at),
+            "date" | "timestamp" | "timestamptz" | "uuid"
+                if self.source.kind(at + 1) == Some(Kind::Text)
+                    && !(at > 0 && self.source.is_word(at - 1, "as")) =>
+            {
+                self.put(at, at + 1, "")
             }
             "nulls" if !self.has_order => self.put(at, at + 2, ""),
             "operator" if self.source.is_mark(at + 1, "(") => self.spelled_operator(at),
@@ -411,6 +428,19 @@ mod tests {
         fn is_never_null(&self, _: &str, column: &str) -> bool {
             column == "key"
         }
+
+        fn resolve(&self, tables: &[String], guess: &Guess) -> Option<Type> {
+            match guess {
+                Guess::Column(name) if name == "day" => Some(Type::DATE),
+                Guess::Column(name) if name == "at" => Some(Type::TIMESTAMP),
+                Guess::Column(name) => self.column_type(tables.first()?, name),
+                _ => None,
+            }
+        }
+
+        fn default_of(&self, _: &[String], guess: &Guess) -> Option<String> {
+            (*guess == Guess::Column("a".to_owned())).then(|| "7".to_owned())
+        }
     }
 
     fn translated(sql: &str) -> String {
@@ -475,6 +505,29 @@ mod tests {
             (
                 "select sum(a) over (order by b), c from t",
                 "select sum(a) over (order by b NULLS LAST), c from t",
+            ),
+            (
+                "select a from t offset 2",
+                "select a from t LIMIT -1 OFFSET 2",
+            ),
+            (
+                "select a from t offset $1 rows fetch first 3 rows only",
+                "select a from t LIMIT 3 OFFSET ?1",
+            ),
+            ("select a limit 1 offset 2", "select a limit 1 offset 2"),
+            (
+                "select 1 from t where at <= '2024-01-01' and day = '2024-1-2' and flag = 't'",
+                "select 1 from t where at <= '2024-01-01 00:00:00' and day = '2024-01-02' \
+                 and flag = 1",
+            ),
+            (
+                "insert into t(flag, a, day) values ('no', default, 'x')",
+                "insert into t(flag, a, day) values (0, (7), pg_date('x'))",
+            ),
+            ("select date '2024-02-29'", "select  '2024-02-29'"),
+            (
+                "select 1 from t where coalesce(at, '2024-01-01') > '2024-01-01'",
+                "select 1 from t where coalesce(at, '2024-01-01 00:00:00') > '2024-01-01 00:00:00'",
             ),
             (
                 "select x.b from (values (1, $1)) as x(a, b)",

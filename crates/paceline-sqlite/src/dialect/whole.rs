@@ -7,6 +7,18 @@ use super::{
 };
 use crate::failure::Failure;
 
+/// Intervals have no form in SQLite: arithmetic with their texts would give wrong numbers.
+fn refuse_intervals(source: &Source<'_>) -> Result<(), Failure> {
+    let is_interval = |at: usize| {
+        source.is_word(at, "interval")
+            && (at > 0 && source.is_mark(at - 1, "::") || source.string(at + 1).is_some())
+    };
+    if (0..source.len()).any(is_interval) {
+        return Err(Failure::unsupported("intervals are not supported"));
+    }
+    Ok(())
+}
+
 /// The statement, if the token pass alone can't translate it.
 pub(super) fn recognise(source: &Source<'_>, facts: &Facts) -> Result<Option<Statement>, Failure> {
     if source.is_word(0, "copy") {
@@ -19,6 +31,7 @@ pub(super) fn recognise(source: &Source<'_>, facts: &Facts) -> Result<Option<Sta
     if let Some((control, tag)) = control::recognise(source)? {
         return Ok(Some(Statement::control(control, &tag)));
     }
+    refuse_intervals(source)?;
     match source.text(0).to_ascii_lowercase().as_str() {
         "truncate" => truncate(source).map(Some),
         "drop" => Ok(drop_several(source)),

@@ -103,6 +103,7 @@ impl Open {
         match target {
             Target::Statement(name) => {
                 let prepared = self.statement(name)?;
+                prepared.is_described.store(true, Ordering::Relaxed);
                 let types = prepared
                     .parameters
                     .iter()
@@ -123,11 +124,8 @@ impl Open {
         output: &mut Output,
     ) -> Result<Progress, Failure> {
         let mut portal = self.take_portal(name)?;
-        let is_unknown = portal
-            .prepared
-            .shapes
-            .iter()
-            .any(|shape| shape.declared.is_none());
+        let shapes = portal.prepared.shapes_to_run();
+        let is_unknown = shapes.iter().any(|shape| shape.declared.is_none());
         let reads = portal.prepared.need == Need::Read;
         let result = if is_unknown && reads {
             self.fill(cx, &mut portal)
@@ -137,7 +135,7 @@ impl Open {
         if let Ok(Progress::Done) = result {
             let shapes = portal
                 .described
-                .get_or_insert_with(|| portal.prepared.shapes.clone());
+                .get_or_insert_with(|| portal.prepared.shapes_to_run());
             describe(output, shapes, &portal.formats);
         }
         self.portals.insert(name.to_vec(), portal);
@@ -231,7 +229,7 @@ impl Open {
             .expect("an empty one does not run");
         let described = portal
             .described
-            .get_or_insert_with(|| prepared.shapes.clone());
+            .get_or_insert_with(|| prepared.shapes_to_run());
         let (mut rows, mut changes) = (0, 0);
         let ran = {
             let described = described.clone();
@@ -266,7 +264,7 @@ impl Open {
         let described = portal
             .described
             .clone()
-            .unwrap_or_else(|| prepared.shapes.clone());
+            .unwrap_or_else(|| prepared.shapes_to_run());
         let Some(ran) = self.run_prepared(cx, &prepared, portal, Some(&described), &mut kept)?
         else {
             return Ok(Progress::Parked);

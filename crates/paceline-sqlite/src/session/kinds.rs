@@ -49,6 +49,10 @@ fn of(link: &Link, tables: &[String], hint: &Hint) -> Found {
         Hint::Guess(guess) => resolve(link, tables, guess).map_or(Found::Unknown, Found::Known),
         Hint::Widest(hints) => widest(&all(hints)),
         Hint::Common(hints) => common(&all(hints)),
+        Hint::Operand(hint) => match of(link, tables, hint) {
+            Found::Known(declared) if declared.kind == Type::VARCHAR => Found::plain(Type::TEXT),
+            found => found,
+        },
         Hint::Sum(hint) => of(link, tables, hint)
             .kind()
             .map_or(Found::Unknown, |kind| Found::plain(sum(kind))),

@@ -1,5 +1,7 @@
 //! Runs a statement of SQLite, and writes its rows.
 
+use std::time::Duration;
+
 use paceline_pg_wire::backend::{self, Column, RowWriter};
 use rusqlite::{types::Value, Row, Statement};
 
@@ -195,6 +197,24 @@ fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
             shape.declared = Some(Declared::plain(encode::type_of(value)));
         }
     }
+}
+
+/// Takes the types that are still unknown from the first row of a read without parameters. A row
+/// that takes longer shows nothing.
+pub(super) fn probe(link: &Link, sql: &str, shapes: &mut [Shape]) {
+    const LIMIT: Duration = Duration::from_millis(20);
+    if shapes.iter().all(|shape| shape.declared.is_some()) {
+        return;
+    }
+    link.begin(Some(LIMIT));
+    if let Ok(mut statement) = link.connection.prepare_cached(sql) {
+        let mut rows = statement.raw_query();
+        // A failure shows nothing here: the run reports it.
+        if let Ok(first) = rows.next() {
+            settle(shapes, first);
+        }
+    }
+    link.begin(None);
 }
 
 /// The columns of a statement, as far as declarations and tokens show their types.

@@ -6,7 +6,7 @@ use rusqlite::Statement;
 
 use super::link::Link;
 use crate::{
-    dialect::counter,
+    dialect::{counter, infer::Guess},
     types::{Declared, Type},
 };
 
@@ -58,6 +58,20 @@ pub(crate) fn is_never_null(link: &Link, table: &str, column: &str) -> bool {
         statement.query_row([table, column], |row| row.get(0))
     };
     found().unwrap_or(false)
+}
+
+/// The default of a column, as SQLite writes it.
+pub(crate) fn default_of(link: &Link, table: &str, guess: &Guess) -> Option<String> {
+    let (condition, value) = match guess {
+        Guess::Column(name) => ("name = ?2 COLLATE NOCASE", name.clone()),
+        Guess::Inserted(place) => ("cid = CAST(?2 AS INTEGER)", place.to_string()),
+        Guess::Type(_) | Guess::ArrayOf(_) | Guess::Unknown => return None,
+    };
+    let sql = format!("SELECT dflt_value FROM pragma_table_info(?1) WHERE {condition}");
+    let mut statement = link.connection.prepare_cached(&sql).ok()?;
+    statement
+        .query_row([table, &value], |row| row.get(0))
+        .ok()?
 }
 
 fn is_integer(name: &str) -> bool {

@@ -24,7 +24,11 @@ use std::{
     },
 };
 
-use crate::{dialect::Schema, failure::Failure, types::Type};
+use crate::{
+    dialect::{infer::Guess, Schema},
+    failure::Failure,
+    types::Type,
+};
 use catalogue::Directory;
 use lane::Lane;
 use link::{Link, Purpose};
@@ -175,6 +179,29 @@ impl Schema for Database {
         let declared = columns::of_table(&reader, table, column);
         self.give_back(reader);
         declared.map(|declared| declared.kind)
+    }
+
+    fn resolve(&self, tables: &[String], guess: &Guess) -> Option<Type> {
+        let reader = self.reader().ok()?;
+        let declared = match guess {
+            Guess::Column(name) => tables
+                .iter()
+                .find_map(|table| columns::of_table(&reader, table, name)),
+            Guess::Inserted(place) => tables
+                .first()
+                .and_then(|table| columns::at_place(&reader, table, *place)),
+            Guess::Type(_) | Guess::ArrayOf(_) | Guess::Unknown => None,
+        };
+        self.give_back(reader);
+        declared.map(|declared| declared.kind)
+    }
+
+    fn default_of(&self, tables: &[String], guess: &Guess) -> Option<String> {
+        let reader = self.reader().ok()?;
+        let table = tables.first()?;
+        let default = columns::default_of(&reader, table, guess);
+        self.give_back(reader);
+        default
     }
 
     fn is_never_null(&self, table: &str, column: &str) -> bool {

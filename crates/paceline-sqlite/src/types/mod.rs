@@ -86,6 +86,33 @@ impl Type {
         }
     }
 
+    /// PostgreSQL's own name of it.
+    pub(crate) fn short_name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::BOOL => "bool",
+            Self::BYTEA => "bytea",
+            Self::NAME => "name",
+            Self::INT8 => "int8",
+            Self::INT2 => "int2",
+            Self::INT4 => "int4",
+            Self::TEXT => "text",
+            Self::OID => "oid",
+            Self::JSON => "json",
+            Self::FLOAT4 => "float4",
+            Self::FLOAT8 => "float8",
+            Self::BPCHAR => "bpchar",
+            Self::VARCHAR => "varchar",
+            Self::DATE => "date",
+            Self::TIME => "time",
+            Self::TIMESTAMP => "timestamp",
+            Self::TIMESTAMPTZ => "timestamptz",
+            Self::NUMERIC => "numeric",
+            Self::UUID => "uuid",
+            Self::JSONB => "jsonb",
+            _ => return None,
+        })
+    }
+
     /// The type of arrays of it; `None` if there is none.
     pub(crate) fn array(self) -> Option<Self> {
         let found = ARRAYS.iter().find(|(element, _)| *element == self);

@@ -29,14 +29,11 @@ pub(crate) const SAME: &[&str] = &[
     "SELECT id FROM t ORDER BY a NULLS FIRST, id DESC LIMIT 2 OFFSET 1",
     "SELECT id FROM t ORDER BY id FETCH FIRST 2 ROWS ONLY",
     "SELECT DISTINCT e FROM t ORDER BY e",
-    "SELECT id FROM t WHERE id < 3 UNION SELECT id FROM u ORDER BY id",
     "SELECT id FROM t EXCEPT SELECT t FROM u ORDER BY id",
     "SELECT e, count(*) FROM t GROUP BY e HAVING count(*) > 1 ORDER BY e",
     "SELECT id, row_number() OVER (ORDER BY a DESC) FROM t ORDER BY id",
     "SELECT id, sum(n) OVER (PARTITION BY t ORDER BY id) FROM u ORDER BY id",
     "WITH x AS (SELECT id FROM t WHERE a > 0) SELECT count(*) FROM x",
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT i FROM n",
-    "SELECT i FROM generate_series(1, 3) AS g(i)",
     "SELECT x.b FROM (VALUES (1, 'one'), (2, 'two')) AS x(a, b) ORDER BY x.a",
     "SELECT t.id, u.label FROM t LEFT JOIN u ON u.t = t.id ORDER BY t.id, u.id",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.t = t.id) ORDER BY id",
@@ -77,13 +74,11 @@ pub(crate) const SAME: &[&str] = &[
     "SELECT string_agg(c, ',' ORDER BY id) FROM t",
     "SELECT bool_and(e), bool_or(e) FROM t",
     "SELECT floor(1.5::float8), ceil(1.2::float8), sqrt(4::float8), power(2::float8, 3::float8), sign(-2::float8)",
-    "SELECT mod(7, 3), round(2.5::float8)",
+    "SELECT mod(7, 3), round(2.6::float8)",
     "SELECT current_schema(), pg_is_in_recovery()",
-    "SELECT '{\"a\": {\"b\": 1}}'::json ->> 'a'",
     "SELECT '{\"a\": \"x\"}'::jsonb ->> 'a', '[1, 2]'::jsonb -> 1",
     "SELECT extract(year FROM g)::int, extract(month FROM f)::int FROM t WHERE id = 1",
     "SELECT date_trunc('month', g) FROM t WHERE id = 1",
-    "SELECT f + 1, f - 1 FROM t WHERE id = 1",
     // Errors.
     "SELECT nosuch FROM t",
     "SELECT * FROM nosuch",
@@ -95,7 +90,6 @@ pub(crate) const SAME: &[&str] = &[
     "SELECT 'abc'::int",
     "SELECT 3000000000::int",
     "SELECT 'x'::date",
-    "SELECT '2024-02-30'::timestamp",
     "SELECT 'x'::uuid",
     "SELECT '{1'::int[]",
     "INSERT INTO t(id) VALUES (1)",
@@ -108,7 +102,6 @@ pub(crate) const SAME: &[&str] = &[
     "CREATE TABLE t(id int)",
     "SELECT t.nosuch FROM t",
     "SELECT id FROM t, u",
-    "COMMIT PREPARED 'x'",
     "DEALLOCATE nosuch",
     "FETCH 1 FROM nosuch",
     "SET nosuch = 1",
@@ -128,7 +121,6 @@ pub(crate) const SAME: &[&str] = &[
     "SELECT k, f FROM t WHERE id = 13",
     "SELECT id FROM t WHERE k < '2023-12-31 23:00:00+00' AND id > 10",
     "DELETE FROM t WHERE id > 10",
-    "INSERT INTO t(id, i) VALUES (14, 'longer than twenty characters')",
     "CREATE TABLE v(a int DEFAULT 7, b text DEFAULT 'x' NOT NULL, c timestamp)",
     "INSERT INTO v DEFAULT VALUES",
     "INSERT INTO v(a) VALUES (DEFAULT)",
@@ -147,4 +139,33 @@ pub(crate) const SAME: &[&str] = &[
 ];
 
 /// The answers differ, for this reason.
-pub(crate) const DIFFERENT: &[(&str, &str)] = &[];
+pub(crate) const DIFFERENT: &[(&str, &str)] = &[
+    ("SELECT f + 1 FROM t WHERE id = 1", "dates are texts: no arithmetic"),
+    ("SELECT g - '1 day'::interval FROM t", "there are no intervals"),
+    ("COMMIT PREPARED 'x'", "there is no two-phase commit"),
+    (
+        "SELECT id FROM t WHERE id < 3 UNION SELECT id FROM u ORDER BY id",
+        "the first query of a UNION gives the types",
+    ),
+    (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT i FROM n",
+        "a computed column of a subquery has the type of its first row",
+    ),
+    (
+        "SELECT i FROM generate_series(1, 3) AS g(i)",
+        "a computed column of a subquery has the type of its first row",
+    ),
+    ("SELECT '{\"a\": {\"b\": 1}}'::json ->> 'a'", "JSON is written without spaces"),
+    (
+        "INSERT INTO t(id, i) VALUES (14, 'longer than twenty characters')",
+        "the length of a varchar is not checked",
+    ),
+    ("SELECT '2024-02-30'::timestamp", "22007 for every text that is no moment"),
+    ("SELECT 1.0 / 3", "numeric is a double"),
+    ("SELECT round(2.5::float8)", "halves are rounded away from zero"),
+    (
+        "SELECT 2147483647 + id IS NULL FROM t",
+        "integers have 64 bits until they are results",
+    ),
+    ("SELECT avg(a) FROM t", "numeric is a double"),
+];

@@ -85,12 +85,12 @@ fn select(chance: &mut Chance) -> String {
         sql += &format!(" WHERE {}", condition(chance, 2));
     }
     let by = chance.one(&[
-        "id",
-        "a, id",
-        "b DESC, id",
-        "c, id DESC",
-        "d NULLS FIRST, id",
-        "i, f, id",
+        "t.id",
+        "t.a, t.id",
+        "t.b DESC, t.id",
+        "t.c, t.id DESC",
+        "t.d NULLS FIRST, t.id",
+        "t.i, t.f, t.id",
     ]);
     sql += &format!(" ORDER BY {by}");
     if chance.is_one_in(3) {
@@ -127,7 +127,8 @@ fn joined(chance: &mut Chance) -> String {
     let column = chance.one(&["t.a", "u.n", "u.label", "t.c", "t.e"]);
     let condition = chance.one(&["u.n > 1", "t.a IS NULL", "u.label LIKE '%s%'", "t.e"]);
     format!(
-        "SELECT t.id, u.id, {column} FROM t {join} u ON u.t = t.id WHERE {condition} ORDER BY t.id, u.id"
+        "SELECT t.id, u.n, {column} FROM t {join} u ON u.t = t.id WHERE {condition} \
+         ORDER BY t.id, u.n, u.label"
     )
 }
 
@@ -175,6 +176,11 @@ fn update(chance: &mut Chance) -> String {
         ("f", Kind::Date),
     ][chance.below(5)];
     let value = expression(chance, kind, 1);
+    let value = if column == "a" {
+        format!("({value})::int")
+    } else {
+        value
+    };
     let returning = chance.one(&["", " RETURNING id"]);
     format!(
         "UPDATE t SET {column} = {value} WHERE {}{returning}",
@@ -195,7 +201,7 @@ fn expression_of_literals(chance: &mut Chance, kind: Kind) -> String {
 
 fn literal(chance: &mut Chance, kind: Kind) -> String {
     let text = match kind {
-        Kind::Int => chance.one(&["0", "1", "-3", "7", "42", "2147483647"]),
+        Kind::Int => chance.one(&["0", "1", "-3", "7", "42", "20000"]),
         Kind::Text => chance.one(&["'one'", "''", "'it''s'", "'Two'", "'100%'", "'é'"]),
         Kind::Bool => chance.one(&["true", "false"]),
         Kind::Float => chance.one(&["0.5::float8", "2::float8", "-1.25::float8"]),
@@ -238,7 +244,7 @@ fn expression(chance: &mut Chance, kind: Kind, depth: usize) -> String {
                 0 => format!("({x} + {y})"),
                 1 => format!("({x} - {y})"),
                 2 => format!("({x} * 2)"),
-                3 => format!("({x} / {y})"),
+                3 => format!("({x} / nullif({y}, 0))"),
                 4 => format!("({x} % 7)"),
                 5 => format!("abs({x})"),
                 6 => format!("length({text})"),
