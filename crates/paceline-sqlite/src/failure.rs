@@ -238,6 +238,8 @@ fn of_text(message: &str) -> Failure {
         "22007"
     } else if has("invalid input syntax") || has("malformed array literal") {
         "22P02"
+    } else if has("unrecognized configuration parameter") {
+        "42704"
     } else if has("invalid regular expression") {
         "2201B"
     } else if has("integer overflow") || has("out of range") {

@@ -429,3 +429,44 @@ fn the_columns_of_a_query_are_named() {
     let sql = "SELECT b FROM (SELECT 1, 2) AS x(a, b) WHERE a = 1";
     assert_eq!(one(&mut client, sql).as_deref(), Some("2"));
 }
+
+/// A client that has asked for the description of a statement reads its rows by that description,
+/// also where the rows would show another type.
+#[test]
+fn what_was_described_is_kept_in_binary() {
+    let world = World::new();
+    let mut client = world.client();
+    let sql = "SELECT x FROM (SELECT $1::int + 1 AS x) AS y";
+    let statement = client.prepare(sql).expect("a statement");
+    assert_eq!(statement.columns()[0].type_(), &Type::TEXT);
+    let row = client.query_one(&statement, &[&41]).expect("a row");
+    assert_eq!(row.get::<_, &str>(0), "42");
+    // Without parameters the first row shows the type.
+    let row = client
+        .query_one("SELECT x FROM (SELECT 41 + 1 AS x) AS y", &[])
+        .expect("a row");
+    assert_eq!(row.get::<_, i64>(0), 42);
+}
+
+/// SQLite knows OFFSET only behind LIMIT, and DEFAULT only for a whole row.
+#[test]
+fn clauses_may_stand_alone() {
+    let world = World::new();
+    let mut client = world.client();
+    client
+        .batch_execute(
+            "CREATE TABLE t(id bigserial PRIMARY KEY, n int DEFAULT 7, at timestamp);
+             INSERT INTO t VALUES (DEFAULT, DEFAULT, '2024-01-01'), (DEFAULT, 8, NULL);
+             UPDATE t SET n = DEFAULT WHERE id = 2",
+        )
+        .expect("rows");
+    let sql = "SELECT n FROM t ORDER BY id OFFSET 1";
+    assert_eq!(column(&mut client, sql), ["7"]);
+    let sql = "SELECT id FROM t ORDER BY id OFFSET 1 ROWS FETCH NEXT 1 ROWS ONLY";
+    assert_eq!(column(&mut client, sql), ["2"]);
+    let sql =
+        "SELECT count(*) FROM t WHERE at <= '2024-01-01' AND at = date '2024-01-01'::timestamp";
+    assert_eq!(one(&mut client, sql).as_deref(), Some("1"));
+    let refused = "SELECT now() - interval '1 day'";
+    assert_eq!(code(client.simple_query(refused)), "0A000");
+}

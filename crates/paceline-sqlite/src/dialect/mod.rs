@@ -197,7 +197,7 @@ fn is_catalogue(source: &Source<'_>, at: usize) -> bool {
             || word.ends_with("obj_description")
             || matches!(
                 word.as_str(),
-                "col_description" | "format_type" | "current_schemas"
+                "col_description" | "format_type" | "current_schemas" | "pg_encoding_to_char"
             );
     }
     let is_relation = at > 0

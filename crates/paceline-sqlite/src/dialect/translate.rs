@@ -221,7 +221,7 @@ impl Pass<'_, '_> {
             "limit" if self.source.is_word(at + 1, "all") => self.put(at, at + 2, "LIMIT -1"),
             "for" => self.locking(at),
             "fetch" if self.source.is_one_of(at + 1, &["first", "next"]) => self.fetch_first(at),
-            "generate_series" if self.source.is_mark(at + 1, "(") => self.series(at),
+            "generate_series" | "unnest" if self.source.is_mark(at + 1, "(") => self.series(at),
             "array" if self.source.is_mark(at + 1, "(") => self.array_of_rows(at),
             "pg_get_indexdef" | "pg_get_viewdef" | "pg_get_triggerdef" => {
                 self.definition(at, "paceline_definition", "definition")
@@ -294,6 +294,8 @@ impl Pass<'_, '_> {
     }
 
     /// `FROM generate_series(1, 3) AS g(i)`: SQLite calls the column `value`.
+    ///
+    /// `FROM unnest($1) AS x`: an array is one of JSON to SQLite.
     fn series(&mut self, at: usize) -> Option<usize> {
         if at == 0
             || !(self.source.is_one_of(at - 1, &["from", "join", "lateral"])
@@ -310,7 +312,7 @@ impl Pass<'_, '_> {
         let name = if is_name {
             self.source.text(alias)
         } else {
-            "generate_series"
+            self.source.text(at)
         };
         let has_column = is_name && self.source.is_mark(alias + 1, "(");
         let column = if has_column {
@@ -324,14 +326,21 @@ impl Pass<'_, '_> {
             (true, true) => self.source.behind_bracket(alias + 1),
         };
         self.gap(at);
+        let is_array = self.source.is_word(at, "unnest");
+        let function = if is_array {
+            "json_each(pg_array"
+        } else {
+            "generate_series"
+        };
         self.output
-            .push_str(&format!("(SELECT value AS {column} FROM "));
-        self.keep(at);
+            .push_str(&format!("(SELECT value AS {column} FROM {function}"));
+        self.copied = self.source.range(at).end;
         let mut next = at + 1;
         while next < behind {
             next = self.step(next);
         }
-        self.output.push_str(&format!(") AS {name}"));
+        let close = if is_array { "))" } else { ")" };
+        self.output.push_str(&format!("{close} AS {name}"));
         self.copied = self.source.range(end - 1).end;
         Some(end)
     }
@@ -556,6 +565,11 @@ mod tests {
             (
                 "from generate_series(1,3) x",
                 "from (SELECT value AS x FROM generate_series(1,3)) AS x",
+            ),
+            (
+                "from unnest($1::int[]) with_alias",
+                "from (SELECT value AS with_alias FROM json_each(pg_array(CAST(?1 AS TEXT)))) \
+                 AS with_alias",
             ),
             (
                 "select current_user, current_database()",

@@ -197,7 +197,12 @@ impl Open {
         }
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Failure> {
+    pub(super) fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        is_local: bool,
+    ) -> Result<(), Failure> {
         let in_block = self.block.is_open();
         self.settings.set(name, value, is_local, in_block)?;
         if name.eq_ignore_ascii_case("transaction_read_only") {
@@ -207,6 +212,20 @@ impl Open {
     }
 
     fn show(&mut self, output: &mut Output, name: &str) -> Result<(), Failure> {
+        if name == "all" {
+            super::run::describe(output.spool.end(), &shapes_of_all(), &[]);
+            let mut all: Vec<_> = self.settings.all().iter().collect();
+            all.sort_unstable();
+            for (name, value) in all {
+                let row = [
+                    Some(name.as_bytes()),
+                    Some(value.as_bytes()),
+                    Some(&b""[..]),
+                ];
+                backend::row(output.spool.end(), row);
+            }
+            return Ok(());
+        }
         let value = self.settings.get(name).ok_or_else(|| {
             Failure::new(
                 "42704",
@@ -221,6 +240,7 @@ impl Open {
     /// The columns that a control statement returns, for a Describe before its Execute.
     pub(super) fn shapes_of_control(&self, control: &Control) -> Vec<Shape> {
         match control {
+            Control::Show(name) if name == "all" => shapes_of_all(),
             Control::Show(name) => vec![shape(name)],
             Control::Execute { name, .. } => {
                 let prepared = self.statements.get(name.as_bytes());
@@ -380,6 +400,11 @@ fn shape(name: &str) -> Shape {
         name: name.to_owned(),
         declared: Some(Declared::TEXT),
     }
+}
+
+/// The columns of `SHOW ALL`.
+fn shapes_of_all() -> Vec<Shape> {
+    ["name", "setting", "description"].map(shape).to_vec()
 }
 
 fn no_cursor(name: &str) -> Failure {

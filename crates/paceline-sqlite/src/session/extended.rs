@@ -238,6 +238,7 @@ impl Open {
         let Some(ran) = ran else {
             return Ok(Progress::Parked);
         };
+        self.apply_settings(&ran)?;
         rows += ran.rows;
         changes += ran.changes;
         portal.progress = Ran::Done;
@@ -270,6 +271,7 @@ impl Open {
             return Ok(Progress::Parked);
         };
         self.note(statement, prepared.need);
+        self.apply_settings(&ran)?;
         portal.described = Some(if ran.shapes.is_empty() {
             described
         } else {
@@ -306,6 +308,7 @@ impl Open {
                     values: &portal.values,
                     formats: &portal.formats,
                     described,
+                    settings: &open.settings,
                 };
                 open.run_on(link, cx, output, |sink| {
                     sink.announces = described.is_none();

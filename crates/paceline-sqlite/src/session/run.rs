@@ -5,7 +5,7 @@ use std::time::Duration;
 use paceline_pg_wire::backend::{self, Column, RowWriter};
 use rusqlite::{types::Value, Row, Statement};
 
-use super::kinds;
+use super::{kinds, settings::Settings};
 use crate::{
     dialect::{
         infer::{self, Guess},
@@ -13,7 +13,7 @@ use crate::{
     },
     failure::Failure,
     spool::Spool,
-    store::{catalogue, columns, link::Link, violation},
+    store::{asked::Change, catalogue, columns, link::Link, violation},
     types::{encode, Declared},
 };
 
@@ -45,6 +45,7 @@ pub(super) struct Run<'r> {
     pub(super) formats: &'r [bool],
     /// The description of the results that the client has; `None`: it gets one now.
     pub(super) described: Option<&'r [Shape]>,
+    pub(super) settings: &'r Settings,
 }
 
 /// The results of a statement.
@@ -54,6 +55,8 @@ pub(super) struct Ran {
     pub(super) changes: u64,
     /// The description that the client got.
     pub(super) shapes: Vec<Shape>,
+    /// The settings that the statement has changed.
+    pub(super) settings: Vec<Change>,
 }
 
 /// Where rows are written.
@@ -80,7 +83,14 @@ impl Run<'_> {
             &mut plain
         };
         self.bind(statement)?;
-        let result = self.step(statement, sink);
+        let asks = asks_settings(self.original);
+        if asks {
+            self.link.lend_settings(self.settings.all());
+        }
+        let mut result = self.step(statement, sink);
+        if let (true, Ok(ran)) = (asks, &mut result) {
+            ran.settings = self.link.changed_settings();
+        }
         result.map_err(|failure| {
             let failure = explain(self.link, failure);
             violation::describe(self.link, self.original, self.values, failure)
@@ -132,6 +142,7 @@ impl Run<'_> {
             rows: count,
             changes: self.link.connection.changes(),
             shapes,
+            settings: Vec::new(),
         })
     }
 
@@ -159,6 +170,15 @@ impl Run<'_> {
         writer.finish();
         Ok(())
     }
+}
+
+/// Whether the statement calls `current_setting` or `set_config`.
+fn asks_settings(sql: &str) -> bool {
+    let has = |word: &str| {
+        let mut windows = sql.as_bytes().windows(word.len());
+        windows.any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    has("current_setting") || has("set_config")
 }
 
 /// The error for a result that no longer has its described type.
@@ -245,6 +265,14 @@ pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> 
             if let Some(name) = item.name {
                 shape.name = name;
             }
+        }
+    }
+    // Drivers read the types of the catalogue's columns, also out of subqueries.
+    if is_catalogue(&infer::tables(&source)) {
+        for shape in &mut shapes {
+            shape.declared = shape
+                .declared
+                .or_else(|| catalogue::column_type(&shape.name));
         }
     }
     shapes

@@ -6,7 +6,7 @@ use paceline_pg_wire::{backend, TransactionStatus};
 
 use super::{
     block::{self, Held, Need},
-    run::{Run, Sink},
+    run::{Ran, Run, Sink},
     Cx, Open, Output, Progress,
 };
 use crate::{
@@ -143,10 +143,11 @@ impl Open {
                 return Ok(Progress::Done);
             }
             Kind::Catalogue(sql) => {
-                let (rows, _) = self.with_catalogue(|open, link| {
+                let ran = self.with_catalogue(|open, link| {
                     open.run_simple(link, sql, original, output, cx)
                 })?;
-                backend::command_complete(output.spool.end(), tag(rows, 0).as_bytes());
+                self.apply_settings(&ran)?;
+                backend::command_complete(output.spool.end(), tag(ran.rows, 0).as_bytes());
                 return Ok(Progress::Done);
             }
             Kind::Rows(sql) => (sql, Need::Read),
@@ -157,10 +158,11 @@ impl Open {
         };
         let result = self.run_simple(held.link(), sql, original, output, cx);
         self.put_back(held);
-        let (rows, changes) = result?;
+        let ran = result?;
         self.note(statement, need);
+        self.apply_settings(&ran)?;
         self.finish_alone(is_alone)?;
-        backend::command_complete(output.spool.end(), tag(rows, changes).as_bytes());
+        backend::command_complete(output.spool.end(), tag(ran.rows, ran.changes).as_bytes());
         Ok(Progress::Done)
     }
 
@@ -197,7 +199,7 @@ impl Open {
         original: &str,
         output: &mut Output,
         cx: &mut Cx<'_>,
-    ) -> Result<(u64, u64), Failure> {
+    ) -> Result<Ran, Failure> {
         let run = Run {
             link,
             sql,
@@ -206,9 +208,17 @@ impl Open {
             values: &[],
             formats: &[],
             described: None,
+            settings: &self.settings,
         };
-        let ran = self.run_on(link, cx, output, |sink| run.run(sink))?;
-        Ok((ran.rows, ran.changes))
+        self.run_on(link, cx, output, |sink| run.run(sink))
+    }
+
+    /// Applies the settings that a statement has changed by `set_config`.
+    pub(super) fn apply_settings(&mut self, ran: &Ran) -> Result<(), Failure> {
+        for change in &ran.settings {
+            self.set(&change.name, Some(&change.value), change.is_local)?;
+        }
+        Ok(())
     }
 
     /// Calls `run` on a connection, such that a cancel or a time limit can stop it.

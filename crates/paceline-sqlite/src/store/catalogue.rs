@@ -189,7 +189,7 @@ const NULL: [&str; 13] = [
 ];
 
 /// Functions that return their first argument.
-const FIRST: [&str; 3] = ["pg_get_expr", "array_to_string", "pg_regtype"];
+const FIRST: [&str; 2] = ["pg_get_expr", "array_to_string"];
 
 /// The name of a type as PostgreSQL writes it, with its restriction.
 fn type_name(kind: Type, modifier: i32) -> String {
@@ -227,7 +227,10 @@ fn type_name(kind: Type, modifier: i32) -> String {
         Type::JSONB => "jsonb".to_owned(),
         Type::TEXT => "text".to_owned(),
         Type::UNKNOWN => "unknown".to_owned(),
-        _ => "???".to_owned(),
+        kind => match kind.element() {
+            Some(element) => format!("{}[]", type_name(element, -1)),
+            None => "???".to_owned(),
+        },
     }
 }
 
@@ -288,7 +291,27 @@ pub(crate) fn column_type(name: &str) -> Option<Declared> {
         "datistemplate",
         "datallowconn",
     ];
-    const OIDS: [&str; 22] = [
+    const CHARS: [&str; 12] = [
+        "relkind",
+        "relpersistence",
+        "relreplident",
+        "typtype",
+        "typcategory",
+        "typdelim",
+        "contype",
+        "attidentity",
+        "attgenerated",
+        "prokind",
+        "kind",
+        "elemdelim",
+    ];
+    const NAMES: [&str; 8] = [
+        "relname", "typname", "nspname", "attname", "conname", "rolname", "datname", "ns",
+    ];
+    const OIDS: [&str; 25] = [
+        "basetype",
+        "elemtype",
+        "range_subtype",
         "oid",
         "relnamespace",
         "reltype",
@@ -316,6 +339,10 @@ pub(crate) fn column_type(name: &str) -> Option<Declared> {
         Type::BOOL
     } else if OIDS.contains(&name) {
         Type::OID
+    } else if CHARS.contains(&name) {
+        Type::CHAR
+    } else if NAMES.contains(&name) {
+        Type::NAME
     } else if matches!(
         name,
         "attnum" | "relnatts" | "attlen" | "typlen" | "relchecks"
@@ -323,7 +350,7 @@ pub(crate) fn column_type(name: &str) -> Option<Declared> {
         Type::INT2
     } else if matches!(
         name,
-        "atttypmod" | "typtypmod" | "encoding" | "rolconnlimit" | "ordinal_position"
+        "atttypmod" | "typtypmod" | "encoding" | "rolconnlimit" | "ordinal_position" | "depth"
     ) {
         Type::INT4
     } else {

@@ -220,7 +220,8 @@ CREATE TEMP VIEW pg_proc AS SELECT CAST(0 AS INTEGER) AS oid, '' AS proname, CAS
 CREATE TEMP VIEW pg_enum AS SELECT CAST(0 AS INTEGER) AS oid, CAST(0 AS INTEGER) AS enumtypid, 0.0 AS enumsortorder, '' AS enumlabel WHERE 0;
 CREATE TEMP VIEW pg_range AS SELECT CAST(0 AS INTEGER) AS rngtypid, CAST(0 AS INTEGER) AS rngsubtype, CAST(0 AS INTEGER) AS rngmultitypid WHERE 0;
 CREATE TEMP VIEW pg_extension AS SELECT CAST(0 AS INTEGER) AS oid, '' AS extname, CAST(0 AS INTEGER) AS extnamespace, '' AS extversion WHERE 0;
-CREATE TEMP VIEW pg_sequence AS SELECT CAST(0 AS INTEGER) AS seqrelid WHERE 0;
+CREATE TEMP VIEW pg_sequence AS SELECT CAST(0 AS INTEGER) AS seqrelid, CAST(20 AS INTEGER) AS seqtypid, 1 AS seqstart, 1 AS seqincrement, 1 AS seqmax, 1 AS seqmin, 1 AS seqcache, 0 AS seqcycle WHERE 0;
+CREATE TEMP VIEW pg_opclass AS SELECT CAST(0 AS INTEGER) AS oid, '' AS opcname, 1 AS opcdefault, CAST(0 AS INTEGER) AS opcmethod WHERE 0;
 CREATE TEMP VIEW pg_rewrite AS SELECT CAST(0 AS INTEGER) AS oid, '' AS rulename, CAST(0 AS INTEGER) AS ev_class, '' AS ev_type, '' AS ev_enabled, 0 AS is_instead WHERE 0;
 CREATE TEMP VIEW pg_depend AS SELECT CAST(0 AS INTEGER) AS classid, CAST(0 AS INTEGER) AS objid, 0 AS objsubid, CAST(0 AS INTEGER) AS refclassid, CAST(0 AS INTEGER) AS refobjid, 0 AS refobjsubid, '' AS deptype WHERE 0;
 CREATE TEMP VIEW pg_tablespace AS SELECT CAST(1663 AS INTEGER) AS oid, 'pg_default' AS spcname, CAST(10 AS INTEGER) AS spcowner, NULL AS spcacl, NULL AS spcoptions;

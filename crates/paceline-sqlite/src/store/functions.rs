@@ -34,6 +34,7 @@ pub(super) fn register(connection: &Connection, is_stopped: Arc<AtomicBool>) -> 
     texts(connection)?;
     super::texts::register(connection)?;
     super::numbers::register(connection)?;
+    super::arrays::register(connection)?;
     lengths(connection)?;
     connection.create_scalar_function("gen_random_uuid", 0, CHANGING, |_| random_uuid())?;
     connection.create_scalar_function("pg_sleep", 1, CHANGING, move |cx| {

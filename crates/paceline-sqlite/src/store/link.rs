@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::HashMap,
     path::Path,
     sync::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -19,6 +20,7 @@ use rusqlite::{
 };
 
 use super::{
+    asked::{self, Change},
     clock::{self, Clock},
     functions,
 };
@@ -52,6 +54,7 @@ pub(crate) struct Link {
     /// The pages of the log after the last commit of this connection.
     log_pages: Arc<AtomicU32>,
     clock: Arc<Clock>,
+    asked: asked::Shared,
     /// The schema that the connection has read.
     schema: Cell<u64>,
 }
@@ -116,6 +119,8 @@ impl Link {
         let is_stopped = Arc::new(AtomicBool::new(false));
         configure(&mut connection, purpose)?;
         functions::register(&connection, Arc::clone(&is_stopped))?;
+        let asked = asked::Shared::default();
+        asked::register(&connection, &asked)?;
         let clock = Arc::default();
         clock::register(&connection, &clock)?;
         let of_handler = Arc::clone(&deadline);
@@ -130,6 +135,7 @@ impl Link {
             deadline,
             log_pages: Arc::default(),
             clock,
+            asked,
             schema: Cell::new(0),
         };
         if purpose != Purpose::Read {
@@ -172,6 +178,16 @@ impl Link {
         self.stopper.is_stopped.store(false, Ordering::SeqCst);
         self.deadline.set(limit);
         self.clock.begin_statement(self.connection.is_autocommit());
+    }
+
+    /// Lends the settings of a session to its next statement.
+    pub(crate) fn lend_settings(&self, values: &HashMap<String, String>) {
+        asked::lend(&self.asked, values);
+    }
+
+    /// The settings that the statement has changed.
+    pub(crate) fn changed_settings(&self) -> Vec<Change> {
+        asked::take_changes(&self.asked)
     }
 
     /// Begins a transaction by this statement.

@@ -1,5 +1,7 @@
 //! A database: its file, the connections to it, the right to write, and what is durable.
 
+mod arrays;
+pub(crate) mod asked;
 mod casts;
 pub(crate) mod catalogue;
 mod clock;
@@ -235,4 +237,49 @@ fn sync_of(path: &Path) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use lane::{Grant, Take};
+
+    fn writer(database: &Database) -> Grant {
+        let taken = database.writer.take(|| unreachable!("the lane is free"));
+        match taken.expect("a connection") {
+            Take::Granted(grant) => grant,
+            Take::Parked(_) => unreachable!("the lane is free"),
+        }
+    }
+
+    /// SQLite deletes the log with the last connection, and makes a new one for the next. A sync of
+    /// the old one would succeed, and make nothing durable.
+    #[test]
+    fn the_log_is_one_file_while_the_database_is_open() {
+        let name = format!("paceline-log-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let role = Arc::new(Role::of(&folder).expect("a lock"));
+        let database = Database::open(&folder, "bank", &role, &Directory::default(), true);
+        let mut database = database.expect("a database");
+        let inode = || {
+            let log = folder.join("bank.sqlite-wal");
+            std::fs::metadata(log).map(|log| log.ino()).ok()
+        };
+        let create = "CREATE TABLE t(n int)";
+        writer(&database).link().batch(create).expect("a table");
+        let before = inode();
+        assert!(before.is_some());
+        let path = database.path.clone();
+        let open = move || Link::open(&path, Purpose::Write)?.guard();
+        // Closes the only connection that has written.
+        Arc::get_mut(&mut database).expect("no other owner").writer = Lane::new(1, open);
+        let insert = "INSERT INTO t VALUES (1)";
+        writer(&database).link().batch(insert).expect("a row");
+        assert_eq!(inode(), before);
+        drop(database);
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
 }

@@ -16,6 +16,15 @@ struct Array {
     elements: Vec<Option<String>>,
 }
 
+/// The text of an array of these texts.
+pub(crate) fn of_texts(elements: Vec<Option<String>>) -> String {
+    let array = Array {
+        dimensions: vec![elements.len()],
+        elements,
+    };
+    array.to_text()
+}
+
 /// The text of an array in its normal form, with elements in the normal form of their type.
 pub(super) fn normal(element: Type, text: &str) -> Result<String, Failure> {
     let mut array = read(text).ok_or_else(|| malformed(text))?;

@@ -5,7 +5,7 @@
 //!   text or binary --> value                                                  [parameter]
 //! ```
 
-mod array;
+pub(crate) mod array;
 pub(crate) mod encode;
 mod float;
 pub(crate) mod moment;
@@ -26,7 +26,8 @@ pub(crate) struct Declared {
 }
 
 /// Types, and the types of their arrays.
-const ARRAYS: [(Type, Type); 19] = [
+const ARRAYS: [(Type, Type); 20] = [
+    (Type::OID, Type(1028)),
     (Type::BOOL, Type(1000)),
     (Type::BYTEA, Type(1001)),
     (Type::NAME, Type(1003)),

@@ -40,6 +40,8 @@ impl Pass<'_, '_> {
                 }
             }
             "regclass" => ("(SELECT p.relname FROM pg_class p WHERE p.oid = ", ")"),
+            // The number of a type becomes its name only as a text.
+            "regtype" if self.source.is_mark(written.behind, "::") => ("format_type(", ", -1)"),
             _ if self.spells_boolean(&written, first..at) => TEXT_OF_BOOLEAN,
             _ => types::cast(&written),
         };
