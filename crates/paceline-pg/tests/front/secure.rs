@@ -148,7 +148,8 @@ fn split_at_every_byte_under_tls() {
     let Some((_, server)) = servers() else { return };
     let slow = dribbling(SocketAddr::from(([127, 0, 0, 1], server.port())));
     let database = format!("db = host=localhost port={} dbname={USER}\n", slow.port());
-    let settings = offering(server, "require") + &asking(server, "verify-full");
+    let patient = "client_login_timeout = 0\nserver_connect_timeout = 0\n";
+    let settings = offering(server, "require") + &asking(server, "verify-full") + patient;
     let pooler = Pooler::start(&database, &settings);
     for start in [Start::Asked, Start::Direct] {
         let client = Secure {

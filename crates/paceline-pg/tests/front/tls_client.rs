@@ -1,25 +1,28 @@
 //! A client under TLS, and a channel whose bytes arrive one by one.
 
 use std::{
-    fs,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use paceline_pg_wire::startup;
 use paceline_server::tls::{
     provider,
     rustls::{
+        crypto::CryptoProvider,
         pki_types::{pem::PemObject, CertificateDer, PrivateKeyDer, ServerName},
-        ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+        ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned,
     },
 };
+use socket2::{Domain, Socket, Type};
 
 use crate::{
     client::{connect, Channel, Client},
-    wait_until,
+    LIMIT,
 };
 
 /// How a client speaks TLS.
@@ -91,7 +94,11 @@ impl Secure {
         for certificate in CertificateDer::pem_file_iter(&self.root).expect("a file") {
             roots.add(certificate.expect("PEM")).expect("a root");
         }
-        let config = ClientConfig::builder_with_provider(provider())
+        // Keys of other groups are long, and tests send them byte by byte.
+        let mut provider = CryptoProvider::clone(&provider());
+        let groups = &mut provider.kx_groups;
+        groups.retain(|group| group.name() == NamedGroup::X25519);
+        let config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
             .expect("the versions are known")
             .with_root_certificates(roots);
@@ -122,7 +129,7 @@ impl Write for Dribble {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for byte in bytes {
             self.0.write_all(&[*byte])?;
-            wait_until("the byte is read", || unread(&self.0) == Some(0));
+            wait_until_read(&self.0);
         }
         Ok(bytes.len())
     }
@@ -132,26 +139,71 @@ impl Write for Dribble {
     }
 }
 
-/// How many bytes the kernel keeps for the other side, which is on this machine; `None` when that side
-/// has closed.
-fn unread(stream: &TcpStream) -> Option<u64> {
-    let [ours, theirs] = [stream.local_addr(), stream.peer_addr()].map(|it| hex(it.ok()));
-    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel has a table");
-    let mut rows = table.lines().map(|line| line.split_whitespace().collect());
-    // Its columns: number, local address, remote address, state, both queues.
-    let row = rows.find(|row: &Vec<&str>| row[1] == theirs && row[2] == ours);
-    let Some(row) = row else { return Some(0) };
-    let (_, queue) = row[4].split_once(':')?;
-    u64::from_str_radix(queue, 16).ok()
+/// Waits until the other side has read everything. Looks often: a dialogue has thousands of bytes.
+fn wait_until_read(stream: &TcpStream) {
+    let end = Instant::now() + LIMIT;
+    while unread(stream) > 0 {
+        assert!(Instant::now() < end, "a byte is not read");
+        thread::sleep(Duration::from_micros(50));
+    }
 }
 
-/// An address as the table has it.
-fn hex(address: Option<SocketAddr>) -> String {
-    match address {
-        Some(SocketAddr::V4(address)) => {
-            let ip = u32::from_le_bytes(address.ip().octets());
-            format!("{ip:08X}:{:04X}", address.port())
-        }
-        _ => String::new(),
-    }
+/// How many bytes the kernel keeps for the other side, which is on this machine; none if that side has
+/// closed. The kernel is asked for this one socket (`sock_diag(7)`): its whole table may be long.
+fn unread(stream: &TcpStream) -> u32 {
+    const FAMILY: i32 = 16;
+    const RAW: i32 = 3;
+    const INET_DIAG: i32 = 4;
+    /// Where the answer has the length of the queue.
+    const QUEUE: usize = 72;
+    let (Ok(ours), Ok(theirs)) = (stream.local_addr(), stream.peer_addr()) else {
+        return 0;
+    };
+    let socket = Socket::new(
+        Domain::from(FAMILY),
+        Type::from(RAW),
+        Some(INET_DIAG.into()),
+    );
+    let mut socket = socket.expect("the kernel answers questions about sockets");
+    socket
+        .write_all(&question(theirs, ours))
+        .expect("it takes a question");
+    let mut answer = [0; 1024];
+    let length = socket.read(&mut answer).expect("it answers");
+    let queue = answer[..length].get(QUEUE..QUEUE + 4);
+    // An error is shorter: there is no such socket any more.
+    queue.map_or(0, |bytes| {
+        u32::from_ne_bytes(bytes.try_into().expect("four bytes"))
+    })
+}
+
+/// The question for the socket between these two addresses.
+fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+    let ip = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => [&ip.octets()[..], &[0; 12]].concat(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let family = if local.is_ipv4() { 2 } else { 10 };
+    let body = [
+        // The family, TCP, no extensions, and all states.
+        &[family, 6, 0, 0, 0xff, 0xff, 0xff, 0xff][..],
+        &local.port().to_be_bytes(),
+        &remote.port().to_be_bytes(),
+        &ip(local),
+        &ip(remote),
+        // Any interface, and no cookie.
+        &[0; 4],
+        &[0xff; 8],
+    ]
+    .concat();
+    // The length, the type, that it is a request, its number, and the sender.
+    let length = u32::try_from(16 + body.len()).expect("a short question");
+    let head = [
+        &length.to_ne_bytes()[..],
+        &20_u16.to_ne_bytes(),
+        &1_u16.to_ne_bytes(),
+        &1_u32.to_ne_bytes(),
+        &[0; 4],
+    ];
+    [head.concat(), body].concat()
 }

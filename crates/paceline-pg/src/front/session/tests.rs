@@ -13,7 +13,7 @@ use crate::{
         client::{Delivery, Given, Way},
         server::Errand,
         sockets::Address,
-        tests::{Host, World},
+        tests::{wait_until, Host, World},
     },
     pools::{Ask, Order},
 };
@@ -129,11 +129,12 @@ fn a_server_that_is_not_wanted_goes_back() {
     let (id, server) = taken(&world);
     let client = new_client(&world);
     world.front.clients().name(id, Arc::clone(&client));
-    let session = Session::new(Arc::clone(&world.front), client, None);
+    let session = Session::new(Arc::clone(&world.front), Arc::clone(&client), None);
     let group = world.threads.group(session).expect("a slot");
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
     let ours = crate::front::sockets::from_unix(ours);
     group.register(ours, Interest::READ).expect("a member");
+    wait_until("the session has begun", || client.group().is_some());
     let number = server.number;
     world.front.carry_out(vec![Order::Give {
         client: id,
