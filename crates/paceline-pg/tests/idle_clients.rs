@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::{Client, Connect};
+use client::{Channel, Client, Connect};
 use paceline_pg::front::{self, Start};
 use support::postgres::{self, Postgres, PORT, USER};
 
@@ -84,8 +84,12 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Clients that are logged in, without what a client of these tests keeps itself.
-fn log_in(count: usize, address: SocketAddr, connect: &Connect) -> Vec<std::net::TcpStream> {
-    let clients = (0..count).map(|_| Client::to(address, connect).expect("a login").into_stream());
+fn log_in(count: usize, address: SocketAddr, connect: &Connect) -> Vec<Box<dyn Channel>> {
+    let clients = (0..count).map(|_| {
+        Client::to(address, connect)
+            .expect("a login")
+            .into_channel()
+    });
     clients.collect()
 }
 
@@ -125,7 +129,7 @@ fn an_idle_client_is_small() {
         let ask = |_| {
             let mut client = Client::to(address, &plain).expect("a login");
             client.query("SELECT 1").expect("an answer");
-            client.into_stream()
+            client.into_channel()
         };
         (0..count).map(ask).collect()
     });
