@@ -43,6 +43,7 @@ impl<T> Book<T> {
             is_paused: false,
             is_disabled: false,
             is_removed: false,
+            unused_since: None,
             pools: Vec::new(),
         });
         self.databases.id(slot)
@@ -105,6 +106,7 @@ impl<T> Book<T> {
     pub fn pool(&mut self, database: DatabaseId, user: UserId, now: Duration) -> Option<PoolId> {
         let database = self.databases.find(database)?;
         let user = self.users.find(user)?;
+        self.databases[database].unused_since = None;
         let pools = &self.databases[database].pools;
         let place = pools.binary_search_by_key(&user, |(user, _)| *user);
         let slot = match place {
@@ -152,7 +154,8 @@ impl<T> Book<T> {
     /// has no limit of its own.
     ///
     /// # Errors
-    /// The limit that the client exceeds. The client is in the book only on `Ok`.
+    /// The limit that the client exceeds, or [`Refusal::Gone`]: the database was forgotten. The
+    /// client is in the book only on `Ok`.
     pub fn enter(
         &mut self,
         database: Option<DatabaseId>,
@@ -160,7 +163,8 @@ impl<T> Book<T> {
         privilege: Privilege,
         now: Duration,
     ) -> Result<ClientId, Refusal> {
-        let database = database.and_then(|id| self.databases.find(id));
+        let find = |id| self.databases.find(id).ok_or(Refusal::Gone);
+        let database = database.map(find).transpose()?;
         let user = user.and_then(|id| self.users.find(id));
         if privilege == Privilege::Ordinary {
             self.check_client_limits(database, user)?;
@@ -169,6 +173,7 @@ impl<T> Book<T> {
         let user = user.unwrap_or(NONE);
         if database != NONE {
             self.databases[database].shared.clients += 1;
+            self.databases[database].unused_since = None;
         }
         if user != NONE {
             self.users[user].shared.clients += 1;

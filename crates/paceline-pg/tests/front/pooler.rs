@@ -28,6 +28,7 @@ fn program() {
             file: file.into(),
             is_quiet: true,
             verbosity: 0,
+            user: None,
         };
         front::run(start).expect("it serves");
     }

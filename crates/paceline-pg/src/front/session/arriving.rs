@@ -191,7 +191,7 @@ impl Session {
         pool.database.counters.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.say(&out, call);
-        let half = ClientHalf::new(values, is_proven);
+        let half = ClientHalf::new(values, is_proven).with_others(&asked.request.others);
         let now = self.front.now();
         self.client.watch.enter(Phase::Idle, now);
         self.state = State::Idle(Box::new(Member {
