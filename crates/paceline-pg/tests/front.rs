@@ -16,10 +16,14 @@ mod cluster;
 mod hazards;
 #[path = "front/hosts.rs"]
 mod hosts;
+#[path = "front/keys.rs"]
+mod keys;
 #[path = "front/operations.rs"]
 mod operations;
 #[path = "front/pooler.rs"]
 mod pooler;
+#[path = "front/shared.rs"]
+mod shared;
 
 use std::{
     thread,

@@ -38,7 +38,7 @@ pub(crate) struct Client {
 
 /// What others have put before a session.
 #[derive(Debug, Default)]
-pub(crate) struct Mail {
+struct Mail {
     /// The session is over: it takes no server any more.
     is_closed: bool,
     /// It is to be closed: it counts as gone.

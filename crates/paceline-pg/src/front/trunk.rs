@@ -13,29 +13,26 @@
 //! - A client that has left stays in `sent`, and its replies are dropped. Meanwhile the trunk takes
 //!   no more requests: the statement may last.
 
-use std::{collections::VecDeque, io, io::IoSlice, sync::Arc};
+mod ends;
+mod replies;
+mod sending;
 
-use paceline::{scratch, Closed, Context, GroupHandler, Handle, HandleId, Interest, Members, Next};
+use std::{collections::VecDeque, io, sync::Arc};
+
+use paceline::{Closed, Context, GroupHandler, Handle, HandleId, Members, Next};
 
 use super::{
-    buffers,
     call::Call,
-    client::{Client, Ended, Letter, Phase, Pressure},
+    client::{Client, Letter, Phase},
     lanes::{Request, Rest, TrunkNumber},
     registers::PoolEntry,
     server::{Server, Taken},
-    session::{count_from_client, crash_report},
     sockets::{Address, Stream},
     state::Front,
-    wire,
 };
 use crate::{
-    log::Level,
     pools::{Ask, ClientId, Privilege, Refusal},
-    protocol::{
-        AfterLoss, Broken, ClientHalf, FromServer, Output, Relay, Release, Shared, Values,
-        Violation,
-    },
+    protocol::{ClientHalf, Release, Values},
 };
 
 /// After so many requests for each place the server goes back to the book.
@@ -193,125 +190,6 @@ impl Trunk {
         self.advance(call);
     }
 
-    /// Sends requests while there is room.
-    fn fill(&mut self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
-        let terms = self.pool.terms();
-        let multiplex = terms.multiplex;
-        if multiplex == 0 || self.count >= BATCHES_PER_TURN * multiplex {
-            self.turn = Turn::Ends;
-        }
-        if self.sent.iter().any(|request| request.client.is_gone()) {
-            // What it has asked for may last.
-            return self.give_way();
-        }
-        let mut out = Vec::new();
-        let mut failed = None;
-        while self.turn == Turn::Lasts && self.sent.len() < multiplex {
-            let next = self.next.take().or_else(|| self.pool.lanes.take());
-            let Some(request) = next.filter(|request| !request.client.is_gone()) else {
-                if self.pool.lanes.is_empty() {
-                    break;
-                }
-                continue;
-            };
-            match self.send(request, server, &terms.relay, &mut out) {
-                Ok(Sending::Sent) => {}
-                Ok(Sending::NotNow(request)) => {
-                    self.next = Some(*request);
-                    break;
-                }
-                Err((request, violation)) => {
-                    failed = Some((request, violation));
-                    break;
-                }
-            }
-        }
-        drop(terms);
-        self.pool.lanes.set_room(self.number, self.room(multiplex));
-        if let Some((request, violation)) = failed {
-            // Nothing of this call was sent.
-            return self.violated(*request, &violation, server, call);
-        }
-        if out.is_empty() {
-            return;
-        }
-        let mut core = server.core();
-        let wire = &mut core.wire;
-        let sent = call.with(server.handle(), |cx| wire.send(cx, &[IoSlice::new(&out)]));
-        drop(core);
-        if sent.is_err() {
-            self.lost(server, "server conn crashed?", call);
-        }
-    }
-
-    fn room(&self, multiplex: usize) -> usize {
-        if self.turn == Turn::Ends || self.next.is_some() {
-            0
-        } else {
-            multiplex.saturating_sub(self.sent.len())
-        }
-    }
-
-    /// Takes no requests until the next replies: another trunk does.
-    fn give_way(&mut self) {
-        self.pool.lanes.set_room(self.number, 0);
-        self.front.wake_other_trunk(&self.pool);
-    }
-
-    /// Appends one batch to what is sent to the server.
-    fn send(
-        &mut self,
-        mut request: Request,
-        server: &Arc<Server>,
-        settings: &crate::protocol::RelaySettings,
-        out: &mut Vec<u8>,
-    ) -> Result<Sending, (Box<Request>, Violation)> {
-        let mut pair = buffers::pair();
-        let pair = &mut *pair;
-        let mut core = server.core();
-        let is_boundary = self.sent.is_empty() && core.half.may_release() == Release::Allowed;
-        let mut relay = Relay {
-            client: &mut request.half,
-            server: &mut core.half,
-            settings,
-        };
-        if is_boundary {
-            relay.begin(&mut pair.to_server);
-            out.append(&mut pair.to_server);
-        } else if relay.needs_parameters() {
-            return Ok(Sending::NotNow(Box::new(request)));
-        }
-        let mut output = Output {
-            to_server: &mut pair.to_server,
-            to_client: &mut pair.to_client,
-        };
-        let bytes = std::mem::take(&mut request.bytes);
-        let shared = relay.share(&bytes, &mut output);
-        drop(core);
-        match shared {
-            Ok(Shared::NotNow) => {
-                request.bytes = bytes;
-                Ok(Sending::NotNow(Box::new(request)))
-            }
-            Ok(Shared::Sent(passed)) => {
-                out.extend_from_slice(&bytes[..passed.direct]);
-                out.append(&mut pair.to_server);
-                let counters = &self.pool.database.counters;
-                count_from_client(counters, &passed);
-                let now = self.front.now();
-                request.client.watch.enter(Phase::Busy, now);
-                request.client.watch.begin_transaction(now);
-                self.count += 1;
-                if !pair.to_client.is_empty() {
-                    self.deliver(&request.client, &pair.to_client, None);
-                }
-                self.sent.push_back(request);
-                Ok(Sending::Sent)
-            }
-            Err(violation) => Err((Box::new(request), violation)),
-        }
-    }
-
     /// Gives the server back when nothing is outstanding, and the turn or the queue is at its end.
     fn end_turn(&mut self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
         let is_working = matches!(&self.stage, Stage::Working(own) if own.number == server.number);
@@ -339,250 +217,6 @@ impl Trunk {
         }
         drop(terms);
         self.rest_or_ask(call);
-    }
-
-    /// Bytes of the server.
-    fn receive(&mut self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
-        let mut buffer = scratch();
-        let mut core = server.core();
-        let parts = &mut *core;
-        let (wire, input) = (&mut parts.wire, &mut parts.input);
-        let arrived = call.with(server.handle(), |cx| wire.receive(cx, &mut buffer, input));
-        drop(core);
-        let handled = match arrived {
-            Ok(wire::Arrival::InBuffer(count)) => {
-                let handled = self.replies(server, &buffer[..count]);
-                if let Ok(taken) = handled {
-                    server.core().input.extend_from_slice(&buffer[taken..count]);
-                }
-                handled
-            }
-            Ok(wire::Arrival::InInput) => {
-                let mut input = std::mem::take(&mut server.core().input);
-                let handled = self.replies(server, &input);
-                if let Ok(taken) = handled {
-                    input.drain(..taken);
-                    server.core().input = input;
-                }
-                handled
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Ok(wire::Arrival::End) | Err(_) => {
-                return self.lost(server, "server conn crashed?", call);
-            }
-        };
-        match handled {
-            Ok(_) if server.core().half.farewell().is_some() => {
-                self.lost(server, "server conn crashed?", call);
-            }
-            Ok(_) => self.advance(call),
-            Err(broken) => self.broken(&broken, server, call),
-        }
-    }
-
-    /// Passes replies on, each to the client of the oldest batch. How many bytes are done with.
-    fn replies(&mut self, server: &Arc<Server>, bytes: &[u8]) -> Result<usize, Broken> {
-        let mut taken = 0;
-        let mut pair = buffers::pair();
-        while taken < bytes.len() {
-            let rest = &bytes[taken..];
-            let mut core = server.core();
-            let piece = &rest[..core.half.up_to_ready(rest)];
-            let request = self.sent.front_mut().or(self.next.as_mut());
-            let half = request.map_or(&mut self.nobody, |request| &mut request.half);
-            let terms = self.pool.terms();
-            let mut relay = Relay {
-                client: half,
-                server: &mut core.half,
-                settings: &terms.relay,
-            };
-            pair.to_client.clear();
-            let pair = &mut *pair;
-            let mut output = Output {
-                to_server: &mut pair.to_server,
-                to_client: &mut pair.to_client,
-            };
-            let passed = relay.from_server(piece, &mut output);
-            let is_doubtful = core.half.take_doubt();
-            drop(core);
-            drop(terms);
-            if is_doubtful {
-                self.front.doubt_host(server, "25006");
-            }
-            let direct = passed.as_ref().map_or(0, |passed| passed.direct);
-            let replies = [&piece[..direct], &pair.to_client].concat();
-            self.deliver_to_oldest(&replies);
-            let passed = passed?;
-            taken += passed.consumed;
-            self.note_answered(&passed, server);
-            if passed.consumed < piece.len() || passed.has_ended {
-                break;
-            }
-        }
-        Ok(taken)
-    }
-
-    /// The `Z` of the oldest batch: its client goes on.
-    fn note_answered(&mut self, passed: &FromServer, server: &Arc<Server>) {
-        let counters = &self.pool.database.counters;
-        if passed.counts.queries > 0 {
-            counters.queries.add(passed.counts.queries.into());
-            counters.transactions.add(passed.counts.transactions.into());
-            if let Some(request) = self.sent.pop_front() {
-                let (_, since) = request.client.watch.phase();
-                let time = self.front.now().saturating_sub(since);
-                counters.query_time.add_time(time);
-                let Request { client, half, .. } = request;
-                self.deliver(&client, &[], Some(Ended::Answered(Box::new(half))));
-            }
-        }
-        // The front-end's own answers at the start of the next batch are due.
-        let mut due = Vec::new();
-        if let Some(request) = self.sent.front_mut() {
-            let terms = self.pool.terms();
-            let mut core = server.core();
-            let mut relay = Relay {
-                client: &mut request.half,
-                server: &mut core.half,
-                settings: &terms.relay,
-            };
-            relay.answer_oldest(&mut due);
-        }
-        self.deliver_to_oldest(&due);
-    }
-
-    fn deliver_to_oldest(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        let Some(client) = self.sent.front().map(|request| Arc::clone(&request.client)) else {
-            // A notice or a parameter that no request has caused.
-            return;
-        };
-        self.deliver(&client, bytes, None);
-    }
-
-    /// Puts replies before a session. If the client does not take them, the server is not read on.
-    fn deliver(&mut self, client: &Arc<Client>, bytes: &[u8], ended: Option<Ended>) {
-        self.pool.database.counters.sent.add(bytes.len() as u64);
-        let Some(group) = self.place.group() else {
-            return;
-        };
-        match client.add_replies(bytes, ended, group, self.front.now()) {
-            Pressure::High => self.read(false),
-            Pressure::Low | Pressure::Gone => {}
-        }
-    }
-
-    fn read(&mut self, is_reading: bool) {
-        if self.is_reading == is_reading {
-            return;
-        }
-        self.is_reading = is_reading;
-        if let Stage::Working(server) = &self.stage {
-            let interest = if is_reading {
-                Interest::READ
-            } else {
-                Interest::NONE
-            };
-            // A handle that is closed is of no interest.
-            let _ = server.handle().set_interest(interest);
-        }
-    }
-
-    /// The oldest client may have taken its replies, or have left.
-    fn read_again(&mut self) {
-        if self.is_reading {
-            return;
-        }
-        let oldest = self.sent.front();
-        if oldest.is_none_or(|request| !request.client.is_behind()) {
-            self.read(true);
-        }
-    }
-
-    /// The connection of the server has ended: each outstanding request has an unknown outcome, and
-    /// none is sent again.
-    fn lost(&mut self, server: &Arc<Server>, reason: &str, call: &mut Call<'_, '_, '_>) {
-        if !matches!(&self.stage, Stage::Working(own) if own.number == server.number) {
-            return;
-        }
-        self.stage = Stage::Resting;
-        let sent = std::mem::take(&mut self.sent);
-        let mut ends = Vec::new();
-        {
-            let terms = self.pool.terms();
-            let mut core = server.core();
-            let is_standby = core.half.hot_standby() == Some(true);
-            for (place, mut request) in sent.into_iter().enumerate() {
-                let mut words = Vec::new();
-                let mut relay = Relay {
-                    client: &mut request.half,
-                    server: &mut core.half,
-                    settings: &terms.relay,
-                };
-                let after = relay.shared_lost(is_standby, place == 0, &mut words);
-                let Request { client, half, .. } = request;
-                let ended = match after {
-                    AfterLoss::Kept(_) => Ended::Answered(Box::new(half)),
-                    AfterLoss::Closed => Ended::Closed(crash_report(after), reason.into()),
-                };
-                ends.push((client, words, ended));
-            }
-        }
-        self.front.close_server(server, reason, call);
-        for (client, words, ended) in ends {
-            self.deliver(&client, &words, Some(ended));
-        }
-        self.rest_or_ask(call);
-    }
-
-    /// The server did what the model of it has not foreseen, or refused the parameters of a client.
-    fn broken(&mut self, broken: &Broken, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
-        let text = broken.to_string();
-        let guilty = match (self.sent.pop_front(), broken) {
-            (None, Broken::Parameter) => self.next.take(),
-            (oldest, _) => oldest,
-        };
-        if let Some(request) = guilty {
-            self.front.note_client(
-                Level::Warning,
-                &request.client,
-                format_args!("pooler error: {text}"),
-            );
-            let mut words = Vec::new();
-            crate::pg_wire::backend::error(&mut words, &broken.report());
-            let ended = Ended::Closed(words, text.as_str().into());
-            self.deliver(&request.client, &[], Some(ended));
-        }
-        self.lost(server, &text, call);
-    }
-
-    /// A batch is none that may be shared: that should have been found before.
-    fn violated(
-        &mut self,
-        request: Request,
-        violation: &Violation,
-        server: &Arc<Server>,
-        call: &mut Call<'_, '_, '_>,
-    ) {
-        let mut words = Vec::new();
-        crate::pg_wire::backend::error(&mut words, &violation.report());
-        let ended = Ended::Closed(words, violation.to_string().into());
-        self.deliver(&request.client, &[], Some(ended));
-        self.lost(server, "unclean server", call);
-    }
-
-    /// What the requests wait for is refused.
-    fn refuse_all(&mut self, refusal: &Refusal) {
-        self.stage = Stage::Resting;
-        let waiting = self.next.take().into_iter();
-        for request in waiting.chain(self.pool.lanes.take_all()) {
-            let ended = Ended::Refused(refusal.clone());
-            self.deliver(&request.client, &[], Some(ended));
-        }
-        let _ = self.pool.lanes.rest(self.number);
-        self.leave_book();
     }
 
     fn open(&mut self, letter: Letter, call: &mut Call<'_, '_, '_>) {
@@ -650,12 +284,6 @@ impl Trunk {
         let _ = self.place.give(given);
         None
     }
-}
-
-/// What became of a request that was to be sent.
-enum Sending {
-    Sent,
-    NotNow(Box<Request>),
 }
 
 impl GroupHandler<Stream> for Trunk {

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixStream},
 };
 
 use paceline_pg_wire::{
@@ -85,6 +86,19 @@ impl Client {
         let stream = TcpStream::connect(address).expect("the pooler accepts");
         stream.set_read_timeout(Some(LIMIT)).expect("a limit");
         stream.set_nodelay(true).expect("an option");
+        Self {
+            stream,
+            buffer: Vec::new(),
+            key: (0, Vec::new()),
+            parameters: Vec::new(),
+        }
+    }
+
+    /// A connection by a Unix socket, without a login.
+    pub(crate) fn of_unix(stream: UnixStream) -> Self {
+        // The standard library reads and writes by the descriptor, whatever its family is.
+        let stream = TcpStream::from(OwnedFd::from(stream));
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
         Self {
             stream,
             buffer: Vec::new(),

@@ -54,6 +54,11 @@ fn head(folder: &Path) -> String {
 impl Pooler {
     /// Starts the program. `databases` and `settings` are lines of the configuration.
     pub(crate) fn start(databases: &str, settings: &str) -> Self {
+        Self::start_after(databases, settings, |_| ())
+    }
+
+    /// As [`start`](Self::start), after something was done to the folder.
+    pub(crate) fn start_after(databases: &str, settings: &str, prepare: fn(&Path)) -> Self {
         let folder = new_folder();
         let users = format!("\"{USER}\" \"\"\n\"admin\" \"\"\n\"alice\" \"alice's\"\n");
         fs::write(folder.join("users"), users).expect("a file");
@@ -64,6 +69,7 @@ impl Pooler {
             format!("{head}{settings}\n[databases]\n{databases}\n"),
         )
         .expect("a file");
+        prepare(&folder);
         let process = Command::new(env::current_exe().expect("this program"))
             .args(["--exact", "pooler::program", "--nocapture"])
             .env(INI, &ini)
@@ -111,6 +117,11 @@ impl Pooler {
 
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn log(&self) -> String {

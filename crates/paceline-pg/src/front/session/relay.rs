@@ -15,6 +15,9 @@ use crate::{
     stats::Counters,
 };
 
+/// How much is received of a client whose request is on a shared connection: so its end is noticed.
+const READ_AHEAD: usize = 64 << 10;
+
 /// Whether a caller goes on with the rest of the input.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,6 @@ impl Session {
             return;
         }
         if let State::Waiting(_)
-        | State::Shared(_)
         | State::Bound(
             _,
             Bound {
@@ -44,6 +46,9 @@ impl Session {
         ) = &self.state
         {
             // Its request waits already: the socket's buffer holds the rest.
+            return self.read_client(Reading::Off);
+        }
+        if matches!(self.state, State::Shared(_)) && self.input.len() > READ_AHEAD {
             return self.read_client(Reading::Off);
         }
         if let (State::Console(_), false) = (&self.state, self.input.is_empty()) {
