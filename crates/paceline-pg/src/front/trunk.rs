@@ -261,6 +261,8 @@ impl Trunk {
     /// A server is a member of this group now.
     fn server_joined(&mut self, id: HandleId, call: &mut Call<'_, '_, '_>) {
         let expected = match &self.stage {
+            // It was fetched, and has been used since.
+            Stage::Working(server) if server.is_at(id) => return,
             Stage::Coming(server) if server.is_at(id) => Some(Arc::clone(server)),
             _ => self.take_arrived(id),
         };
