@@ -216,7 +216,8 @@ impl Trunk {
             self.front.give_back(server, call);
         }
         drop(terms);
-        self.rest_or_ask(call);
+        // The server leaves this group when the call is over. It could be the next one.
+        let _ = call.group().notify();
     }
 
     fn open(&mut self, letter: Letter, call: &mut Call<'_, '_, '_>) {
@@ -244,12 +245,16 @@ impl Trunk {
         self.refuse_all(refusal);
     }
 
-    /// The connection of a server that was on its way here has ended.
+    /// The connection of a server has ended that is here, or was on its way here.
     fn forget_lost(&mut self, number: u64, call: &mut Call<'_, '_, '_>) {
         let is_given = self.place.take_given_server(number).is_some();
         let is_it = match &self.stage {
             Stage::Waiting => is_given,
             Stage::Coming(server) => server.number == number,
+            Stage::Working(server) if server.number == number => {
+                let server = Arc::clone(server);
+                return self.lost(&server, "server conn crashed?", call);
+            }
             _ => false,
         };
         if is_it {

@@ -171,9 +171,12 @@ impl ClientHalf {
 }
 
 impl Relay<'_> {
-    /// Whether the server has other parameters than the client wants: [`begin`](Self::begin) sets
-    /// them, at a boundary.
+    /// Whether the server has other parameters than the client wants, or is about to get those of
+    /// another client: [`begin`](Self::begin) sets them, at a boundary.
     pub fn needs_parameters(&mut self) -> bool {
+        if self.server.own.is_running() {
+            return true;
+        }
         let wanted = self.client.parameters_mut();
         let present = &self.server.parameters;
         parameters::compare(&self.settings.tracked, wanted, present) != Comparison::Equal
