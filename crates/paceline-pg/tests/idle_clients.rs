@@ -60,6 +60,7 @@ fn start(folder: &Path, postgres: &Postgres) -> (thread::JoinHandle<()>, SocketA
     let file = folder.join("pgbouncer.ini");
     fs::write(&file, ini).expect("a file");
     let start = Start {
+        user: None,
         file,
         is_quiet: true,
         verbosity: 0,

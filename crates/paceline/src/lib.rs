@@ -169,7 +169,7 @@ pub use dispatch::{
     OutputLimit, Overdue, Pace, Panics, Piece, QueueOrder, Recall, Rejected, Returned, Scratch,
     Serve, TaskContext, TickContext,
 };
-pub use handle_set::{simulated, Descriptor, Source};
+pub use handle_set::{defer_accept, simulated, Descriptor, Source};
 pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};
 pub use pool::{
     Builder, Entrance, Inspect, Listener, ListenerBuilder, ListenerSocket, Observation, Pool,

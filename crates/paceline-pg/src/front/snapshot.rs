@@ -157,6 +157,8 @@ impl Snapshots<'_> {
         let state = match (phase, in_book.map(|row| row.state)) {
             (Phase::Cancel, _) => "waiting_cancel_req",
             (Phase::Console, _) => "active",
+            (Phase::Queued, _) => "waiting",
+            (Phase::Busy, Some(ClientState::Idle)) => "active",
             (_, Some(ClientState::Waiting | ClientState::Arriving)) => "waiting",
             (_, Some(ClientState::Active)) => "active",
             (Phase::Login, _) => "login",

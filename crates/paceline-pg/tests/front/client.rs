@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
 };
 
 use paceline_pg_wire::{
@@ -107,6 +108,14 @@ impl Client {
             key: (0, Vec::new()),
             parameters: Vec::new(),
         }
+    }
+
+    /// A connection by a Unix socket, without a login.
+    pub(crate) fn of_unix(stream: UnixStream) -> Self {
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        // Requests to cancel go to no address here.
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::through(nowhere, Box::new(stream))
     }
 
     /// Waits for the end of a login that was begun.

@@ -46,6 +46,7 @@ pub(crate) use completion::CompletionSet;
 pub(crate) use epoll::Epoll;
 pub(crate) use poll::{is_readable, poll_two, PollSet};
 pub use source::{Descriptor, Source};
+pub use system::defer_accept;
 pub(crate) use system::set_nonblocking;
 
 /// The contract: see the module's first page.

@@ -187,7 +187,8 @@ impl Session {
         pool.database.counters.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.say(&out, call);
-        let half = ClientHalf::new(self.front.commons.values(values), is_proven);
+        let values = self.front.commons.values(values);
+        let half = ClientHalf::new(values, is_proven).with_others(&asked.request.others);
         let now = self.front.now();
         self.client.watch.enter(Phase::Idle, now);
         self.state = State::Idle(Box::new(Member {
