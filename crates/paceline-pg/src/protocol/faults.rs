@@ -31,6 +31,8 @@ pub enum Broken {
     Parameter,
     /// A transaction block was opened in statement mode.
     Block,
+    /// The server did not enter a failed block in the place of one that was lost.
+    LostBlock,
 }
 
 impl Violation {
@@ -50,7 +52,7 @@ impl Broken {
     #[must_use]
     pub fn report(&self) -> NewReport {
         let code = match self {
-            Self::Malformed(_) | Self::Unexpected(_) => "08006",
+            Self::Malformed(_) | Self::Unexpected(_) | Self::LostBlock => "08006",
             Self::Parameter => "22023",
             Self::Block => "08P01",
         };
@@ -77,6 +79,7 @@ impl fmt::Display for Broken {
             Self::Unexpected(tag) => write!(f, "unexpected message type 0x{tag:02X} of the server"),
             Self::Parameter => f.write_str("invalid server parameter"),
             Self::Block => f.write_str("transaction blocks not allowed in statement pooling mode"),
+            Self::LostBlock => f.write_str("the transaction is lost with its server connection"),
         }
     }
 }

@@ -14,6 +14,7 @@ use paceline_pg_wire::{
 pub use lost::AfterLoss;
 
 use super::{
+    client::LostBlock,
     output::Stream,
     parameters::{self, Comparison},
     server::{
@@ -134,7 +135,8 @@ impl Relay<'_> {
 
     /// Whether all bytes of the client must wait for replies.
     fn must_wait(&self) -> bool {
-        let is_setting = self.server.own.is_running() && !self.client.is_proven();
+        let needs_end = !self.client.is_proven() || self.client.lost_block == LostBlock::Due;
+        let is_setting = self.server.own.is_running() && needs_end;
         is_setting || self.server.model.outstanding() >= MOST_OUTSTANDING
     }
 
