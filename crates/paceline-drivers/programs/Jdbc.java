@@ -115,15 +115,15 @@ public final class Jdbc {
                     PreparedStatement insert = connection.prepareStatement("INSERT INTO " + TABLE
                         + "(id, n) VALUES (?, ?)")) {
                 for (int turn = 0; turn < 25; turn++) {
+                    insert.setInt(1, 1000 + number);
+                    insert.setInt(2, turn);
+                    check(1, insert.executeUpdate());
                     select.setInt(1, turn);
                     try (ResultSet rows = select.executeQuery()) {
                         check(true, rows.next());
                         check(turn + 1, rows.getInt(1));
                         check(String.valueOf(number), rows.getString(2));
                     }
-                    insert.setInt(1, 1000 + number);
-                    insert.setInt(2, turn);
-                    check(1, insert.executeUpdate());
                     connection.commit();
                 }
             }

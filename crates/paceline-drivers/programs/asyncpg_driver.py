@@ -57,8 +57,8 @@ async def prepared_statements_of_several_connections():
         insert = await connection.prepare(f"INSERT INTO {TABLE}(id, n) VALUES ($1, $2)")
         for turn in range(25):
             async with connection.transaction():
-                assert tuple(await statement.fetchrow(turn)) == (turn + 1, str(number))
                 await insert.fetch(1000 + number, turn)
+                assert tuple(await statement.fetchrow(turn)) == (turn + 1, str(number))
         await connection.close()
 
     await asyncio.gather(*[work(number) for number in range(6)])

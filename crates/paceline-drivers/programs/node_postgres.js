@@ -48,11 +48,11 @@ async function preparedStatementsOfSeveralConnections(client) {
     const own = await connected();
     for (let turn = 0; turn < 25; turn += 1) {
       await own.query('BEGIN');
+      const insert = `INSERT INTO ${table}(id, n) VALUES ($1, $2)`;
+      await own.query({ name: 'insert', text: insert, values: [1000 + number, turn] });
       const select = { name: 'select', text: `SELECT $1::int + 1 AS a, '${number}' AS b`, values: [turn] };
       const { rows } = await own.query(select);
       assert.deepStrictEqual(rows, [{ a: turn + 1, b: String(number) }]);
-      const insert = `INSERT INTO ${table}(id, n) VALUES ($1, $2)`;
-      await own.query({ name: 'insert', text: insert, values: [1000 + number, turn] });
       await own.query('COMMIT');
     }
     await own.end();

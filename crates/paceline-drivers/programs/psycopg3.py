@@ -61,12 +61,13 @@ def prepared_statements_of_several_connections():
             with connect(prepare_threshold=0) as connection:
                 for turn in range(25):
                     with connection.transaction():
+                        # First: a transaction that reads before it writes may have to be repeated.
+                        insert = f"INSERT INTO {TABLE}(id, n) VALUES (%s, %s)"
+                        connection.execute(insert, (1000 + number, turn))
                         for factor in (1, 2, 3):
                             query = f"SELECT %s::int * {factor}, '{number}'"
                             row = connection.execute(query, (turn,)).fetchone()
                             assert row == (turn * factor, str(number)), row
-                        update = f"INSERT INTO {TABLE}(id, n) VALUES (%s, %s)"
-                        connection.execute(update, (1000 + number, turn))
         except Exception as failure:  # of any kind: the test must fail
             failures.append(failure)
 

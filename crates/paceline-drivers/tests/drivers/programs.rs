@@ -1,6 +1,7 @@
 //! Drivers of other languages, and PostgreSQL's own programs.
 
 use std::{
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -211,10 +212,15 @@ fn psql_cancels_with_ctrl_c() {
     };
     for system in Systems::shared().iter() {
         let mut command = psql(&program);
-        command.args(["-c", system.slow()]);
+        command.args(["-c", "SELECT 'connected'", "-c", system.slow()]);
         let command = system.describe_to("psql", &mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.stderr(Stdio::piped()).spawn().expect("psql starts");
+        // Before that, psql does not handle the signal.
+        let mut line = String::new();
+        let output = process.stdout.as_mut().expect("its output");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        assert_eq!(line, "connected\n", "{system}");
         let end = Instant::now() + LIMIT;
         while process.try_wait().expect("its status").is_none() {
             assert!(Instant::now() < end, "{system}: psql is not cancelled");

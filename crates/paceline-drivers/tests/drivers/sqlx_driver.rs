@@ -84,16 +84,16 @@ async fn transactions(pool: &PgPool, table: &str, number: i32) -> Result<(), sql
     let insert = format!("INSERT INTO {table}(id, n) VALUES ($1, $2)");
     for turn in 0..25_i32 {
         let mut transaction = pool.begin().await?;
-        let row: (i32, String) = sqlx::query_as(&select)
-            .bind(turn)
-            .fetch_one(&mut *transaction)
-            .await?;
-        assert_eq!(row, (turn + 1, number.to_string()));
         sqlx::query(&insert)
             .bind(1000 + number)
             .bind(turn)
             .execute(&mut *transaction)
             .await?;
+        let row: (i32, String) = sqlx::query_as(&select)
+            .bind(turn)
+            .fetch_one(&mut *transaction)
+            .await?;
+        assert_eq!(row, (turn + 1, number.to_string()));
         transaction.commit().await?;
     }
     Ok(())

@@ -99,12 +99,13 @@ async fn transactions(system: &System, table: &str, number: i32) -> Result<(), F
     let insert = client.prepare(&insert).await?;
     for turn in 0..25_i32 {
         let transaction = client.transaction().await?;
+        let values = [1000 + number, turn];
+        transaction
+            .execute(&insert, &[&values[0], &values[1]])
+            .await?;
         let row = transaction.query_one(&select, &[&turn]).await?;
         assert_eq!(row.get::<_, i32>(0), turn + 1);
         assert_eq!(row.get::<_, &str>(1), number.to_string());
-        transaction
-            .execute(&insert, &[&(1000 + number), &turn])
-            .await?;
         transaction.commit().await?;
     }
     Ok(())

@@ -58,7 +58,7 @@ impl Row {
         if let Err(left) = wait_until_settled(system) {
             tally.hung += 1;
             tally.note(format!("connections that no client has: {left}"));
-            tally.note(system.front.log());
+            tally.note(shown(system));
         }
         Ok(tally)
     }
@@ -101,7 +101,7 @@ impl Row {
             let mut struck = Ok(());
             while struck.is_ok() && !at_work.is_finished() {
                 // The other clients get some work done between two strikes.
-                thread::sleep(Duration::from_millis(20 + random.below(60)));
+                thread::sleep(Duration::from_millis(random.below(40)));
                 struck = self.round(system, victims, &mut random, &mut tally);
                 work.strikes.fetch_add(1, Ordering::Release);
                 if Instant::now() > end {
@@ -286,6 +286,20 @@ fn wait_until_settled(system: &System) -> Result<(), String> {
             _ => thread::sleep(Duration::from_millis(10)),
         }
     }
+}
+
+/// The clients and servers that the front-end has, for the search of a defect.
+fn shown(system: &System) -> String {
+    let ask = |what: &str| {
+        let console = Client::open(system.front.address(), USER, CONSOLE, PATIENCE);
+        console.and_then(|mut console| console.query(what))
+    };
+    let shown = ["SHOW CLIENTS", "SHOW SERVERS"].map(|what| {
+        let rows = ask(what).map_or_else(|_| Vec::new(), |answer| answer.rows);
+        let rows: Vec<_> = rows.iter().map(|row| row.join(" ")).collect();
+        format!("{what}:\n    {}", rows.join("\n    "))
+    });
+    shown.join("\n    ")
 }
 
 /// What `SHOW POOLS` has that belongs to a client.
