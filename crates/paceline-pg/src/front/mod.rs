@@ -8,6 +8,7 @@
 //!                     ^
 //!                     |
 //!   opening -----> home       the handler of a server's group while no client has it
+//!   names          openings   addresses of hosts; which connections are being opened
 //!   sites          probe      the hosts of a database and their roles; what asks them
 //!
 //!   orders       what the book wants          maintenance  three times a second
@@ -31,7 +32,9 @@ mod listeners;
 mod live;
 mod maintenance;
 mod metrics;
+mod names;
 mod opening;
+mod openings;
 mod orders;
 mod probe;
 mod random;
@@ -46,6 +49,9 @@ mod sockets;
 mod state;
 mod tls;
 mod wire;
+
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 

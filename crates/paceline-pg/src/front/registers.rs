@@ -112,7 +112,8 @@ impl Database {
         }
     }
 
-    /// This host could not be reached: the next one is tried.
+    /// This host could not be reached. With `disable` the next one is tried, and stays the one for new
+    /// connections until it fails.
     pub(crate) fn host_failed(&self, host: usize) {
         if self.config().load_balance_hosts == config::LoadBalance::Disable {
             let next = host.wrapping_add(1);
@@ -120,13 +121,6 @@ impl Database {
             let _ =
                 self.next_host
                     .compare_exchange(host, next, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// A host was reached: with hosts in a fixed order the next connection begins at the first.
-    pub(crate) fn host_reached(&self) {
-        if self.config().load_balance_hosts == config::LoadBalance::Disable {
-            self.next_host.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -195,11 +189,15 @@ impl Registers {
         self.tables().pools.get(&id).cloned()
     }
 
+    /// The book has removed this pool.
     pub(crate) fn remove_pool(&self, id: PoolId) {
         let mut tables = self.tables();
         if let Some(pool) = tables.pools.remove(&id) {
             let key = (pool.database.id, Box::from(&*pool.user));
-            tables.by_name.remove(&key);
+            // A younger pool may have the name already.
+            if tables.by_name.get(&key).is_some_and(|named| named.id == id) {
+                tables.by_name.remove(&key);
+            }
         }
     }
 
@@ -311,21 +309,44 @@ impl Front {
     }
 
     /// The pool of this database and user; `None` if the database was removed meanwhile.
+    ///
+    /// The book decides which pool that is: it may have removed the one that is in the register, and
+    /// the order to remove that here may not be carried out yet.
     pub(crate) fn pool_of(&self, database: &Arc<Database>, user: &str) -> Option<Arc<PoolEntry>> {
-        let key = (database.id, Box::from(user));
-        if let Some(known) = self.registers.tables().by_name.get(&key) {
-            return Some(Arc::clone(known));
-        }
         let user_id = self.user(user);
         let now = self.now();
+        let key = (database.id, Box::from(user));
+        let mut tables = self.registers.tables();
+        // Under this lock, so that no other thread puts an older pool in the place of this one.
         let id = self.book().pool(database.id, user_id, now)?;
-        let live = self.live();
+        if let Some(known) = tables.by_name.get(&key).filter(|known| known.id == id) {
+            return Some(Arc::clone(known));
+        }
+        let pool = Arc::new(self.new_pool(id, database, user));
+        tables.pools.insert(id, Arc::clone(&pool));
+        tables.by_name.insert(key, Arc::clone(&pool));
+        Some(pool)
+    }
+
+    /// The pool that has taken the place of one that the book has removed; `None`: none has.
+    pub(crate) fn pool_after(&self, gone: &PoolEntry) -> Option<Arc<PoolEntry>> {
+        let pool = self.pool_of(&gone.database, &gone.user)?;
+        if pool.id == gone.id {
+            return None;
+        }
+        if let Some(proved) = gone.credentials.load_full() {
+            pool.credentials.store(Some(proved));
+        }
+        Some(pool)
+    }
+
+    fn new_pool(&self, id: PoolId, database: &Arc<Database>, user: &str) -> PoolEntry {
         let statements = Arc::new(Statements::new());
         let kept = Pool {
             statements: &statements,
         };
-        let terms = Terms::new(&live, &database.config(), user, &kept);
-        let pool = Arc::new(PoolEntry {
+        let terms = Terms::new(&self.live(), &database.config(), user, &kept);
+        PoolEntry {
             id,
             database: Arc::clone(database),
             user: Arc::from(user),
@@ -333,12 +354,7 @@ impl Front {
             statements,
             welcome: ArcSwapOption::empty(),
             credentials: ArcSwapOption::empty(),
-        });
-        let mut tables = self.registers.tables();
-        let entry = tables.pools.entry(id).or_insert(pool);
-        let entry = Arc::clone(entry);
-        tables.by_name.insert(key, Arc::clone(&entry));
-        Some(entry)
+        }
     }
 
     /// The configuration has changed: so do the terms of all pools, and the limits in the book.

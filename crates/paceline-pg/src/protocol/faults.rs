@@ -3,6 +3,8 @@
 use paceline_pg_wire::{Malformed, NewReport, Severity};
 use std::{error, fmt};
 
+use super::Loss;
+
 /// The client broke the protocol: both its connection and the server's are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,9 +50,14 @@ impl Violation {
 }
 
 impl Broken {
-    /// What the client gets before its connection is closed.
+    /// What the client gets before its connection is closed. `loss` is that of the server:
+    /// [`ServerHalf::loss`](super::ServerHalf::loss).
     #[must_use]
-    pub fn report(&self) -> NewReport {
+    pub fn report(&self, loss: Loss) -> NewReport {
+        if loss == Loss::Unknown {
+            let text = format!("{self}: it is unknown whether the transaction was committed");
+            return NewReport::new(Severity::Fatal, "08007", text);
+        }
         let code = match self {
             Self::Malformed(_) | Self::Unexpected(_) | Self::LostBlock => "08006",
             Self::Parameter => "22023",

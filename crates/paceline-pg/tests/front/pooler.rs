@@ -40,6 +40,13 @@ pub(crate) struct Pooler {
     address: SocketAddr,
 }
 
+/// The command that starts the program.
+fn this_program() -> Command {
+    let mut program = Command::new(env::current_exe().expect("this program"));
+    program.args(["--exact", "pooler::program", "--nocapture"]);
+    program
+}
+
 /// The start of every configuration.
 fn head(folder: &Path) -> String {
     let folder = folder.display();
@@ -53,6 +60,20 @@ fn head(folder: &Path) -> String {
 impl Pooler {
     /// Starts the program. `databases` and `settings` are lines of the configuration.
     pub(crate) fn start(databases: &str, settings: &str) -> Self {
+        Self::launch(databases, settings, this_program())
+    }
+
+    /// The same, with so many descriptors.
+    pub(crate) fn limited(descriptors: usize, databases: &str, settings: &str) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {descriptors} && exec \"$@\"");
+        shell.args(["-c", &script, "sh"]);
+        let program = this_program();
+        shell.arg(program.get_program()).args(program.get_args());
+        Self::launch(databases, settings, shell)
+    }
+
+    fn launch(databases: &str, settings: &str, mut program: Command) -> Self {
         let folder = new_folder();
         let users = format!("\"{USER}\" \"\"\n\"admin\" \"\"\n\"alice\" \"alice's\"\n");
         fs::write(folder.join("users"), users).expect("a file");
@@ -63,8 +84,7 @@ impl Pooler {
             format!("{head}{settings}\n[databases]\n{databases}\n"),
         )
         .expect("a file");
-        let process = Command::new(env::current_exe().expect("this program"))
-            .args(["--exact", "pooler::program", "--nocapture"])
+        let process = program
             .env(INI, &ini)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -106,6 +126,15 @@ impl Pooler {
 
     pub(crate) fn port(&self) -> String {
         self.address.port().to_string()
+    }
+
+    /// The Unix socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let log = self.log();
+        let line = log
+            .lines()
+            .find_map(|line| line.split_once("listening on unix:"));
+        line.expect("the log names the socket").1.trim().into()
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -106,7 +106,7 @@ impl Session {
                     login.stage = Stage::Welcome(pool);
                 }
             }
-            Welcome::Refused(Refusal::Gone) if self.pool_was_replaced(&pool) => {
+            Welcome::Refused(Refusal::Gone) => {
                 self.front.carry_out(orders);
                 return self.enter_pool_again(&pool, call);
             }
@@ -117,13 +117,9 @@ impl Session {
         self.front.carry_out(orders);
     }
 
-    /// The book has removed the pool since it was found, because it was not used.
-    fn pool_was_replaced(&self, pool: &PoolEntry) -> bool {
-        self.front.registers.pool(pool.id).is_none()
-    }
-
-    fn enter_pool_again(&mut self, pool: &PoolEntry, call: &mut Call<'_, '_, '_>) {
-        match self.front.pool_of(&pool.database, &pool.user) {
+    /// The book has removed the pool since it was found, because it was not used, or its database.
+    fn enter_pool_again(&mut self, gone: &PoolEntry, call: &mut Call<'_, '_, '_>) {
+        match self.front.pool_after(gone) {
             Some(pool) => self.await_welcome(pool, call),
             None => self.refused(&Refusal::Gone, call),
         }
@@ -140,6 +136,10 @@ impl Session {
     }
 
     fn finish_login(&mut self, pool: Arc<PoolEntry>, call: &mut Call<'_, '_, '_>) {
+        let Some(reported) = pool.reported() else {
+            // The book gives no welcome to a pool that has had no server.
+            return self.refused(&Refusal::Gone, call);
+        };
         let State::Login(login) = self.take_state() else {
             return;
         };
@@ -147,10 +147,6 @@ impl Session {
             asked: Some(asked), ..
         } = *login
         else {
-            return;
-        };
-        let Some(reported) = pool.reported() else {
-            self.state = State::Leaving(None);
             return;
         };
         let live = self.front.live();

@@ -6,7 +6,11 @@ use paceline::{Closed, Handle, HandleId};
 
 use super::{Arrival, Bound, Member, Session, State};
 use crate::{
-    front::{call::Call, client::Phase, server::Server},
+    front::{
+        call::Call,
+        client::{Phase, Way},
+        server::Server,
+    },
     pg_wire::{backend, NewReport, Severity},
     pools::Left,
     protocol::{AfterLoss, Broken, Loss, Mode, Relay, Release, Violation},
@@ -86,7 +90,7 @@ impl Session {
     /// The session is over: its server is given back or closed, and the book forgets the client.
     fn end(&mut self, call: &mut Call<'_, '_, '_>) {
         let state = self.take_state();
-        let on_its_way = self.client.close_mail().map(|given| given.server);
+        let on_its_way = self.close_mail();
         self.client.watch.enter(Phase::Login, self.front.now());
         match state {
             State::Bound(member, bound) => self.end_bound(member, bound, call),
@@ -98,6 +102,19 @@ impl Session {
         self.state = State::Leaving(on_its_way);
         let id = self.client.facts().id;
         self.front.clients().remove(self.client.number, id);
+    }
+
+    /// No server is taken any more. The one that comes here by itself; one that the client had to fetch
+    /// stays where it is, and goes back to the book.
+    pub(super) fn close_mail(&self) -> Option<Arc<Server>> {
+        let given = self.client.close_mail()?;
+        match given.way {
+            Way::Sent => Some(given.server),
+            Way::Fetch => {
+                self.front.abandon(&given.server);
+                None
+            }
+        }
     }
 
     fn end_bound(&mut self, member: Box<Member>, bound: Bound, call: &mut Call<'_, '_, '_>) {
@@ -174,6 +191,9 @@ impl Session {
         }
         if let Some(server) = self.front.server_at(member.id()) {
             self.front.server_gone(&server, "server conn crashed?");
+            // It may have been on its way to this client, which is not noted at the server before it
+            // has arrived.
+            self.forget_lost(server.number, call);
         }
     }
 
@@ -187,13 +207,12 @@ impl Session {
         let (after, farewell, mode) = {
             let mut core = server.core();
             let terms = member.pool.terms();
-            let is_standby = core.half.hot_standby() == Some(true);
             let mut relay = Relay {
                 client: &mut member.half,
                 server: &mut core.half,
                 settings: &terms.relay,
             };
-            let after = relay.server_lost(is_standby, &mut words);
+            let after = relay.server_lost(&mut words);
             let farewell = core.half.farewell().map(<[u8]>::to_vec);
             (after, farewell, terms.relay.mode)
         };
@@ -232,10 +251,11 @@ impl Session {
             return;
         };
         let text = broken.to_string();
+        let loss = bound.server.core().half.loss();
         self.front.close_server(&bound.server, &text, call);
         self.state = State::Idle(member);
         self.log_refusal(&text);
-        self.fail(&broken.report(), &text, call);
+        self.fail(&broken.report(loss), &text, call);
     }
 
     /// A server is here that the client does not have.
@@ -255,6 +275,10 @@ impl Session {
                 self.go_on_without_server(call);
             }
             State::Waiting(member) if is_given => self.ask_again(member, call),
+            State::Login(login) => {
+                self.state = State::Login(login);
+                self.auth_server_gone(number, is_given, call);
+            }
             State::Leaving(Some(server)) if server.number == number => {
                 self.state = State::Leaving(None);
                 self.close_group(call);
@@ -265,6 +289,8 @@ impl Session {
 
     fn ask_again(&mut self, member: Box<Member>, call: &mut Call<'_, '_, '_>) {
         self.state = State::Idle(member);
+        self.reading = super::Reading::On;
+        self.listen_to_client();
         self.take_input(call);
     }
 
@@ -347,7 +373,8 @@ impl crate::front::state::Front {
         self.carry_out(orders);
     }
 
-    /// A client has left before its server came: the home gives it back.
+    /// A client does not take a server that is at its home, or on its way from there: the home gives
+    /// it back.
     pub(crate) fn abandon(&self, server: &Arc<Server>) {
         let mut core = server.core();
         core.client = None;

@@ -9,7 +9,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{auth_query::AuthQuery, relay::Progress, Reading, Session, State};
+use super::{
+    auth_query::AuthQuery, encrypting::TlsStart, relay::Progress, Reading, Session, State,
+};
 use crate::{
     config::{
         hba::{Attempt, Method},
@@ -29,18 +31,18 @@ use crate::{
         Admission, AuthType, ClientLogin, ClientStep, ClientTls, LoginSettings, Seeds,
         SessionRequest, StartupRules, StoredPassword, Transport,
     },
-    pools::{CancelAsked, CancelId, ClientId, Privilege, Refusal},
+    pools::{CancelAsked, CancelId, ClientId, Destination, Privilege, Refusal},
     protocol::Tracked,
 };
-use paceline_server::tls::TlsConnection;
 
 /// A client that logs in.
 pub(super) struct Login {
-    machine: ClientLogin,
+    pub(super) machine: ClientLogin,
     pub(super) settings: Arc<LoginSettings>,
     pub(super) stage: Stage,
     /// What the client has asked for, from its first packet on.
     pub(super) asked: Option<Asked>,
+    pub(super) tls_start: TlsStart,
 }
 
 /// What a login waits for.
@@ -84,6 +86,7 @@ impl Login {
             settings: Arc::clone(&front.live().login),
             stage: Stage::Talking,
             asked: None,
+            tls_start: TlsStart::Asked,
         }
     }
 
@@ -157,23 +160,16 @@ impl Session {
         let settings = Arc::clone(&login.settings);
         let fed = login.machine.feed(bytes, &settings, &mut out);
         let (consumed, is_more) = (fed.consumed, matches!(fed.step, ClientStep::More));
+        if matches!(fed.step, ClientStep::StartDirectTls) {
+            login.tls_start = TlsStart::Direct;
+            self.login_step(fed.step, out, call);
+            return self.first_ciphertext(bytes, call);
+        }
         self.login_step(fed.step, out, call);
         if is_more && consumed == 0 {
             Progress::Stuck
         } else {
             Progress::Took(consumed)
-        }
-    }
-
-    /// The handshake of TLS may be done.
-    pub(super) fn note_handshake(&mut self, was_handshaking: bool) {
-        if was_handshaking && !self.wire.is_handshaking() {
-            let info = self.wire.tls_info();
-            let shown = info.map(|info| format!("{}/{}", info.version, info.cipher_suite));
-            self.client.facts().tls = shown.unwrap_or_default().into();
-            if let Some(login) = self.login() {
-                login.machine.tls_started();
-            }
         }
     }
 
@@ -210,25 +206,6 @@ impl Session {
                     return self.leave(&closing.to_string(), call);
                 }
             };
-        }
-    }
-
-    fn begin_tls(&mut self, call: &mut Call<'_, '_, '_>) {
-        let live = self.front.live();
-        let Some(tls) = &live.client_tls.tls else {
-            return self.leave("TLS is off", call);
-        };
-        let connection = match TlsConnection::server(tls) {
-            Ok(connection) => connection,
-            Err(error) => return self.leave(&error.to_string(), call),
-        };
-        let Some(handle) = self.handle.clone() else {
-            return;
-        };
-        let wire = &mut self.wire;
-        let begun = call.with(&handle, |cx| wire.begin_tls(connection, cx));
-        if let Err(error) = begun {
-            self.leave(&tls::explained(&error), call);
         }
     }
 
@@ -273,15 +250,20 @@ impl Session {
         // A name that is not known is kept only when it has proved to be a user's.
         let user_id = self.front.known_user(&request.user);
         let privilege = match access {
-            Some(Access::Admin) => Privilege::Exempt,
+            Some(Access::Admin) if self.is_trusted(&request.user, access) => Privilege::Exempt,
+            Some(Access::Admin) => Privilege::Claimed,
             _ => Privilege::Ordinary,
         };
-        let database_id = database.as_ref().map(|database| database.id);
+        let destination = if is_console {
+            Destination::Console
+        } else {
+            Destination::from(database.as_ref().map(|database| database.id))
+        };
         let now = self.front.now();
         let entered = self
             .front
             .book()
-            .enter(database_id, user_id, privilege, now);
+            .enter(destination, user_id, privilege, now);
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {

@@ -15,18 +15,22 @@
 mod arriving;
 mod auth_query;
 mod console;
+mod encrypting;
 mod leaving;
 mod letters;
 mod login;
 mod relay;
 mod serving;
 
+#[cfg(test)]
+mod tests;
+
 use std::{io, sync::Arc, time::Duration};
 
 use paceline::{Closed, Context, GroupHandler, Handle, Interest, Members, Next};
 
-pub(crate) use self::login::login_settings;
 use self::{console::ConsoleSession, login::Login};
+pub(crate) use self::{login::login_settings, serving::Passed};
 use super::{
     call::Call,
     client::Client,
@@ -198,6 +202,18 @@ impl Session {
                 .set_interest(interest(reading, awaits));
         }
         self.listen_to_client();
+    }
+}
+
+/// A session whose connection never was a member of its group has no end that the handler is called
+/// for.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Leaving(_)) {
+            let number = self.client.number;
+            let id = self.client.facts().id;
+            self.front.clients().remove(number, id);
+        }
     }
 }
 

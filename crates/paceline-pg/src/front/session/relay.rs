@@ -7,7 +7,7 @@ use std::{
 
 use paceline::scratch;
 
-use super::{Arrival, Bound, Member, Reading, Session, State};
+use super::{encrypting::Handshake, Arrival, Bound, Member, Reading, Session, State};
 use crate::{
     front::{buffers, call::Call, client::Phase, wire},
     pg_wire::{Header, TransactionStatus},
@@ -73,7 +73,9 @@ impl Session {
         let was_handshaking = self.wire.is_handshaking();
         let (wire, input) = (&mut self.wire, &mut self.input);
         let arrived = call.with(&handle, |cx| wire.receive(cx, &mut buffer, input));
-        self.note_handshake(was_handshaking);
+        if self.note_handshake(was_handshaking) == Handshake::Nameless {
+            return self.leave("direct TLS without the protocol's name (ALPN)", call);
+        }
         match arrived {
             Ok(wire::Arrival::InBuffer(count)) => {
                 self.count_received(count);
@@ -356,7 +358,7 @@ impl Session {
             IoSlice::new(&pair.to_client),
         ];
         if done {
-            // The next client's request does not wait for this one's reply.
+            // The book gives the server on now, and it moves when this call is over: see `serving`.
             self.note_answered(&passed, status, is_busy);
             self.release(call);
             self.send_to_client(used(&slices), call);

@@ -453,7 +453,7 @@ fn a_removed_database_is_forgotten_when_it_is_empty() {
     assert_eq!(world.take_orders(), [dismissed]);
     let other = world
         .book
-        .enter(None, None, Privilege::Ordinary, ms(0))
+        .enter(Destination::Nowhere, None, Privilege::Ordinary, ms(0))
         .expect("room");
     let again = world
         .book

@@ -37,6 +37,8 @@ impl Relay<'_> {
         let mut counts = Counts::default();
         if let Err(broken) = self.reply_steps(&mut stream, &mut counts) {
             stream.copy_direct();
+            // Behind that nothing is known any more.
+            self.server.broken = Some(self.server.loss());
             self.server.model.pin();
             return Err(broken);
         }

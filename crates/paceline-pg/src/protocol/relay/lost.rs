@@ -40,19 +40,20 @@ pub enum AfterLoss {
 
 impl Relay<'_> {
     /// Answers the outstanding requests after a loss of the server connection: with the error 08006
-    /// if the transaction is rolled back, and 08007 if its outcome is unknown. `is_standby` says
-    /// that nothing can have been written.
-    pub fn server_lost(&mut self, is_standby: bool, to_client: &mut Vec<u8>) -> AfterLoss {
+    /// if the transaction is rolled back, and 08007 if its outcome is unknown.
+    ///
+    /// What the server has said of its role proves nothing: a standby reports that it was promoted
+    /// with the replies to the first statement after it, and that statement may have written.
+    pub fn server_lost(&mut self, to_client: &mut Vec<u8>) -> AfterLoss {
         let model = &self.server.model;
         let is_broken = model.is_pinned() || !self.server.walk.is_between_messages();
         if is_broken || !self.client.walk.is_between_messages() {
             return AfterLoss::Closed;
         }
-        let loss = match self.server.loss() {
-            Loss::Unknown if is_standby => Loss::RolledBack,
+        let loss = match self.client.lost_block {
             // The server was to be in a failed block: nothing behind that can have been done.
-            _ if self.client.lost_block == LostBlock::Entered => Loss::RolledBack,
-            loss => loss,
+            LostBlock::Entered => Loss::RolledBack,
+            LostBlock::None | LostBlock::Due => self.server.loss(),
         };
         if let Some(names) = &mut self.client.names {
             names.undo_all();
