@@ -8,8 +8,8 @@ use xtask_common::workspace::{Form, Workspace};
 use xtask_common::{run, table};
 
 use crate::{
-    faults, fuzz, inject, instructions, loom, mutants, sanitizer, setup, shuttle, stress, tidy,
-    tsan,
+    faults, fuzz, inject, instructions, loom, mutants, pg_faults, sanitizer, setup, shuttle,
+    stress, tidy, tsan,
 };
 
 /// The verb.
@@ -23,7 +23,7 @@ Runs, in this order: setup (installs what the other steps lack), fmt, clippy, fe
 and HTTP, and with ring), doc, test (clippy, doc and test with the features `tracing`, `json` and `systemd`, the
 others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a minute of misuse), tsan, tidy,
 faults (one in forty-eight, others at each commit), inject (every fault with `echo`, a
-few with `relay` and `chat`). All steps run, also after one that failed; a table of them comes last. About twenty-five
+few with `relay` and `chat`), pg-faults (the pooler under each fault in each state, a few times). All steps run, also after one that failed; a table of them comes last. About twenty-five
 minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
@@ -138,6 +138,13 @@ const STEPS: &[Step] = &[
     Step {
         name: "inject",
         run: run_inject,
+    },
+    Step {
+        name: "pg-faults",
+        run: |depth| match depth {
+            Depth::Quick => pg_faults::check_sample(),
+            Depth::Full => pg_faults::check_full(),
+        },
     },
 ];
 

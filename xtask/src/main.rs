@@ -14,6 +14,7 @@ mod fuzz;
 mod inject;
 mod instructions;
 mod loom;
+mod pg_faults;
 mod pg_suite;
 mod setup;
 mod shuttle;
@@ -30,7 +31,7 @@ mod sanitizer;
 mod tree;
 
 /// Every verb, in the order in which the help shows them.
-const VERBS: [Verb; 12] = [
+const VERBS: [Verb; 13] = [
     ci::VERB,
     loom::VERB,
     shuttle::VERB,
@@ -41,6 +42,7 @@ const VERBS: [Verb; 12] = [
     inject::VERB,
     instructions::VERB,
     pg_suite::VERB,
+    pg_faults::VERB,
     tidy::VERB,
     setup::VERB,
 ];

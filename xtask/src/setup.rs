@@ -1,6 +1,6 @@
 //! `setup`: brings what the other verbs need, and says what could not be had.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{fmt, io};
@@ -8,6 +8,7 @@ use std::{fmt, io};
 use crate::sanitizer;
 use xtask_common::run::{self, Ending};
 use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -19,9 +20,11 @@ usage: cargo xtask setup
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
 netcat-openbsd, openssl, sslscan, python3, curl, nodejs, npm, golang-go, wrk, slowhttptest, chromium), for the
-pooler and the embedded back-end postgresql-15, its client, python3-venv and python3-psycopg, with pip or apt-get the
-Python modules requests, websockets and h11, and with npm the module undici. A test whose client is missing says so
-and passes. Says of each whether it was present, was installed or could not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
+pooler and the embedded back-end postgresql-15, its client, python3-venv, python3-psycopg, Java's compiler and Java's
+driver, with pip or apt-get the Python modules requests, websockets and h11, and with npm the module undici. The newest
+psycopg, asyncpg and node-postgres go to the folder target/drivers, with pip and npm; where these fail, Debian's packages
+take their place. A test whose client is missing says so and passes. Says of each whether it was present, was installed
+or could not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
         args.nothing()?;
@@ -140,7 +143,7 @@ const NEEDS: &[Need] = &[
         name: "undici",
         purpose: "tests of the HTTP server: a client that pipelines",
         is_there: has_undici,
-        install: with_npm,
+        install: with_global_npm,
     },
     Need {
         name: "golang-go",
@@ -208,7 +211,50 @@ const NEEDS: &[Need] = &[
         is_there: || Path::new("/usr/lib/postgresql/15/bin/initdb").exists(),
         install: with_apt_get,
     },
+    Need {
+        name: "psycopg",
+        purpose: "tests of drivers: Python's, the newest",
+        is_there: || drivers_python_has("psycopg"),
+        install: |_| with_drivers_pip("psycopg[binary]", "python3-psycopg"),
+    },
+    Need {
+        name: "asyncpg",
+        purpose: "tests of drivers: another one of Python, the newest",
+        is_there: || drivers_python_has("asyncpg"),
+        install: |_| with_drivers_pip("asyncpg", "python3-asyncpg"),
+    },
+    Need {
+        name: "pg",
+        purpose: "tests of drivers: node's",
+        is_there: || {
+            let packages = drivers_folder().join("node/node_modules");
+            packages.join("pg").is_dir() || Path::new("/usr/share/nodejs/pg").is_dir()
+        },
+        install: with_npm,
+    },
+    Need {
+        name: "default-jdk-headless",
+        purpose: "tests of drivers: Java's compiler",
+        is_there: || run::answers("javac", &["-version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "libpostgresql-jdbc-java",
+        purpose: "tests of drivers: Java's",
+        is_there: || Path::new("/usr/share/java/postgresql.jar").exists(),
+        install: with_apt_get,
+    },
 ];
+
+/// Where packages of drivers are, beside what cargo builds.
+fn drivers_folder() -> PathBuf {
+    Workspace::this().target(Form::Std).join("drivers")
+}
+
+/// A Python of its own for the drivers.
+fn drivers_python() -> PathBuf {
+    drivers_folder().join("python/bin/python3")
+}
 
 /// What became of a need.
 #[derive(PartialEq, Eq)]
@@ -296,9 +342,38 @@ fn has_undici() -> bool {
 }
 
 /// Installs a module of Node for all programs. The version runs on Debian's Node.
-fn with_npm(module: &str) -> Result<(), String> {
+fn with_global_npm(module: &str) -> Result<(), String> {
     let module = format!("{module}@6");
     install(Command::new("npm").args(["install", "--global", "--silent", &module]))
+}
+
+/// Whether the drivers' Python has this module. Debian's module counts only where pip fails.
+fn drivers_python_has(module: &str) -> bool {
+    let import = format!("import {module}");
+    let python = drivers_python();
+    python
+        .to_str()
+        .is_some_and(|python| run::answers(python, &["-c", &import]))
+}
+
+/// Installs a package into the drivers' Python, or else Debian's package of it.
+fn with_drivers_pip(package: &str, debian: &str) -> Result<(), String> {
+    let mut make = Command::new("/usr/bin/python3");
+    make.args(["-m", "venv"])
+        .arg(drivers_folder().join("python"));
+    let mut pip = Command::new(drivers_python());
+    pip.args(["-m", "pip", "install", "--quiet", package]);
+    let installed = install(&mut make).and_then(|()| install(&mut pip));
+    installed.or_else(|_| with_apt_get(debian))
+}
+
+/// Installs node-postgres with its copies and cursors, or else Debian's package of it.
+fn with_npm(package: &str) -> Result<(), String> {
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--prefix"])
+        .arg(drivers_folder().join("node"))
+        .args([package, "pg-copy-streams", "pg-cursor"]);
+    install(&mut npm).or_else(|_| with_apt_get("node-pg"))
 }
 
 /// An apt-get that asks nothing.

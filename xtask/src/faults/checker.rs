@@ -90,7 +90,8 @@ pub(super) enum Checked {
 impl Checker {
     /// Reads the value of `caught-by`, for a fault in this package.
     pub(super) fn parse(text: &str, package: &str) -> Result<Checker, String> {
-        let kind = Kind::parse(text)?;
+        let (package, text) = in_its_package(text, package);
+        let (kind, package) = (Kind::parse(&text)?, package.as_str());
         if kind.is_of_the_core() && package != CORE {
             return Err(format!(
                 "`{text}` runs {CORE} alone, and the fault is in {package}"
@@ -163,7 +164,7 @@ impl Kind {
             _ => None,
         };
         checker.ok_or(format!(
-            "`{text}` is no checker: they are `test FILE[::NAME]`, `unit FILTER`, `loom FILTER`, \
+            "`{text}` is no checker: they are `test [CRATE/]FILE[::NAME]`, `unit FILTER`, `loom FILTER`, \
              `shuttle FILTER`, `stress N`, `tidy` and `compile [FILTER]`"
         ))
     }
@@ -220,6 +221,18 @@ fn told(run: Result<Run, String>) -> Run {
         checked: Checked::Void(why),
         time: Duration::ZERO,
     })
+}
+
+/// The package whose tests run, and the checker without it: `test PACKAGE/FILE` names another one
+/// than the fault's own.
+fn in_its_package(text: &str, own: &str) -> (String, String) {
+    let named = text
+        .strip_prefix("test ")
+        .and_then(|words| words.split_once('/'));
+    match named {
+        Some((package, words)) => (package.trim().to_owned(), format!("test {words}")),
+        None => (own.to_owned(), text.to_owned()),
+    }
 }
 
 /// `FILE` or `FILE::NAME`.
@@ -373,6 +386,12 @@ mod tests {
         assert_eq!(server.to_string(), "unit tests in paceline-server");
         let suite = server.dev_suite(Program::Lib, "tests");
         assert_eq!(suite.package, "paceline-server");
+    }
+
+    #[test]
+    fn a_test_may_be_in_another_package() {
+        let checker = Checker::parse("test paceline-trial/rows::a::b", "paceline-pg").unwrap();
+        assert_eq!(checker.to_string(), "test rows::a::b in paceline-trial");
     }
 
     #[test]

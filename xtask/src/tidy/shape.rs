@@ -22,6 +22,8 @@ const WITH_HEADERS: &[&str] = &[
     "crates/paceline-check/",
     "crates/paceline-demo/",
     "crates/paceline-cli/",
+    "crates/paceline-trial/",
+    "crates/paceline-drivers/",
     "fuzz/",
 ];
 

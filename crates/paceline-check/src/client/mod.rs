@@ -50,6 +50,8 @@ pub struct Session {
     protocol: Protocol,
     /// The name of each prepared statement by its text.
     prepared: HashMap<String, String>,
+    /// How many names were given.
+    names: u64,
     is_over: bool,
 }
 
@@ -69,6 +71,7 @@ impl Session {
             status: TransactionStatus::Idle,
             protocol,
             prepared: HashMap::new(),
+            names: 0,
             is_over: false,
         };
         login::log_in(&mut session, target)?;
@@ -133,13 +136,15 @@ impl Session {
         let _ = self.send("ending the session");
     }
 
-    /// A statement gets its name only when the server has accepted it.
+    /// A statement gets its name only when the server has accepted it. A name is given once: the
+    /// server has the statement all the same if it has parsed it and its execution has failed.
     fn execute_prepared(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Answer, Failure> {
         if let Some(name) = self.prepared.get(sql).cloned() {
             self.append_execution(&name, None, values);
             return self.request();
         }
-        let name = format!("check_{}", self.prepared.len());
+        let name = format!("check_{}", self.names);
+        self.names += 1;
         self.append_execution(&name, Some(sql), values);
         let answer = self.request();
         if answer.as_ref().is_ok_and(|answer| answer.is_parsed) {

@@ -25,6 +25,8 @@ pub struct ClientHalf {
     pub(super) is_skipping: bool,
     /// The server was lost within a block: the next request gets an error.
     pub(super) lost: Option<Loss>,
+    /// A transaction block that was lost with its server, and that the client has not ended.
+    pub(super) lost_block: LostBlock,
     /// The last refusal of the front-end, until the caller takes it for the log.
     pub(super) refusal: Option<Box<str>>,
     /// The parameters that the client wants.
@@ -59,6 +61,26 @@ pub enum Idle {
     Terminate,
 }
 
+/// A transaction block that was lost with its server. The client has got an error, and its next
+/// requests find a failed block, as if the server had not been lost: a statement that it has sent
+/// already must not become a transaction of its own.
+///
+/// ```text
+///   None -> Due        [server_lost, answer_lost]  the error says that a block is left
+///   Due -> Entered     [enter_lost_block]          the next server is sent into a failed block
+///   Entered -> None    [own_done]                  it is in it, and refuses all but its end
+///   Entered -> Due     [server_lost]               that server is lost too
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LostBlock {
+    /// There is none.
+    None,
+    /// The next server has to enter a failed block.
+    Due,
+    /// A server has been sent into it.
+    Entered,
+}
+
 /// How to treat the rest of a message that arrives in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
@@ -83,6 +105,7 @@ impl ClientHalf {
             is_waiting: false,
             is_skipping: false,
             lost: None,
+            lost_block: LostBlock::None,
             refusal: None,
             parameters,
             is_proven,

@@ -39,6 +39,8 @@ pub enum Broken {
     Parameter,
     /// A transaction block was opened in statement mode.
     Block,
+    /// The server did not enter a failed block in the place of one that was lost.
+    LostBlock,
 }
 
 impl Violation {
@@ -65,7 +67,7 @@ impl Broken {
             return NewReport::new(Severity::Fatal, "08007", text);
         }
         let code = match self {
-            Self::Malformed(_) | Self::Unexpected(_) => "08006",
+            Self::Malformed(_) | Self::Unexpected(_) | Self::LostBlock => "08006",
             Self::LongMessage => "54000",
             Self::Parameter => "22023",
             Self::Block => "08P01",
@@ -98,6 +100,7 @@ impl fmt::Display for Broken {
             }
             Self::Parameter => f.write_str("invalid server parameter"),
             Self::Block => f.write_str("transaction blocks not allowed in statement pooling mode"),
+            Self::LostBlock => f.write_str("the transaction is lost with its server connection"),
         }
     }
 }

@@ -5,6 +5,8 @@
 pub(crate) enum Class {
     /// It opens a block: outside of one it changes nothing.
     Opens,
+    /// It rolls the block back that it runs in, and ends it.
+    RollsBack,
     /// It can't commit the block that it runs in.
     Inside,
     /// As `Inside`, but it may make the server forget prepared statements.
@@ -58,9 +60,38 @@ pub(crate) fn class(sql: &[u8], is_whole: bool) -> Class {
         Class::Forgets
     } else if is_one_of(&OPENING) {
         Class::Opens
+    } else if rolls_back(rest) {
+        Class::RollsBack
     } else {
         Class::Inside
     }
+}
+
+/// Whether the text ends a block, if it is the whole of it.
+pub(crate) fn ends_block(sql: &[u8], is_whole: bool) -> bool {
+    let commits =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"COMMIT") || word.eq_ignore_ascii_case(b"END");
+    match class(sql, is_whole) {
+        Class::RollsBack => true,
+        Class::MayCommit => skip_blanks(sql).is_some_and(|rest| commits(first_word(rest))),
+        _ => false,
+    }
+}
+
+/// Whether a text is `ROLLBACK` or `ABORT` without more than a noise word: not one of a savepoint
+/// or of a prepared transaction, and not one that begins the next block.
+fn rolls_back(sql: &[u8]) -> bool {
+    let text = sql.trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    let mut words = text
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let is_one_of = |word: Option<&[u8]>, all: [&[u8]; 2]| {
+        word.is_none_or(|word| all.iter().any(|each| word.eq_ignore_ascii_case(each)))
+    };
+    is_one_of(words.next(), [b"ROLLBACK", b"ABORT"])
+        && is_one_of(words.next(), [b"WORK", b"TRANSACTION"])
+        && words.next().is_none()
 }
 
 /// The name in a text that is exactly `DEALLOCATE [PREPARE] name`, in its usual spelling.
@@ -150,6 +181,12 @@ mod tests {
             ("start transaction;", Class::Opens),
             ("begin; select 1", Class::Several),
             ("discard all", Class::Forgets),
+            ("Rollback", Class::RollsBack),
+            ("abort work ;", Class::RollsBack),
+            ("rollback transaction;", Class::RollsBack),
+            ("rollback to a", Class::Inside),
+            ("rollback prepared 'x'", Class::Inside),
+            ("rollback and chain", Class::Inside),
             ("Deallocate a", Class::Forgets),
             ("commit", Class::MayCommit),
             ("END;", Class::MayCommit),
@@ -165,6 +202,22 @@ mod tests {
             assert_eq!(class(sql.as_bytes(), true), expected, "{sql}");
         }
         assert_eq!(class(b"select 1", false), Class::Several);
+    }
+
+    #[test]
+    fn a_block_ends_with_few_statements() {
+        for (sql, expected) in [
+            ("commit", true),
+            (" /* a */ End;", true),
+            ("ROLLBACK", true),
+            ("rollback to a", false),
+            ("do $$ $$", false),
+            ("commit; select 1", false),
+            ("insert into t values (1)", false),
+        ] {
+            assert_eq!(ends_block(sql.as_bytes(), true), expected, "{sql}");
+        }
+        assert!(!ends_block(b"commit", false));
     }
 
     #[test]

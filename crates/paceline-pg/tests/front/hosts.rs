@@ -113,9 +113,13 @@ impl Ledger {
     }
 }
 
+/// A block that has failed is left by a rollback, also if its server was lost.
 fn in_block(client: &mut Client, insert: &str) -> Result<(), Failure> {
     client.query("BEGIN")?;
-    client.query(insert)?;
+    if let Err(failure) = client.query(insert) {
+        client.query("ROLLBACK")?;
+        return Err(failure);
+    }
     client.query("COMMIT").map(drop)
 }
 

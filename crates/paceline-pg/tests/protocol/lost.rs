@@ -12,8 +12,13 @@ use crate::support::{
 
 /// One client, and two servers of which the second one takes over.
 fn rig() -> Option<Rig> {
+    rig_with(2)
+}
+
+/// One client, and so many servers, each of which takes over from the one before.
+fn rig_with(servers: usize) -> Option<Rig> {
     let postgres = postgres::server()?;
-    let sessions = vec![Session::new(postgres), Session::new(postgres)];
+    let sessions = (0..servers).map(|_| Session::new(postgres)).collect();
     Some(Rig::new(RelaySettings::new(Mode::Transaction), 1, sessions))
 }
 
@@ -36,16 +41,91 @@ fn lost_after(sent: &[Send], readies: usize, then: &[Send]) -> Option<(Loss, Vec
 #[test]
 fn a_block_is_rolled_back() {
     let sleep = Send::Query("SELECT pg_sleep(100)");
-    let then = [Send::Query("SELECT 'next'")];
+    let then = [Send::Query("SELECT 'next'"), Send::Query("ROLLBACK")];
     let Some((loss, seen)) = lost_after(&[Send::Query("BEGIN"), sleep], 1, &then) else {
         return;
     };
     assert_eq!(loss, Loss::RolledBack);
-    assert_eq!(seen[..2], ["error 08006", "Z I"]);
-    assert_eq!(
-        seen[4..],
-        ["C SELECT 1\\0", "Z I"].map(String::from)[..seen.len() - 4]
-    );
+    let expected = "error 08006, Z E, error 25P02, Z E, C ROLLBACK\\0, Z I";
+    assert_eq!(seen.join(", "), expected);
+}
+
+/// What a client has sent behind a lost statement of its block was to be a part of that block. It
+/// must not become a transaction of its own on the next server, and its COMMIT commits nothing.
+#[test]
+fn what_follows_in_a_lost_block_does_nothing() {
+    let sent = [
+        Send::Query("DROP TABLE IF EXISTS lost_block; CREATE TABLE lost_block (n int)"),
+        Send::Query("BEGIN"),
+        Send::Query("SELECT pg_sleep(100)"),
+    ];
+    let insert = "INSERT INTO lost_block VALUES (1)";
+    let count = Send::Query("SELECT count(*) || ' rows' FROM lost_block");
+    let extended = |sql| {
+        [
+            Send::Parse("", sql),
+            Send::Bind("", "", None),
+            Send::Execute("", 0),
+            Send::Sync,
+        ]
+    };
+    for (first, end) in [
+        (vec![Send::Query(insert)], vec![Send::Query("COMMIT")]),
+        (vec![Send::Query(insert)], vec![Send::Query("rollback;")]),
+        (extended(insert).to_vec(), extended("COMMIT").to_vec()),
+    ] {
+        let then = [first, end, vec![count]].concat();
+        let Some((loss, seen)) = lost_after(&sent, 2, &then) else {
+            return;
+        };
+        assert_eq!(loss, Loss::RolledBack);
+        let seen = seen.join(", ");
+        let expected = "error 08006, Z E, error 25P02, Z E, ";
+        assert!(seen.starts_with(expected), "{seen}");
+        assert!(
+            seen.contains("C ROLLBACK\\0, Z I") && seen.contains("0 rows"),
+            "{seen}"
+        );
+    }
+}
+
+/// A block that the client was about to roll back is over.
+#[test]
+fn a_rollback_in_flight_ends_its_block() {
+    let sent = [
+        Send::Query("BEGIN"),
+        Send::Query("SELECT pg_sleep(100)"),
+        Send::Query("ROLLBACK"),
+    ];
+    let Some((loss, seen)) = lost_after(&sent, 1, &[Send::Query("SELECT 1")]) else {
+        return;
+    };
+    assert_eq!(loss, Loss::RolledBack);
+    assert_eq!(seen[..4], ["error 08006", "Z E", "error 08006", "Z I"]);
+    assert_eq!(seen.last().map(String::as_str), Some("Z I"));
+}
+
+/// The server that takes the place of a lost one is lost too.
+#[test]
+fn a_lost_block_may_be_lost_again() {
+    let Some(mut rig) = rig_with(3) else {
+        return;
+    };
+    let sleep = Send::Query("SELECT pg_sleep(100)");
+    rig.send(0, &bytes(&[Send::Query("BEGIN"), sleep]))
+        .expect("the client is good");
+    rig.await_messages(0, b'Z', 1).expect("the server is good");
+    let _ = rig.received(0);
+    assert_eq!(rig.lose(0), AfterLoss::Kept(Loss::RolledBack));
+    rig.send(0, &bytes(&[sleep])).expect("the client is good");
+    assert_eq!(rig.lose(0), AfterLoss::Kept(Loss::RolledBack));
+    let then = [Send::Query("SELECT 1"), Send::Query("ROLLBACK")];
+    rig.send(0, &bytes(&then)).expect("the client is good");
+    rig.finish(0).expect("the server is good");
+    let seen = replies(&rig.received(0)).join(", ");
+    let lost = "error 08006, Z E";
+    let expected = format!("{lost}, {lost}, error 25P02, Z E, C ROLLBACK\\0, Z I");
+    assert_eq!(seen, expected);
 }
 
 /// A commit in flight may have been done.
@@ -102,12 +182,13 @@ fn an_idle_block_fails_at_the_next_request() {
         Send::Execute("", 0),
         Send::Sync,
         Send::Query("SELECT 1"),
+        Send::Query("ROLLBACK"),
     ];
     let Some((_, seen)) = lost_after(&[Send::Query("BEGIN")], 1, &then) else {
         return;
     };
-    assert_eq!(seen[..2], ["error 08006", "Z I"]);
-    assert_eq!(seen.len(), 6, "{seen:?}");
+    let expected = "error 08006, Z E, error 25P02, Z E, C ROLLBACK\\0, Z I";
+    assert_eq!(seen.join(", "), expected);
 }
 
 /// The rest of a batch is skipped, up to its Sync.
@@ -154,7 +235,10 @@ fn parameters_of_a_lost_transaction_are_undone() {
     let set = Send::Query("SET LOCAL application_name = 'of the lost one'");
     let first = Send::Query("SET application_name = 'first'");
     let sent = [first, Send::Query("BEGIN"), set];
-    let then = [Send::Query(""), Send::Query("SHOW application_name")];
+    let then = [
+        Send::Query("ROLLBACK"),
+        Send::Query("SHOW application_name"),
+    ];
     let Some((loss, seen)) = lost_after(&sent, 3, &then) else {
         return;
     };

@@ -186,13 +186,27 @@ impl Relay<'_> {
             self.drop_request(request, stream);
         } else if !is_known(tag) {
             return Err(Violation::Type(tag));
-        } else if self.passes_unmodelled(tag) {
-            stream.pass(request.length());
         } else {
-            self.modelled(request, stream, counts)?;
-            self.send_answers(to_client);
+            self.enter_lost_block(tag, stream.insert());
+            self.forward(request, stream, to_client, counts)?;
         }
         Ok(After::GoOn)
+    }
+
+    fn forward(
+        &mut self,
+        request: Request<'_>,
+        stream: &mut Stream<'_, '_>,
+        to_client: &mut Vec<u8>,
+        counts: &mut Counts,
+    ) -> Result<(), Violation> {
+        if self.passes_unmodelled(request.header.tag) {
+            stream.pass(request.length());
+            return Ok(());
+        }
+        self.modelled(request, stream, counts)?;
+        self.send_answers(to_client);
+        Ok(())
     }
 
     /// Takes a message without sending it on.

@@ -4,13 +4,14 @@ use paceline_pg_wire::{backend::Reply, Header, Message, Need, Step, TransactionS
 
 use super::{
     super::{
+        client::LostBlock,
         output::{Output, Stream},
         prepared::OnServer,
         server::{
             model::{Answer, Entry, Fate, Whose},
             ErrorClass, Partial, Unnamed,
         },
-        Broken, ClientHalf, Mode, OwnOutcome, ServerHalf,
+        Broken, ClientHalf, Mode, OwnOutcome, Purpose, ServerHalf,
     },
     forgets_all, is_final, status,
     unreplicated::LONGEST_NOTICE,
@@ -262,9 +263,17 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// A query of the front-end has ended: the one that sets parameters.
+    /// A query of the front-end has ended: the one that sets parameters, or the one that enters a
+    /// failed block.
     fn own_done(&mut self, status: TransactionStatus) -> Result<(), Broken> {
         match self.server.own.end(status) {
+            Some(OwnOutcome::Failed(Purpose::LostBlock)) if status == TransactionStatus::Failed => {
+                self.client.lost_block = LostBlock::None;
+                Ok(())
+            }
+            Some(OwnOutcome::Failed(Purpose::LostBlock) | OwnOutcome::Done(Purpose::LostBlock)) => {
+                Err(Broken::LostBlock)
+            }
             Some(OwnOutcome::Failed(_)) => Err(Broken::Parameter),
             _ => {
                 self.client.take_over(&self.server.parameters);

@@ -1,5 +1,9 @@
 //! The loss of a server connection: the client gets an answer to each of its requests, and then
 //! continues with another server. The front-end never resends a statement.
+//!
+//! A client whose transaction block is lost is in a failed block until it ends that, as after any
+//! error in a block. Otherwise a statement that it has sent without waiting for the answer to the
+//! one before would become a transaction of its own on the next server.
 
 use paceline_pg_wire::{
     backend::{self, Reply},
@@ -7,13 +11,21 @@ use paceline_pg_wire::{
 };
 
 use super::{
-    super::server::{
-        model::{Entry, Whose},
-        Loss,
+    super::{
+        client::LostBlock,
+        keyword::{self, Class},
+        server::{
+            model::{Entry, Whose},
+            Loss,
+        },
+        Purpose,
     },
     from_client::Request,
     Relay, Stream,
 };
+
+/// Brings a server into a failed block. The server's log shows the name.
+const ENTER_FAILED_BLOCK: &[u8] = b"BEGIN; SELECT transaction_was_lost_with_its_server_connection";
 
 /// The outcome of [`Relay::server_lost`].
 #[must_use]
@@ -38,7 +50,11 @@ impl Relay<'_> {
         if is_broken || !self.client.walk.is_between_messages() {
             return AfterLoss::Closed;
         }
-        let loss = self.server.loss();
+        let loss = match self.client.lost_block {
+            // The server was to be in a failed block: nothing behind that can have been done.
+            LostBlock::Entered => Loss::RolledBack,
+            LostBlock::None | LostBlock::Due => self.server.loss(),
+        };
         if let Some(names) = &mut self.client.names {
             names.undo_all();
         }
@@ -79,6 +95,7 @@ impl Relay<'_> {
             self.client.lost = Some(loss);
             return;
         }
+        let mut block = self.block_left_by(loss);
         let mut has_error = model.is_skipping() || self.server.is_unreplicated;
         for entry in model.entries() {
             match entry {
@@ -86,8 +103,18 @@ impl Relay<'_> {
                     if !has_error {
                         backend::error(to_client, &report);
                     }
-                    backend::ready_for_query(to_client, TransactionStatus::Idle);
+                    if let Entry::Query(_, Class::RollsBack) = entry {
+                        block = TransactionStatus::Idle;
+                    }
+                    backend::ready_for_query(to_client, block);
                     has_error = false;
+                }
+                Entry::Execute(Class::RollsBack) => {
+                    block = TransactionStatus::Idle;
+                    if !has_error {
+                        backend::error(to_client, &report);
+                    }
+                    has_error = true;
                 }
                 entry if entry.is_own_query() => {}
                 _ if has_error => {}
@@ -101,6 +128,37 @@ impl Relay<'_> {
             backend::error(to_client, &report);
         }
         self.client.is_skipping = model.is_open() || model.is_skipping();
+        self.leave_block(block);
+    }
+
+    /// The state of the client's transaction after this loss, before what is in flight.
+    fn block_left_by(&self, loss: Loss) -> TransactionStatus {
+        let was_in_block = self.server.model.status() != TransactionStatus::Idle
+            || self.client.lost_block == LostBlock::Entered;
+        if was_in_block && loss == Loss::RolledBack {
+            TransactionStatus::Failed
+        } else {
+            TransactionStatus::Idle
+        }
+    }
+
+    /// The client has been sent this state.
+    fn leave_block(&mut self, status: TransactionStatus) {
+        self.client.lost_block = match status {
+            TransactionStatus::Idle => LostBlock::None,
+            TransactionStatus::InBlock | TransactionStatus::Failed => LostBlock::Due,
+        };
+    }
+
+    /// Sends the server into a failed block before a message of this type, if a block of the client
+    /// is lost. Messages that a server ignores outside of a copy go before that.
+    pub(super) fn enter_lost_block(&mut self, tag: u8, to_server: &mut Vec<u8>) {
+        let is_ignored = matches!(tag, b'd' | b'c' | b'f' | b'H');
+        if self.client.lost_block == LostBlock::Due && !is_ignored {
+            self.client.lost_block = LostBlock::Entered;
+            self.server
+                .begin_own(Purpose::LostBlock, ENTER_FAILED_BLOCK, to_server);
+        }
     }
 
     /// The first request after a block that was lost.
@@ -118,8 +176,14 @@ impl Relay<'_> {
         }
         self.client.lost = None;
         backend::error(to_client, &report(loss, None));
+        let status = if ends_block(request) {
+            TransactionStatus::Idle
+        } else {
+            TransactionStatus::Failed
+        };
+        self.leave_block(status);
         if matches!(tag, b'Q' | b'F' | b'S') {
-            backend::ready_for_query(to_client, TransactionStatus::Idle);
+            backend::ready_for_query(to_client, status);
         } else {
             self.client.is_skipping = true;
         }
@@ -137,6 +201,12 @@ impl Relay<'_> {
         });
         report(loss, said)
     }
+}
+
+/// Whether a request is a query that ends a block: it fails, and the block is over all the same.
+fn ends_block(request: Request<'_>) -> bool {
+    let sql = request.body.strip_suffix(&[0]).unwrap_or(request.body);
+    request.header.tag == b'Q' && keyword::ends_block(sql, request.is_whole())
 }
 
 /// The error; `said` is the server's last message.

@@ -16,6 +16,7 @@ pub use lost::AfterLoss;
 pub use shared::{batch, Batch, Shared};
 
 use super::{
+    client::LostBlock,
     output::Stream,
     parameters::{self, Comparison},
     server::{
@@ -143,7 +144,8 @@ impl Relay<'_> {
 
     /// Whether all bytes of the client must wait for replies.
     fn must_wait(&self) -> bool {
-        let is_setting = self.server.own.is_running() && !self.client.is_proven();
+        let needs_end = !self.client.is_proven() || self.client.lost_block == LostBlock::Due;
+        let is_setting = self.server.own.is_running() && needs_end;
         is_setting || self.server.model.outstanding() >= MOST_OUTSTANDING
     }
 

@@ -21,6 +21,8 @@ pub enum Purpose {
     Connect,
     /// A bare Sync, which makes the server report its role.
     Probe,
+    /// It enters a failed transaction block, in the place of one that was lost with its server.
+    LostBlock,
 }
 
 /// The running query of the front-end.

@@ -59,8 +59,12 @@ impl Tally {
         match class {
             // If it fails, the rest of its batch is skipped.
             Class::Opens => self.is_in_block = true,
-            Class::Inside | Class::Forgets if self.is_in_block => {}
-            Class::Inside | Class::Forgets | Class::MayCommit | Class::Several => {
+            Class::RollsBack | Class::Inside | Class::Forgets if self.is_in_block => {}
+            Class::RollsBack
+            | Class::Inside
+            | Class::Forgets
+            | Class::MayCommit
+            | Class::Several => {
                 self.loss = Loss::Unknown;
             }
         }
