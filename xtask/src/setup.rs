@@ -19,7 +19,7 @@ usage: cargo xtask setup
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
 netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler and the
-embedded back-end postgresql-15, its client, python3-venv and python3-psycopg, and with pip or apt-get the Python
+embedded back-end postgresql-15, its client, iproute2, python3-venv and python3-psycopg, and with pip or apt-get the Python
 modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
 not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
@@ -176,6 +176,12 @@ const NEEDS: &[Need] = &[
         name: "python3-psycopg",
         purpose: "tests of paceline-sqlite: a driver of another language",
         is_there: || run::answers("/usr/bin/python3", &["-c", "import psycopg"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "iproute2",
+        purpose: "tests of the system: a network that is unplugged",
+        is_there: || run::answers("ip", &["-V"]),
         install: with_apt_get,
     },
     Need {

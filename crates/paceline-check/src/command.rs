@@ -44,7 +44,8 @@ The work:
                counted as done or not done.
   -c, --clients N        clients at once (default 8)
   -t, --time SECONDS     time of each workload (default 10)
-  -n, --transactions N   end each workload after N attempts, if that is earlier
+  -n, --transactions N   end each workload after N attempts, if that is earlier (with --fault: not
+                         before the first one)
       --rate N           at most N transactions each second
       --isolation LEVEL  read-committed, snapshot (REPEATABLE READ) or serializable (default)
       --expect LEVEL     check for this level, whatever is asked for (default: the same)

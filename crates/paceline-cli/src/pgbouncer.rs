@@ -131,7 +131,7 @@ fn refused(option: &str, instead: &str) -> Mistake {
 fn print_help(commands: &[Command]) {
     println!("{HELP}Commands (paceline COMMAND --help says more):");
     for command in commands {
-        println!("  {:10} {}", command.name, command.summary);
+        println!("  {:12} {}", command.name, command.summary);
     }
     println!("{OPTIONS}");
 }

@@ -23,6 +23,13 @@ pub(crate) const DEMO: Command = Command {
     run: |arguments| Ok(paceline_demo::main(arguments)),
 };
 
+/// `paceline tier-faults`: breaks each tier in each way under the checker.
+pub(crate) const TIER_FAULTS: Command = Command {
+    name: "tier-faults",
+    summary: "breaks each tier in each way while the checker is at work: a table",
+    run: |arguments| Ok(paceline_demo::matrix::main(arguments)),
+};
+
 /// `paceline guard`: runs another program of the demo, and ends it with the demo.
 pub(crate) const GUARD: Command = Command {
     name: "guard",

@@ -1,6 +1,11 @@
 //! Decides which of several processes on one folder writes: the one that holds a file lock.
 //!
-//! The kernel releases the lock when its process ends for any reason. A failed disk is not covered.
+//! ```text
+//!   Standby --[Role::try_to_lock]--> holds the lock --[Role::begin_to_write]--> Writer
+//! ```
+//!
+//! Between the two steps the process opens the connections that write. A session that wrote earlier
+//! would find them missing. The kernel releases the lock when its process ends for any reason. A failed disk is not covered.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -16,13 +21,13 @@ pub(crate) struct Role {
     writes: AtomicBool,
 }
 
-/// The role of this process after an attempt to become the writer.
+/// The outcome of an attempt to become the writer.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakeOver {
-    /// It writes.
+    /// This process holds the lock.
     Writer,
-    /// Another process holds the lock.
+    /// Another process holds it.
     Standby,
 }
 
@@ -36,7 +41,10 @@ impl Role {
             file: options.open(path)?,
             writes: AtomicBool::new(false),
         };
-        let _: TakeOver = role.try_to_write()?;
+        // There are no sessions yet.
+        if role.try_to_lock()? == TakeOver::Writer {
+            role.begin_to_write();
+        }
         Ok(role)
     }
 
@@ -46,17 +54,16 @@ impl Role {
     }
 
     /// Takes the lock if no process has it.
-    pub(crate) fn try_to_write(&self) -> io::Result<TakeOver> {
-        if self.writes() {
-            return Ok(TakeOver::Writer);
-        }
+    pub(crate) fn try_to_lock(&self) -> io::Result<TakeOver> {
         match self.file.try_lock() {
-            Ok(()) => {
-                self.writes.store(true, Ordering::Release);
-                Ok(TakeOver::Writer)
-            }
+            Ok(()) => Ok(TakeOver::Writer),
             Err(TryLockError::WouldBlock) => Ok(TakeOver::Standby),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Sessions may write from now on. This process holds the lock.
+    pub(crate) fn begin_to_write(&self) {
+        self.writes.store(true, Ordering::Release);
     }
 }
