@@ -55,7 +55,7 @@ The work:
 Faults:
       --fault COMMAND    run this shell command while the clients are at work, such as
                          'kill -9 $(head -1 data/postmaster.pid)'
-      --every SECONDS    how long after the last one (default 5)
+      --every SECONDS    how long after the clients commit again (default 5)
       --timeout SECONDS  how long a client waits for a byte of a reply (default 10)
       --recovery SECONDS how long the final read is attempted (default 60)
 

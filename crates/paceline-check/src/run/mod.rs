@@ -74,8 +74,8 @@ pub fn run_until(options: &Options, stop: &AtomicBool) -> Result<Report, NotRead
     run_all(options, stop, faults)
 }
 
-/// Like [`run`], while `make` is called again and again, so long after it has returned. It makes one
-/// fault, returns when that is over, and says whether the fault was made. The number of transactions
+/// Like [`run`], while `make` is called again and again, so long after it has returned and clients
+/// commit again. It makes one fault, returns when that is over, and says whether it was made. The number of transactions
 /// ends no workload before its first fault.
 ///
 /// # Errors

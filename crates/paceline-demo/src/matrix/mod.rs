@@ -30,7 +30,7 @@ links between the tiers that can be cut. The workloads of `paceline check` run t
 bank totals, list-append, a ledger. Faults follow each other until there were enough transactions.
 
   -n, --transactions N   how many transactions a row has at least (default 3000)
-      --every SECONDS    the time from the end of a fault to the next one (default 1)
+      --every SECONDS    the time from the first commits after a fault to the next one (default 1)
   -c, --clients N        clients at once (default 16)
       --list             print the rows, run nothing
       --help             print this
