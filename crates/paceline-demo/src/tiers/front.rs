@@ -233,3 +233,29 @@ pub(crate) fn command(console: &Target, text: &str) -> Result<(), Failure> {
     session.close();
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes reached a standby, which refused them with 25006, because the entry did not say that
+    /// its clients need the server that writes.
+    #[test]
+    fn clients_that_write_get_the_writer() {
+        let hosts = [7001, 7002].map(|port| ("127.0.0.1".to_owned(), port));
+        let writer = Database {
+            hosts: hosts.into(),
+            ..Database::writer("bank", "bank", &[])
+        };
+        let line = "bank = host=127.0.0.1,127.0.0.1 port=7001,7002 dbname=bank";
+        let roles = "roles=auto target_session_attrs=read-write";
+        assert_eq!(writer.line(true), format!("{line} {roles}"));
+        // Other poolers do not know these settings.
+        assert_eq!(writer.line(false), line);
+        let reader = Database::reader("bank", &[]);
+        assert_eq!(
+            (&*reader.name, reader.attrs),
+            ("bank_read", "prefer-standby")
+        );
+    }
+}
