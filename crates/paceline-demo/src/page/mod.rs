@@ -44,7 +44,7 @@ impl Page {
         let router = Router::new(Arc::clone(system))
             .get("/", |_, _| Response::html(DOCUMENT))
             .get("/state", |system, _| state(system))
-            .post("/fault", |system, request| fault(system, request))
+            .post("/fault", fault)
             // A name of another computer may be made to lead here.
             .before(move |_, request| {
                 let is_own = request
