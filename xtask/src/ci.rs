@@ -29,8 +29,8 @@ minutes on two cores.
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
           and after them peers (the lints of the benchmark with the HTTP servers of others), asan with leaks, fuzz
-          (an hour for each target), power-cut (many images of a disk that lost its power), instructions, msrv,
-          deny, mutants and coverage; hours.
+          (an hour for each target), power-cut (many images of a disk that lost its power), tier-faults (each tier
+          of the whole system is broken in each way), instructions, msrv, deny, mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -165,6 +165,10 @@ const FULL_STEPS: &[Step] = &[
     Step {
         name: "power-cut",
         run: |_| power_cut(),
+    },
+    Step {
+        name: "tier-faults",
+        run: |_| tier_faults(),
     },
     Step {
         name: "instructions",
@@ -388,6 +392,15 @@ fn power_cut() -> Verdict {
         .args(["test", "-p", "paceline-sqlite", "--test", "power_cut"])
         .args(["--", "--nocapture"])
         .env("PACELINE_POWER_CUT", "long");
+    finish(&mut cargo, FULL_LIMIT)
+}
+
+/// The whole system: each tier is broken in each way, with many transactions.
+fn tier_faults() -> Verdict {
+    let mut cargo = Workspace::this().cargo(Form::Std);
+    cargo
+        .args(["run", "--release", "-p", "paceline-cli", "--"])
+        .args(["tier-faults", "--transactions", "100000"]);
     finish(&mut cargo, FULL_LIMIT)
 }
 

@@ -20,7 +20,7 @@ usage: cargo xtask setup
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
 netcat-openbsd, openssl, sslscan, python3, curl, nodejs, npm, golang-go, wrk, slowhttptest, chromium), for the
-pooler and the embedded back-end postgresql-15, its client, python3-venv, python3-psycopg, Java's compiler and Java's
+pooler and the embedded back-end postgresql-15, its client, iproute2, python3-venv, python3-psycopg, Java's compiler and Java's
 driver, with pip or apt-get the Python modules requests, websockets and h11, and with npm the module undici. The newest
 psycopg, asyncpg and node-postgres go to the folder target/drivers, with pip and npm; where these fail, Debian's packages
 take their place. A test whose client is missing says so and passes. Says of each whether it was present, was installed
@@ -197,6 +197,12 @@ const NEEDS: &[Need] = &[
         name: "python3-psycopg",
         purpose: "tests of paceline-sqlite: a driver of another language",
         is_there: || run::answers("/usr/bin/python3", &["-c", "import psycopg"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "iproute2",
+        purpose: "tests of the system: a network that is unplugged",
+        is_there: || run::answers("ip", &["-V"]),
         install: with_apt_get,
     },
     Need {

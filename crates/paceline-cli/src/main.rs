@@ -23,6 +23,7 @@ const COMMANDS: &[Command] = &[
     front::COMMAND,
     system::BACK,
     system::CHECK,
+    system::TIER_FAULTS,
     system::GUARD,
 ];
 

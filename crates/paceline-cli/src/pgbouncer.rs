@@ -157,7 +157,7 @@ fn refused(option: &str, instead: &str) -> Mistake {
 pub(crate) fn print_help(commands: &[Command]) {
     println!("{HELP}Commands (paceline COMMAND --help says more):");
     for command in commands {
-        println!("  {:10} {}", command.name, command.summary);
+        println!("  {:12} {}", command.name, command.summary);
     }
     println!("\nOptions of the demo (paceline demo --help says more):");
     println!("{}", system::demo_options());

@@ -31,6 +31,13 @@ pub(crate) fn demo_options() -> String {
     lines.join("\n")
 }
 
+/// `paceline tier-faults`: breaks each tier in each way under the checker.
+pub(crate) const TIER_FAULTS: Command = Command {
+    name: "tier-faults",
+    summary: "breaks each tier in each way while the checker is at work: a table",
+    run: |arguments| Ok(paceline_demo::matrix::main(arguments)),
+};
+
 /// `paceline guard`: runs another program of the demo, and ends it with the demo.
 pub(crate) const GUARD: Command = Command {
     name: "guard",
