@@ -38,7 +38,7 @@ impl Front {
             book.maintain(now, orders);
             book.expire_cancels(cancel, now, orders);
             if !idle.is_zero() {
-                book.close_idle_pools(idle, now, orders);
+                book.remove_idle_pools(idle, now, orders);
             }
         });
         self.carry_out(orders);

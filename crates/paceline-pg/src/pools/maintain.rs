@@ -146,19 +146,17 @@ impl<T> Book<T> {
         }
     }
 
-    /// Closes the servers of pools that have had no client for this long, and forgets them.
-    pub fn close_idle_pools(&mut self, timeout: Duration, now: Duration, orders: &mut Orders<T>) {
+    /// Forgets pools that have had neither clients nor connections for this long. A pool that keeps
+    /// connections without clients stays, also while it has none because logins fail.
+    pub fn remove_idle_pools(&mut self, timeout: Duration, now: Duration, orders: &mut Orders<T>) {
         for slot in 0..self.pools.slots() {
-            if timeout.is_zero() || !self.pools.is_full(slot) || !self.is_unused(slot) {
+            if timeout.is_zero() || !self.pools.is_full(slot) || self.keeps_minimum(slot) {
                 continue;
             }
-            if now.saturating_sub(self.pools[slot].unused_since) > timeout {
-                while let Some(idle) = self.pools[slot].idle.first() {
-                    self.close_idle(idle, CloseReason::IdlePool, orders);
-                }
-                if self.pools[slot].is_empty() {
-                    self.remove_pool(slot, orders);
-                }
+            if !self.pools[slot].is_empty() {
+                self.pools[slot].unused_since = now;
+            } else if now.saturating_sub(self.pools[slot].unused_since) > timeout {
+                self.remove_pool(slot, orders);
             }
         }
     }
@@ -204,8 +202,8 @@ impl<T> Book<T> {
         self.databases.remove(slot);
     }
 
-    fn is_unused(&self, slot: u32) -> bool {
+    fn keeps_minimum(&self, slot: u32) -> bool {
         let pool = &self.pools[slot];
-        pool.clients + pool.waiting.len() + pool.arriving.len() == 0
+        pool.limits.min > 0 && self.databases[pool.database].settings.forced_user
     }
 }
