@@ -190,7 +190,10 @@ impl Front {
         }
         let number = TrunkNumber(tables.trunks.len());
         let trunk = Trunk::new(Arc::clone(self), Arc::clone(pool), number);
-        let Some(Ok(group)) = self.pool().map(|threads| threads.group(trunk)) else {
+        let Some(threads) = self.pool() else {
+            return false;
+        };
+        let Ok(group) = threads.group(trunk) else {
             return false;
         };
         let _ = group.notify();

@@ -317,3 +317,50 @@ pub(crate) fn user_settings(user: Option<&config::User>) -> UserSettings {
         query_wait_timeout: user.query_wait_timeout,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error of TLS named a key and no line, and the next one came at the next start.
+    #[test]
+    fn every_error_of_tls_has_its_line() {
+        let text = "[pgbouncer]\nclient_tls_sslmode = require\nserver_tls_sslmode = verify-full\n\
+                    client_tls_cert_file = /nowhere/a\nclient_tls_key_file = /nowhere/b\n\
+                    auth_type = hba\npkt_buf = 1\n";
+        let load = |text: &str| {
+            let text = text.as_bytes().to_vec();
+            config::load("x.ini", &mut |_| Ok(text.clone()))
+        };
+        let config = load(text).expect("the lines are good");
+        let why = Live::new(config).expect_err("the files are missing");
+        let missing = "No such file or directory";
+        let expected = [
+            format!(
+                "TLS setup failed: x.ini:4: client_tls_cert_file: failed to load \
+                 client_tls_cert_file \"/nowhere/a\": {missing}"
+            ),
+            format!(
+                "TLS setup failed: x.ini:5: client_tls_key_file: failed to load \
+                 client_tls_key_file \"/nowhere/b\": {missing}"
+            ),
+            "TLS setup failed: x.ini:3: server_tls_sslmode: server_tls_ca_file is not set, but the \
+             TLS mode needs it"
+                .to_owned(),
+            "x.ini:6: auth_type: this needs the key auth_hba_file".to_owned(),
+        ];
+        assert_eq!(why.errors, expected);
+        assert_eq!(why.warnings.len(), 1, "{:?}", why.warnings);
+        // Wrong lines do not hide the files.
+        let faulty = load(&(text.to_owned() + "none = 1\n")).expect_err("an unknown key");
+        let why = Unusable::of_faulty(&faulty);
+        assert_eq!(why.errors[0], "x.ini:8: none: unknown parameter");
+        assert_eq!(why.errors[1..], expected);
+        let shown = why.to_string();
+        assert_eq!(shown.lines().count(), 6, "{shown}");
+        assert!(
+            shown.contains("\nwarning: x.ini:7: pkt_buf: has no effect"),
+            "{shown}"
+        );
+    }
+}

@@ -292,7 +292,7 @@ mod tests {
         });
         alone(f::flush);
         alone(|out| f::query(out, b"SELECT 1"));
-        alone(|out| f::terminate(out));
+        alone(f::terminate);
         let own = judged(|out| {
             query(out, b"mine", "SELECT 1");
             f::sync(out);
