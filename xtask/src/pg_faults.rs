@@ -13,7 +13,7 @@ pub(crate) const VERB: Verb = Verb {
     summary: "strike the pooler's servers and clients in each state of the protocol",
     help: "\
 usage: cargo xtask pg-faults [--transactions N] [--strikes N] [--back LIST] [--fault LIST] [--state LIST]
-                             [--mode transaction|session] [--clients N] [--limit SECONDS] [--seed N]
+                             [--mode transaction|session] [--clients N] [--pause N] [--limit SECONDS] [--seed N]
 
 Starts a front-end over a real PostgreSQL, and one over the embedded back-end. For each fault (kill: the
 back-end is killed with -9 and started again; stop: stopped and continued; reset: its connections are reset;
@@ -25,13 +25,14 @@ another promise, or has clients or connections that hang.
 
   --transactions N  acknowledged transactions of each row, at least (default 400)
   --strikes N       how often the fault strikes in each row, at least (default 2)
+  --pause N         a pause behind each strike, N times as long as that (default 0)
 
 Lists have commas between. PostgreSQL is Debian's postgresql-15: `cargo xtask setup`.",
     run: |args| Ok(check(&words(args)?, LIMIT)),
 };
 
 /// The options that are passed on.
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "--transactions",
     "--strikes",
     "--back",
@@ -39,6 +40,7 @@ const OPTIONS: [&str; 9] = [
     "--state",
     "--mode",
     "--clients",
+    "--pause",
     "--limit",
     "--seed",
 ];
@@ -50,7 +52,14 @@ const LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 const SAMPLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// What a full run has in each row.
-const FULL: [&str; 4] = ["--transactions", "100000", "--strikes", "50"];
+const FULL: [&str; 6] = [
+    "--transactions",
+    "100000",
+    "--strikes",
+    "20",
+    "--pause",
+    "4",
+];
 
 /// Every fault in every state, a few times each.
 pub(crate) fn check_sample() -> Verdict {

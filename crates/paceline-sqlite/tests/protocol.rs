@@ -48,6 +48,29 @@ fn what_does_not_exist_keeps_the_connection() {
     assert_eq!(raw.tags_to_ready(), "IZ");
 }
 
+/// A portal whose rows are more than one piece sent all of them at once, before what describes them.
+#[test]
+fn a_portal_keeps_its_rows_until_they_are_fetched() {
+    let world = World::new();
+    let mut raw = Raw::open(world.address());
+    let rows = b"SELECT value, hex(zeroblob(50)) FROM generate_series(1, 5000)";
+    let cursor = [b"BEGIN; DECLARE c CURSOR FOR ", &rows[..]].concat();
+    raw.send(&messages(|out| {
+        frontend::query(out, &cursor);
+        frontend::query(out, b"FETCH 2 FROM c");
+        frontend::query(out, b"FETCH 1 FROM c");
+        frontend::parse(out, b"", rows, &[]);
+        frontend::bind(out, b"p", b"", &[]);
+        frontend::execute(out, b"p", 2);
+        frontend::execute(out, b"p", 1);
+        frontend::sync(out);
+    }));
+    assert_eq!(raw.tags_to_ready(), "CCZ");
+    assert_eq!(raw.tags_to_ready(), "TDDCZ");
+    assert_eq!(raw.tags_to_ready(), "TDCZ");
+    assert_eq!(raw.tags_to_ready(), "12DDsDsZ");
+}
+
 /// Writes between two Syncs are one transaction, which ends with the second.
 #[test]
 fn a_pipeline_is_one_transaction() {

@@ -109,14 +109,17 @@ impl Postgres {
         })
     }
 
-    /// Kills all processes of the server at once: no session gets the time to commit.
+    /// Kills all processes of the server at once: no session gets the time to commit. They have
+    /// ended when this returns: a new server would find their memory in use.
     ///
     /// # Errors
     /// If it does not run.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.signal(Signal::KILL)?;
+        let processes = self.signal_all(Signal::KILL)?;
         self.end_keeper();
-        Ok(())
+        wait_until("PostgreSQL's processes end", || {
+            processes.iter().all(|process| signals::has_ended(*process))
+        })
     }
 
     /// Sends a signal to all processes of the server.
@@ -124,6 +127,11 @@ impl Postgres {
     /// # Errors
     /// If it does not run.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        self.signal_all(signal).map(drop)
+    }
+
+    /// The same; the numbers of the processes that the server has started.
+    fn signal_all(&self, signal: Signal) -> io::Result<Vec<u32>> {
         let text = fs::read_to_string(self.data().join("postmaster.pid"))?;
         let number = text
             .lines()

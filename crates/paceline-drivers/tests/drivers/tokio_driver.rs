@@ -142,7 +142,8 @@ async fn rollbacks_and_errors(client: &mut Client, table: &str) -> Result<(), Fa
 /// Requests without a wait between them, some of which fail.
 async fn pipelines(client: &Client) -> Result<(), Failure> {
     let good = client.prepare("SELECT $1::int").await?;
-    let bad = client.prepare("SELECT 1 / ($1::int - 5)").await;
+    // The absolute value of the least number is out of range.
+    let bad = client.prepare("SELECT abs($1::bigint)").await;
     let numbers = 0..40_i32;
     let answers = numbers.clone().map(|number| {
         let good = &good;
@@ -152,9 +153,9 @@ async fn pipelines(client: &Client) -> Result<(), Failure> {
     let seen: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(seen, numbers.collect::<Vec<_>>());
     let bad = bad?;
-    let answers = (0..40_i32).map(|number| {
-        let bad = &bad;
-        async move { (number, client.query_one(bad, &[&number]).await) }
+    let answers = (0..40_i64).map(|number| {
+        let (bad, value) = (&bad, if number == 5 { i64::MIN } else { number });
+        async move { (number, client.query_one(bad, &[&value]).await) }
     });
     for (number, answer) in future::join_all(answers).await {
         assert_eq!(answer.is_err(), number == 5, "{number}");

@@ -261,7 +261,7 @@ impl Open {
         let Some(statement) = &prepared.statement else {
             return Ok(Progress::Done);
         };
-        let mut kept = Output::new(self.server.spool());
+        let mut kept = Output::kept(self.server.spool());
         let described = portal
             .described
             .clone()
@@ -390,7 +390,7 @@ impl Open {
         tag: &str,
         formats: &[bool],
     ) -> Result<Progress, Failure> {
-        let mut all = Output::new(self.server.spool());
+        let mut all = Output::kept(self.server.spool());
         let progress = self.control(cx, &mut all, control, tag)?;
         let shapes = self.shapes_of_control(control);
         let mut message = Vec::new();

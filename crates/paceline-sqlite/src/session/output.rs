@@ -9,11 +9,25 @@ pub(crate) struct Output {
     pub(super) spool: Spool,
     /// The session sends them when this commit is durable.
     pub(super) ticket: u64,
+    /// Whether these are rows of a portal, which stay until they are fetched.
+    pub(super) is_kept: bool,
 }
 
 impl Output {
     pub(super) fn new(spool: Spool) -> Self {
-        Self { spool, ticket: 0 }
+        Self {
+            spool,
+            ticket: 0,
+            is_kept: false,
+        }
+    }
+
+    /// The rows of a portal.
+    pub(super) fn kept(spool: Spool) -> Self {
+        Self {
+            is_kept: true,
+            ..Self::new(spool)
+        }
     }
 }
 

@@ -232,10 +232,10 @@ impl Open {
         link.begin(self.settings.time("statement_timeout"));
         self.running.start(link.stopper());
         let log = &self.database.log;
-        let ticket = self.ticket;
+        let (ticket, is_kept) = (self.ticket, output.is_kept);
         let mut relieve = |spool: &mut crate::spool::Spool| {
             // Rows that a loss of power could undo stay in the spool until the statement ends.
-            if log.is_durable(ticket.max(log.seen())) {
+            if !is_kept && log.is_durable(ticket.max(log.seen())) {
                 super::send_some(spool, cx)?;
             }
             Ok(())

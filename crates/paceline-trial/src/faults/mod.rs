@@ -34,6 +34,8 @@ struct Plan {
     strikes: u64,
     /// Clients that are at work meanwhile.
     clients: u32,
+    /// How many times as long as a strike the pause behind it is.
+    pause: u32,
     /// The longest time.
     limit: Duration,
 }

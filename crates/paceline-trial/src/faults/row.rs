@@ -100,13 +100,15 @@ impl Row {
             let mut tally = Tally::default();
             let mut struck = Ok(());
             while struck.is_ok() && !at_work.is_finished() {
-                // The other clients get some work done between two strikes.
-                thread::sleep(Duration::from_millis(random.below(40)));
+                let begun = Instant::now();
                 struck = self.round(system, victims, &mut random, &mut tally);
                 work.strikes.fetch_add(1, Ordering::Release);
                 if Instant::now() > end {
                     work.stop.store(true, Ordering::Release);
                 }
+                // The other clients get some work done before the next strike.
+                let pause = begun.elapsed() * plan.pause;
+                thread::sleep(pause + Duration::from_millis(random.below(40)));
             }
             work.stop.store(true, Ordering::Release);
             tally.add(joined(at_work));
