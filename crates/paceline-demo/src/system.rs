@@ -101,8 +101,10 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
 
 fn run_in(folder: &Folder, options: &Options, end: &Ends) -> io::Result<bool> {
     say!("starting the back-ends and the front-end ...");
+    // Before any server has left something in the folder.
+    let page_port = ports::find(wish(options.page_port, PAGE_PORT), "the page")?;
     let system = Arc::new(System::start(options, folder.path())?);
-    let page = Page::start(&system, wish(options.page_port, PAGE_PORT))?;
+    let page = Page::start(&system, page_port)?;
     system.introduce(page.address(), folder, options);
     thread::scope(|scope| system.operate(scope, folder, options, end))
 }

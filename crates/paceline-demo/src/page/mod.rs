@@ -12,7 +12,6 @@ use serde_json::{json, Value};
 
 use crate::{
     drain::drain,
-    ports::{self, Wish},
     report::verdict,
     system::System,
     tiers::{Fault, Role, State, View},
@@ -38,8 +37,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Serves the page of this system on a port of this computer.
-    pub(crate) fn start(system: &Arc<System>, wish: Wish) -> io::Result<Self> {
-        let port = ports::find(wish, "the page")?;
+    pub(crate) fn start(system: &Arc<System>, port: u16) -> io::Result<Self> {
         let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         let router = Router::new(Arc::clone(system))
             .get("/", |_, _| Response::html(DOCUMENT))
