@@ -85,6 +85,14 @@ const RULES: &[Rule] = &[
         ]],
     },
     Rule {
+        module: "crates/paceline/src/hub",
+        absent: &[Item("crate", "pool"), Item("crate", "turn")],
+    },
+    Rule {
+        module: "crates/paceline/src/turn",
+        absent: &[Item("crate", "pool")],
+    },
+    Rule {
         module: "crates/paceline/src/timer",
         absent: &[&[
             Word("promotion"),

@@ -97,8 +97,8 @@ impl<'r> Dispatched<'r> {
             Verdict::Finished => end(owned, Closed::Finished),
             Verdict::Close(why) => end(owned, *why),
             Verdict::Panicked(panic) => {
-                registry.drop_afterwards(afterwards);
-                match registry.judge_panic(afterwards.of, *panic) {
+                registry.user().drop_afterwards(afterwards);
+                match registry.user().judge_panic(afterwards.of, *panic) {
                     None => Some(owned),
                     Some(why) => end(owned, why),
                 }
@@ -296,7 +296,9 @@ fn note_special_call(
     };
     entry.kind().note(own_end.nanos_since(start), None);
     let finding = entry.unread(registry.unread_limit());
-    registry.note_unread(key, entry.kind().name(), finding);
+    registry
+        .user()
+        .note_unread(key, entry.kind().name(), finding);
 }
 
 /// What was due at a visit.
@@ -318,9 +320,9 @@ pub(super) fn do_what_is_due(
     let seen = guard.seen;
     if !seen.wanted().is_empty() || guard.is_notified() || guard.greets() || guard.is_overdue() {
         // The handler's own panics are caught there; this one is of its source.
-        let done = registry.in_frame(Some(key), || work(guard));
+        let done = registry.user().in_frame(Some(key), || work(guard));
         return Due::Done(done.unwrap_or_else(|panic| {
-            registry.tell_panic(key, &panic);
+            registry.user().tell_panic(key, &panic);
             Done::without_call(Verdict::close(Closed::Panicked(panic)))
         }));
     }

@@ -187,7 +187,7 @@ impl<S> Context<'_, S> {
     pub(crate) fn tell_panic(&self, panic: &str) {
         if let Some(registry) = self.origin.registry.upgrade() {
             // This is inside the frame that has the handle.
-            registry.tell_panic_in(None, self.origin.key, panic);
+            registry.user().tell_panic_in(None, self.origin.key, panic);
         }
     }
 

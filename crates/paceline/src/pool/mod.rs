@@ -64,7 +64,7 @@ impl Hub {
     }
 
     fn enter(&self, deadline: Option<Timestamp>, priority: u8) -> io::Result<Follower<'_>> {
-        if self.registry.runs_here() {
+        if self.registry.user().runs_here() {
             let text = "enter: this thread is inside a handler of the same pool";
             return Err(io::Error::new(io::ErrorKind::Deadlock, text));
         }

@@ -249,7 +249,7 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn handler_kind(&self, name: &str) -> HandlerKind {
-        self.hub().registry.handler_kind(name)
+        self.hub().registry.user().handler_kind(name)
     }
 
     /// Ends the pool, from anywhere, also from a handler, and says what was left undone.

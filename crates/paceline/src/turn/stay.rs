@@ -89,7 +89,7 @@ impl Duty for OnDuty<'_, '_> {
         if !state.hub.lead.can_recall() {
             return Err(nobody_returns());
         }
-        state.hub.registry.check_depth()?;
+        state.hub.registry.user().check_depth()?;
         let now = state.hub.clock.now();
         let deadline = errand.within.map(|within| now.after(within));
         // The user's code: its panic comes back when this thread is where it was.

@@ -105,7 +105,9 @@ where
         let goes_to = members.leave(visit.afterwards);
         if done.called == Called::Specially {
             let finding = member.channel.unread(registry.unread_limit());
-            registry.note_unread(member.key, self.kind.name(), finding);
+            registry
+                .user()
+                .note_unread(member.key, self.kind.name(), finding);
             if let Some(part) = member.channel.take_part() {
                 self.part.put(part);
             }
@@ -152,8 +154,8 @@ where
 
     /// The handler panicked. If that closes a handle, it closes them all.
     fn judge_panic(&mut self, key: Key, panic: String, visit: &mut Visit<'_>) -> Option<Closed> {
-        visit.registry.drop_afterwards(visit.afterwards);
-        let why = visit.registry.judge_panic(key, panic)?;
+        visit.registry.user().drop_afterwards(visit.afterwards);
+        let why = visit.registry.user().judge_panic(key, panic)?;
         if let Closed::Panicked(message) = &why {
             let reason = Reason::Panicked(message.clone());
             self.roster.end(reason, visit.registry);
@@ -246,7 +248,7 @@ where
     fn deserted(&mut self, visit: &Visit<'_>) -> Next {
         let handler = &mut self.handler;
         caught(|| handler.deserted()).unwrap_or_else(|panic| {
-            visit.registry.tell_panic(visit.origin.key, &panic);
+            visit.registry.user().tell_panic(visit.origin.key, &panic);
             Next::Close
         })
     }

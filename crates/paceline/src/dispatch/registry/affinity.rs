@@ -14,7 +14,7 @@ use super::{
         mailboxes::{Affinity, Handed, Mailbox},
         slot::Slot,
     },
-    refusal, Refusal, Registry, SHUT,
+    refusal, Refusal, Registry,
 };
 use crate::sync::{
     lock,
@@ -44,26 +44,26 @@ impl Drop for OwnMailbox {
 impl Registry {
     /// In this pool no handle can belong to certain threads.
     pub(crate) fn refuse_affinity(&self, why: &'static str) {
-        self.mailboxes.refuse(why);
+        self.lists.mailboxes.refuse(why);
     }
 
     /// A thread comes into the pool; none is handed anything where that can't be.
     pub(crate) fn open_mailbox(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> OwnMailbox {
-        self.mailboxes.add(Arc::clone(&mailbox));
+        self.lists.mailboxes.add(Arc::clone(&mailbox));
         let registry = Arc::clone(self);
         OwnMailbox { registry, mailbox }
     }
 
     /// It leaves. What waits for it goes back, for the leader to hand on.
     fn close_mailbox(&self, mailbox: &Arc<Mailbox>) {
-        let left = self.mailboxes.remove(mailbox);
+        let left = self.lists.mailboxes.remove(mailbox);
         left.into_iter().for_each(|index| self.give_back(index));
     }
 
     /// The calling thread, if it is in the pool, waits for the others: what belongs to it is
     /// theirs.
     pub(crate) fn leave_own_mailbox(&self) {
-        let own = self.mailboxes.of(thread::current().id());
+        let own = self.lists.mailboxes.of(thread::current().id());
         own.iter().for_each(|mailbox| self.close_mailbox(mailbox));
     }
 
@@ -79,7 +79,7 @@ impl Registry {
             return Err(refusal(InvalidInput, reason));
         }
         self.settle(key, || {
-            self.mailboxes.keep(threads).map_err(|unknown| {
+            self.lists.mailboxes.keep(threads).map_err(|unknown| {
                 refusal(InvalidInput, format!("{unknown:?} is not in this pool"))
             })?;
             Ok(Some(Affinity::Pinned(threads.into())))
@@ -132,7 +132,7 @@ impl Registry {
         if self.is_open() {
             Some("nobody leads in a concurrent set, who could hand it to a thread")
         } else {
-            self.mailboxes.refusal()
+            self.lists.mailboxes.refusal()
         }
     }
 
@@ -149,7 +149,7 @@ impl Registry {
             None | Some(Affinity::Everyone) => Handed::NotHanded,
             Some(Affinity::Pinned(threads)) if threads.contains(&me) => Handed::NotHanded,
             Some(Affinity::Pinned(threads)) => {
-                let handed = self.mailboxes.hand(index, threads);
+                let handed = self.lists.mailboxes.hand(index, threads);
                 if handed == Handed::NotHanded {
                     self.counters.strayed.one_more();
                 }
@@ -159,7 +159,7 @@ impl Registry {
                 let now = self.now();
                 let handed = match *last {
                     Some((thread, until)) if thread != me && now < until => {
-                        self.mailboxes.hand_to_sleeper(index, thread)
+                        self.lists.mailboxes.hand_to_sleeper(index, thread)
                     }
                     _ => Handed::NotHanded,
                 };
@@ -178,7 +178,7 @@ impl Registry {
     /// Takes out of the calling thread's own mailbox what is still for it. `None`: nothing is.
     pub(crate) fn take_handed(&self, own: &OwnMailbox) -> Option<Claim<'_>> {
         let me = thread::current().id();
-        while let Some(index) = self.mailboxes.take(&own.mailbox) {
+        while let Some(index) = self.lists.mailboxes.take(&own.mailbox) {
             let Some(slot) = self.slots.get(index) else {
                 continue;
             };
@@ -211,7 +211,7 @@ impl Registry {
     fn give_back(&self, index: u32) {
         self.put_back(index);
         // As in `let_go`: after the end no thread takes the list any more.
-        if self.phase() == SHUT {
+        if self.life.is_shut() {
             self.sweep(index);
         }
     }

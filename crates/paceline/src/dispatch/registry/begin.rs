@@ -85,7 +85,7 @@ impl Registry {
     {
         // The user's code, which may panic, before anything begins.
         let (descriptor, greets) = (source.descriptor().as_raw_fd(), handler.speaks_first());
-        let kind = self.kinds.chosen::<H>(handler.kind());
+        let kind = self.user.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
@@ -115,7 +115,7 @@ impl Registry {
         H: ConcurrentHandler<S>,
     {
         let descriptor = source.descriptor().as_raw_fd();
-        let kind = self.kinds.chosen::<H>(handler.kind());
+        let kind = self.user.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {

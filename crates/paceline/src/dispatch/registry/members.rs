@@ -22,11 +22,12 @@ use super::{
         slot::{Owned, Slot},
         Rejected,
     },
-    close::{End, Loss, LostHandle},
+    close::End,
+    life::{Loss, LostHandle},
     time::until,
-    Registry, ACCEPTING,
+    Registry,
 };
-use crate::{handle_set::Source, sync::atomic::Ordering, timer::TimeLimits};
+use crate::{handle_set::Source, timer::TimeLimits};
 
 /// What [`Begins`] comes to.
 type Beginning<S> = (TimeLimits, Option<Box<Provenance>>, Option<Box<Opening<S>>>);
@@ -38,7 +39,7 @@ impl Registry {
         S: Send + 'static,
         H: GroupHandler<S>,
     {
-        let kind = self.kinds.chosen::<H>(handler.kind());
+        let kind = self.user.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.occupy(Interest::NONE, || "group".to_owned())) {
             Err(error) => Err(Rejected::new(handler, error)),
             Ok(owned) => {
@@ -76,7 +77,7 @@ impl Registry {
         match group.inbox().put(member, join) {
             Ok(()) => {
                 // A drain that passed this slot before `occupy` is seen here; a later one marks it.
-                if self.phase() != ACCEPTING {
+                if !self.life.is_accepting() {
                     owned.readiness().drain();
                 }
                 self.let_go(owned);
@@ -85,7 +86,7 @@ impl Registry {
             Err(member) => {
                 let _ = self.set.remove(descriptor);
                 self.empty(owned);
-                self.live.fetch_sub(1, Ordering::AcqRel);
+                self.life.count_back();
                 self.set.wake();
                 let (source, _) = member.channel.into_source();
                 Err(Rejected::new(source, group.ended("register")))
@@ -328,18 +329,18 @@ impl Registry {
 
     /// A member ends: out of the set, and out of its slot.
     pub(in crate::dispatch) fn take_out(&self, key: Key, owned: Owned<'_>, descriptor: RawFd) {
-        self.endings.begin(key);
+        self.life.endings.begin(key);
         let _ = self.set.remove(descriptor);
         self.empty(owned);
     }
 
     /// The same at the end of the pool: its slot is not owned, and never used again.
     pub(in crate::dispatch) fn take_out_of_the_end(&self, key: Key, descriptor: RawFd) {
-        self.endings.begin(key);
+        self.life.endings.begin(key);
         let _ = self.set.remove(descriptor);
         let slot = self.slot(key);
         slot.readiness.retire();
-        self.timers.forget(&slot.times);
+        self.time.timers.forget(&slot.times);
     }
 
     /// Calls `closed` for a member, drops its source, and counts it out. It is listed if it is

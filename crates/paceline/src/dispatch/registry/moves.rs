@@ -34,7 +34,7 @@ use super::{
     },
     refusal, Refusal, Registry,
 };
-use crate::{sync::atomic::Ordering, timer::TimeLimits};
+use crate::timer::TimeLimits;
 
 /// What came of an attempt to move a handle ([`Handle::move_to`]).
 #[must_use]
@@ -117,8 +117,8 @@ impl Registry {
             let Some(entry) = entry else {
                 return;
             };
-            let told = self.in_frame(Some(key), || entry.stayed(why));
-            told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            let told = self.user.in_frame(Some(key), || entry.stayed(why));
+            told.unwrap_or_else(|panic| self.user.tell_panic(key, &panic));
         });
         Some(owned)
     }
@@ -147,7 +147,7 @@ impl Registry {
             return Err((owned, refusal(io::ErrorKind::NotFound, ENDS)));
         };
         let _ = self.set.remove(descriptor);
-        let limits = self.timers.take(owned.times());
+        let limits = self.time.timers.take(owned.times());
         let transfer = Transfer {
             entry: owned
                 .with_entry(Option::take)
@@ -160,7 +160,7 @@ impl Registry {
         self.counters.moved.one_more();
         let handle = to.settle_in(newcomer, transfer);
         self.clear_out(owned);
-        self.count_out(None);
+        self.life.count_out(None);
         self.wake_drain();
         Ok(handle)
     }
@@ -182,8 +182,10 @@ impl Registry {
         let deadline = deadline.map(|left| now.after(left));
         self.limit_times(&newcomer, TimeLimits { deadline, idle });
         let (handle, limit) = (self.handle(key), self.limits.output_limit);
-        let told = self.in_frame(Some(key), || entry.moved(limit, &self.counters, &handle));
-        told.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        let told = self
+            .user
+            .in_frame(Some(key), || entry.moved(limit, &self.counters, &handle));
+        told.unwrap_or_else(|panic| self.user.tell_panic(key, &panic));
         self.put_in_place(newcomer, entry)
     }
 
@@ -191,7 +193,7 @@ impl Registry {
     fn turn_away(&self, newcomer: Owned<'_>, descriptor: RawFd) {
         let _ = self.set.remove(descriptor);
         self.empty(newcomer);
-        self.live.fetch_sub(1, Ordering::AcqRel);
+        self.life.count_back();
         self.wake_drain();
     }
 }

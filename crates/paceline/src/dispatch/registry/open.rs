@@ -21,7 +21,7 @@ use super::{
         readiness::{Readiness, Stale},
         slot::Owned,
     },
-    Registry, SHUT,
+    Registry,
 };
 use crate::{
     handle_set::{Batch, ConcurrentSet, Event, Ready, Told},
@@ -68,7 +68,7 @@ impl Open {
 impl Registry {
     /// Whether all threads may wait at once, and none leads.
     pub(crate) fn is_open(&self) -> bool {
-        self.open.is_some()
+        self.lists.open.is_some()
     }
 
     /// The next handle, for one of many threads that look for one; it sleeps until `until` (`None`:
@@ -146,10 +146,10 @@ impl Registry {
     fn ring(&self, open: &Open, set: &dyn ConcurrentSet) {
         let alarm = lock(&open.alarm);
         self.expire(Batch::Whole, |index| open.line.push_quietly(index));
-        set.set_alarm(self.timers.earliest());
+        set.set_alarm(self.time.timers.earliest());
         drop(alarm);
         // After the end no thread takes from the line any more: see `let_go`.
-        while self.phase() == SHUT {
+        while self.life.is_shut() {
             match open.line.back(false, false, true) {
                 (Some(index), call) => {
                     self.obey(call);
@@ -165,7 +165,7 @@ impl Registry {
     pub(super) fn set_alarm(&self) {
         if let Some((open, set)) = self.open() {
             let _alarm = lock(&open.alarm);
-            set.set_alarm(self.timers.earliest());
+            set.set_alarm(self.time.timers.earliest());
         }
     }
 
@@ -180,7 +180,7 @@ impl Registry {
     /// Puts a QUEUED slot into the open line, and wakes a thread if need be.
     #[cold]
     pub(super) fn put_in_open_line(&self, index: u32) {
-        if let Some(open) = &self.open {
+        if let Some(open) = &self.lists.open {
             self.obey(open.line.push(index));
         }
     }
@@ -188,7 +188,7 @@ impl Registry {
     /// This thread leaves. If it had put something into the open line, another thread must check
     /// the line.
     pub(crate) fn leave_open_line(&self) {
-        if let Some(open) = &self.open {
+        if let Some(open) = &self.lists.open {
             self.obey(open.line.pass_on());
         }
     }
@@ -196,7 +196,7 @@ impl Registry {
     /// No thread shall wait any more: the leader returns from its wait; of many waiting threads one
     /// does, and passes it on.
     pub(crate) fn end_waits(&self) {
-        match &self.open {
+        match &self.lists.open {
             None => self.set.wake(),
             Some(open) => self.obey(open.line.end()),
         }
@@ -210,14 +210,14 @@ impl Registry {
         if let Some(share) = &afterwards.share {
             share.owe(owned.readiness());
         }
-        let open = self.open.as_ref().filter(|_| afterwards.is_empty());
+        let open = self.lists.open.as_ref().filter(|_| afterwards.is_empty());
         let Some(open) = open else {
             return self.let_go(owned);
         };
         if let Some(index) = self.rest_or_requeue(owned) {
             open.line.push_quietly(index);
             // As in `let_go`.
-            if self.phase() == SHUT {
+            if self.life.is_shut() {
                 self.sweep(index);
             }
         }
@@ -281,7 +281,7 @@ impl Registry {
     }
 
     fn open(&self) -> Option<(&Open, &dyn ConcurrentSet)> {
-        self.open.as_ref().zip(self.set.concurrent())
+        self.lists.open.as_ref().zip(self.set.concurrent())
     }
 
     fn obey(&self, call: Call) {

@@ -28,7 +28,7 @@ impl Registry {
         St: Store,
         H: ItemHandler<St::Item>,
     {
-        let kind = self.kinds.of::<H>();
+        let kind = self.user.kinds.of::<H>();
         self.stock(attempted, store, handler, |store, handler| {
             Box::new(ItemSource::new(store, handler, kind))
         })
@@ -45,7 +45,7 @@ impl Registry {
         St: Store,
         H: ConcurrentItemHandler<St::Item>,
     {
-        let kind = self.kinds.of::<H>();
+        let kind = self.user.kinds.of::<H>();
         self.stock(attempted, store, handler, |store, handler| {
             Box::new(ConcurrentItemSource::new(store, handler, kind))
         })
