@@ -31,7 +31,7 @@ pub(crate) enum Handler {
     ServerLines,
 }
 
-/// Who looks.
+/// The observers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Observed {
     /// With an observer that does nothing
@@ -45,7 +45,7 @@ pub(crate) struct Observed {
     board: bool,
 }
 
-/// Goes through `turns` turns, one after the other.
+/// Runs `turns` turns, one after the other.
 pub(crate) fn run(turns: u64, handler: Handler, by: &Observed) -> io::Result<()> {
     match handler {
         Handler::Frames => frames(turns, by),

@@ -1,4 +1,4 @@
-//! The works: what is asked of a server, by how many connections, and of how many threads.
+//! The works: the requests to a server, the number of connections, and the number of threads.
 
 use crate::{goals, record::Place, servers::Server};
 
@@ -12,25 +12,25 @@ pub(crate) struct Work {
     /// How many threads a server is given, where that can be chosen.
     pub(crate) threads: usize,
     /// Whether handlers say beforehand that they will block.
-    pub(crate) told: bool,
+    pub(crate) announced: bool,
     /// The words for `load`.
     pub(crate) load: &'static [&'static str],
     /// Where it is measured.
     pub(crate) places: &'static [Place],
-    /// Who is compared.
+    /// The servers that are compared.
     pub(crate) servers: Entrants,
-    /// Whether it belongs to the subset that runs unless told otherwise, and with whom.
+    /// The servers of the default subset; empty if the work is not in it.
     pub(crate) default: &'static [&'static str],
-    /// For an open loop: its rate, as a part of the slowest server's peak under work a.
+    /// For an open loop: its rate, as a part of the slowest server's peak for `short-requests`.
     pub(crate) rate: Option<f64>,
 }
 
 impl Work {
-    /// Works of one family are measured in the same rounds: those of `i`, of `j` and of `beside` are compared with
-    /// each other.
+    /// Works of one family are measured in the same rounds, because they are compared with each other:
+    /// `mostly-idle`, `threads` and `beside`.
     pub(crate) fn family(&self) -> &'static str {
-        match self.name.split_once('-') {
-            Some((family @ ("i" | "j" | "beside"), _)) => family,
+        match self.name.rsplit_once('-') {
+            Some((family @ ("mostly-idle" | "threads" | "beside"), _)) => family,
             _ => self.name,
         }
     }
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// Who is compared in a whole run.
+/// The servers that are compared in a whole run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entrants {
     /// Every server of the catalogue.
@@ -85,10 +85,10 @@ const PATIENT: Entrants = Entrants::Only(&["paceline-server-patient"]);
 /// Every work, in the order in which they are run.
 pub(crate) const ALL: &[Work] = &[
     Work {
-        name: "a",
+        name: "short-requests",
         about: "64 connections, short requests",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64"],
         places: BOTH,
         servers: Entrants::All,
@@ -98,10 +98,10 @@ pub(crate) const ALL: &[Work] = &[
     open("open-50", "64 connections, short requests, open loop at 50 % of the slowest server's peak", 0.5),
     open("open-80", "64 connections, short requests, open loop at 80 % of the slowest server's peak", 0.8),
     Work {
-        name: "a-pipelined",
+        name: "pipelined",
         about: "64 connections, 16 short requests in flight on each",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--pipeline", "16"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -109,10 +109,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "b",
+        name: "one-connection",
         about: "one connection, one short request after the other",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "1"],
         places: BOTH,
         servers: Entrants::PeersAnd(&["paceline-spin"]),
@@ -120,10 +120,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "c",
+        name: "announced-blocking",
         about: "64 connections, one request in a hundred sleeps 5 ms, and the handler says so",
         threads: 16,
-        told: true,
+        announced: true,
         load: ONE_IN_A_HUNDRED_SLEEPS,
         places: BOTH,
         servers: Entrants::All,
@@ -131,10 +131,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "c-untold",
-        about: "the same by surprise: the handler says nothing",
+        name: "unannounced-blocking",
+        about: "the same, and the handler does not say so",
         threads: 16,
-        told: false,
+        announced: false,
         load: ONE_IN_A_HUNDRED_SLEEPS,
         places: BOTH,
         servers: Entrants::All,
@@ -142,10 +142,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "d",
+        name: "all-sleep",
         about: "64 connections, every request sleeps 200 us",
         threads: 32,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--mix", "sleep-short=1"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -153,10 +153,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "e",
+        name: "all-compute",
         about: "64 connections, every request computes 20 us",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--mix", "compute=1"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -164,10 +164,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "e-pipelined",
+        name: "all-compute-pipelined",
         about: "64 connections, 16 requests in flight on each, every request computes 20 us: the client needs little of a core",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--pipeline", "16", "--mix", "compute=1"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -175,10 +175,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "f-512",
+        name: "connections-512",
         about: "512 connections, short requests",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "512"],
         places: APART,
         servers: Entrants::Peers,
@@ -186,10 +186,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "f-4000",
+        name: "connections-4000",
         about: "4,000 connections, short requests",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "4000"],
         places: APART,
         servers: Entrants::Peers,
@@ -197,10 +197,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "g",
+        name: "pairs",
         about: "two short requests at once: how long the second takes",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "8", "--pattern", "pairs"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -208,10 +208,10 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "g-first-blocks",
-        about: "two requests at once, the first sleeps 5 ms by surprise: how long the second takes",
+        name: "pairs-first-blocks",
+        about: "two requests at once, the first sleeps 5 ms without an announcement: how long the second takes",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "8", "--pattern", "pairs", "--first", "sleep-long"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -219,28 +219,28 @@ pub(crate) const ALL: &[Work] = &[
         rate: None,
     },
     Work {
-        name: "h",
+        name: "bursts",
         about: "16 requests at once after 50 ms of silence: how long the first reply takes",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "16", "--pattern", "bursts", "--idle", "50", "--size", "16"],
         places: BOTH,
         servers: Entrants::Peers,
         default: &[],
         rate: None,
     },
-    connections("i-100", "100 connections, all active", &["--connections", "100", "--active", "100"]),
-    connections("i-1000", "1,000 connections, 100 active", &["--connections", "1000", "--active", "100"]),
-    connections("i-10000", "10,000 connections, 100 active", &["--connections", "10000", "--active", "100"]),
-    connections("i-19000", "19,000 connections, 100 active", &["--connections", "19000", "--active", "100"]),
-    threads("j-4", "work a with 4 threads", 4),
-    threads("j-16", "work a with 16 threads", 16),
-    threads("j-64", "work a with 64 threads", 64),
+    connections("mostly-idle-100", "100 connections, all active", &["--connections", "100", "--active", "100"]),
+    connections("mostly-idle-1000", "1,000 connections, 100 active", &["--connections", "1000", "--active", "100"]),
+    connections("mostly-idle-10000", "10,000 connections, 100 active", &["--connections", "10000", "--active", "100"]),
+    connections("mostly-idle-19000", "19,000 connections, 100 active", &["--connections", "19000", "--active", "100"]),
+    threads("threads-4", "short requests with 4 threads", 4),
+    threads("threads-16", "short requests with 16 threads", 16),
+    threads("threads-64", "short requests with 64 threads", 64),
     Work {
         name: "churn",
         about: "connect, one request, close: 16 at a time",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "16", "--pattern", "churn"],
         places: APART,
         servers: Entrants::Peers,
@@ -249,9 +249,9 @@ pub(crate) const ALL: &[Work] = &[
     },
     Work {
         name: "slow-reader",
-        about: "64 connections, short requests, beside 8 that hardly read",
+        about: "64 connections, short requests, beside 8 that read slowly",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--pattern", "slow-reader", "--slow", "8"],
         places: APART,
         servers: Entrants::Peers,
@@ -262,7 +262,7 @@ pub(crate) const ALL: &[Work] = &[
         name: "slow-handler",
         about: "64 connections, one request in ten computes 20 us",
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--mix", "nothing=9,compute=1"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -273,7 +273,7 @@ pub(crate) const ALL: &[Work] = &[
         name: "all-busy",
         about: "256 connections, every request sleeps 5 ms: all threads are busy, events wait in the sockets",
         threads: 16,
-        told: false,
+        announced: false,
         load: &["--connections", "256", "--mix", "sleep-long=1"],
         places: APART,
         servers: Entrants::Peers,
@@ -291,7 +291,7 @@ pub(crate) const ALL: &[Work] = &[
         threads: 16,
         ..framed(
             "lines-blocking",
-            "64 connections, one line in a hundred sleeps 5 ms by surprise",
+            "64 connections, one line in a hundred sleeps 5 ms without an announcement",
             LINES,
             &["--lines", "--connections", "64", "--mix", "nothing=99,sleep-long=1"],
         )
@@ -334,7 +334,7 @@ const fn framed(
         name,
         about,
         threads: 8,
-        told: false,
+        announced: false,
         load,
         places: BOTH,
         servers,
@@ -343,13 +343,13 @@ const fn framed(
     }
 }
 
-/// Work a as an open loop: latencies run from the intended start.
+/// `short-requests` as an open loop: latencies run from the intended start.
 const fn open(name: &'static str, about: &'static str, rate: f64) -> Work {
     Work {
         name,
         about,
         threads: 8,
-        told: false,
+        announced: false,
         load: &["--connections", "64", "--pattern", "open"],
         places: BOTH,
         servers: Entrants::Peers,
@@ -368,7 +368,7 @@ const fn connections(
         name,
         about,
         threads: 8,
-        told: false,
+        announced: false,
         load,
         places: APART,
         servers: OURS,
@@ -383,7 +383,7 @@ const fn threads(name: &'static str, about: &'static str, threads: usize) -> Wor
         name,
         about,
         threads,
-        told: false,
+        announced: false,
         load: &["--connections", "64"],
         places: APART,
         servers: OURS,
@@ -407,7 +407,7 @@ mod tests {
     use super::*;
     use crate::servers;
 
-    /// A name that stands for nothing would silently compare less than it says.
+    /// A name without a server would silently shorten the comparison.
     #[test]
     fn every_server_that_is_named_exists() {
         for work in ALL {
