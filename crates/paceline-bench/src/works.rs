@@ -26,7 +26,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Works of one family are measured in the same rounds, because they are compared with each other:
+    /// Works of one family are compared with each other, so they are measured in the same rounds:
     /// `mostly-idle`, `threads` and `beside`.
     pub(crate) fn family(&self) -> &'static str {
         match self.name.rsplit_once('-') {
@@ -85,200 +85,148 @@ const PATIENT: Entrants = Entrants::Only(&["paceline-server-patient"]);
 /// Every work, in the order in which they are run.
 pub(crate) const ALL: &[Work] = &[
     Work {
-        name: "short-requests",
-        about: "64 connections, short requests",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64"],
-        places: BOTH,
         servers: Entrants::All,
         default: &["paceline", "bare", "tokio", "textbook", "half-sync", "asio-2", "ace-tp-2"],
-        rate: None,
+        ..work("short-requests", "64 connections, short requests", &["--connections", "64"])
     },
-    open("open-50", "64 connections, short requests, open loop at 50 % of the slowest server's peak", 0.5),
-    open("open-80", "64 connections, short requests, open loop at 80 % of the slowest server's peak", 0.8),
+    open(
+        "open-50",
+        "64 connections, short requests, open loop at 50 % of the slowest server's peak",
+        0.5,
+    ),
+    open(
+        "open-80",
+        "64 connections, short requests, open loop at 80 % of the slowest server's peak",
+        0.8,
+    ),
+    work(
+        "pipelined",
+        "64 connections, 16 short requests in flight on each",
+        &["--connections", "64", "--pipeline", "16"],
+    ),
     Work {
-        name: "pipelined",
-        about: "64 connections, 16 short requests in flight on each",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64", "--pipeline", "16"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "one-connection",
-        about: "one connection, one short request after the other",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "1"],
-        places: BOTH,
         servers: Entrants::PeersAnd(&["paceline-spin"]),
         default: &["paceline", "paceline-spin", "bare", "tokio"],
-        rate: None,
+        ..work(
+            "one-connection",
+            "one connection, one short request after the other",
+            &["--connections", "1"],
+        )
     },
     Work {
-        name: "announced-blocking",
-        about: "64 connections, one request in a hundred sleeps 5 ms, and the handler says so",
         threads: 16,
         announced: true,
-        load: ONE_IN_A_HUNDRED_SLEEPS,
-        places: BOTH,
         servers: Entrants::All,
         default: &["paceline", "textbook", "half-sync"],
-        rate: None,
+        ..work(
+            "announced-blocking",
+            "64 connections, one request in a hundred sleeps 5 ms, announced",
+            ONE_IN_A_HUNDRED_SLEEPS,
+        )
     },
     Work {
-        name: "unannounced-blocking",
-        about: "the same, and the handler does not say so",
         threads: 16,
-        announced: false,
-        load: ONE_IN_A_HUNDRED_SLEEPS,
-        places: BOTH,
         servers: Entrants::All,
         default: &["paceline", "textbook", "half-sync", "tokio", "tokio-blocking"],
-        rate: None,
+        ..work("unannounced-blocking", "the same, without an announcement", ONE_IN_A_HUNDRED_SLEEPS)
     },
     Work {
-        name: "all-sleep",
-        about: "64 connections, every request sleeps 200 us",
         threads: 32,
-        announced: false,
-        load: &["--connections", "64", "--mix", "sleep-short=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
         default: &["paceline", "textbook", "half-sync", "tokio-blocking"],
-        rate: None,
+        ..work(
+            "all-sleep",
+            "64 connections, every request sleeps 200 us",
+            &["--connections", "64", "--mix", "sleep-short=1"],
+        )
     },
     Work {
-        name: "all-compute",
-        about: "64 connections, every request computes 20 us",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64", "--mix", "compute=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
         default: &["paceline", "bare", "tokio", "half-sync"],
-        rate: None,
+        ..work(
+            "all-compute",
+            "64 connections, every request computes 20 us",
+            &["--connections", "64", "--mix", "compute=1"],
+        )
     },
+    work(
+        "all-compute-pipelined",
+        "64 connections, 16 requests in flight on each, every request computes 20 us",
+        &["--connections", "64", "--pipeline", "16", "--mix", "compute=1"],
+    ),
     Work {
-        name: "all-compute-pipelined",
-        about: "64 connections, 16 requests in flight on each, every request computes 20 us: the client needs little of a core",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64", "--pipeline", "16", "--mix", "compute=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "connections-512",
-        about: "512 connections, short requests",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "512"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work("connections-512", "512 connections, short requests", &["--connections", "512"])
     },
     Work {
-        name: "connections-4000",
-        about: "4,000 connections, short requests",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "4000"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work("connections-4000", "4,000 connections, short requests", &["--connections", "4000"])
     },
-    Work {
-        name: "pairs",
-        about: "two short requests at once: how long the second takes",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "8", "--pattern", "pairs"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "pairs-first-blocks",
-        about: "two requests at once, the first sleeps 5 ms without an announcement: how long the second takes",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "8", "--pattern", "pairs", "--first", "sleep-long"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "bursts",
-        about: "16 requests at once after 50 ms of silence: how long the first reply takes",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "16", "--pattern", "bursts", "--idle", "50", "--size", "16"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    connections("mostly-idle-100", "100 connections, all active", &["--connections", "100", "--active", "100"]),
-    connections("mostly-idle-1000", "1,000 connections, 100 active", &["--connections", "1000", "--active", "100"]),
-    connections("mostly-idle-10000", "10,000 connections, 100 active", &["--connections", "10000", "--active", "100"]),
-    connections("mostly-idle-19000", "19,000 connections, 100 active", &["--connections", "19000", "--active", "100"]),
+    work(
+        "pairs",
+        "two short requests at once: how long the second takes",
+        &["--connections", "8", "--pattern", "pairs"],
+    ),
+    work(
+        "pairs-first-blocks",
+        "two requests at once, the first sleeps 5 ms without an announcement: latency of the second",
+        &["--connections", "8", "--pattern", "pairs", "--first", "sleep-long"],
+    ),
+    work(
+        "bursts",
+        "16 requests at once after 50 ms of silence: how long the first reply takes",
+        &["--connections", "16", "--pattern", "bursts", "--idle", "50", "--size", "16"],
+    ),
+    connections(
+        "mostly-idle-100",
+        "100 connections, all active",
+        &["--connections", "100", "--active", "100"],
+    ),
+    connections(
+        "mostly-idle-1000",
+        "1,000 connections, 100 active",
+        &["--connections", "1000", "--active", "100"],
+    ),
+    connections(
+        "mostly-idle-10000",
+        "10,000 connections, 100 active",
+        &["--connections", "10000", "--active", "100"],
+    ),
+    connections(
+        "mostly-idle-19000",
+        "19,000 connections, 100 active",
+        &["--connections", "19000", "--active", "100"],
+    ),
     threads("threads-4", "short requests with 4 threads", 4),
     threads("threads-16", "short requests with 16 threads", 16),
     threads("threads-64", "short requests with 64 threads", 64),
     Work {
-        name: "churn",
-        about: "connect, one request, close: 16 at a time",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "16", "--pattern", "churn"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work(
+            "churn",
+            "connect, one request, close: 16 at a time",
+            &["--connections", "16", "--pattern", "churn"],
+        )
     },
     Work {
-        name: "slow-reader",
-        about: "64 connections, short requests, beside 8 that read slowly",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64", "--pattern", "slow-reader", "--slow", "8"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work(
+            "slow-reader",
+            "64 connections, short requests, beside 8 that read slowly",
+            &["--connections", "64", "--pattern", "slow-reader", "--slow", "8"],
+        )
     },
+    work(
+        "slow-handler",
+        "64 connections, one request in ten computes 20 us",
+        &["--connections", "64", "--mix", "nothing=9,compute=1"],
+    ),
     Work {
-        name: "slow-handler",
-        about: "64 connections, one request in ten computes 20 us",
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64", "--mix", "nothing=9,compute=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "all-busy",
-        about: "256 connections, every request sleeps 5 ms: all threads are busy, events wait in the sockets",
         threads: 16,
-        announced: false,
-        load: &["--connections", "256", "--mix", "sleep-long=1"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work(
+            "all-busy",
+            "256 connections, every request sleeps 5 ms: all threads are busy",
+            &["--connections", "256", "--mix", "sleep-long=1"],
+        )
     },
     framed("lines", "64 connections, short lines", LINES, &["--lines", "--connections", "64"]),
     framed(
@@ -296,7 +244,12 @@ pub(crate) const ALL: &[Work] = &[
             &["--lines", "--connections", "64", "--mix", "nothing=99,sleep-long=1"],
         )
     },
-    framed("tls", "64 connections with TLS, short requests", TLS, &["--tls", "--connections", "64"]),
+    framed(
+        "tls",
+        "64 connections with TLS, short requests",
+        TLS,
+        &["--tls", "--connections", "64"],
+    ),
     framed(
         "tls-churn",
         "connect, a full TLS handshake, one request, close: 16 at a time",
@@ -323,6 +276,21 @@ pub(crate) const ALL: &[Work] = &[
     },
 ];
 
+/// A work with 8 threads, in both places, for every peer.
+const fn work(name: &'static str, about: &'static str, load: &'static [&'static str]) -> Work {
+    Work {
+        name,
+        about,
+        threads: 8,
+        announced: false,
+        load,
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    }
+}
+
 /// A work of lines, or of TLS.
 const fn framed(
     name: &'static str,
@@ -331,30 +299,16 @@ const fn framed(
     load: &'static [&'static str],
 ) -> Work {
     Work {
-        name,
-        about,
-        threads: 8,
-        announced: false,
-        load,
-        places: BOTH,
         servers,
-        default: &[],
-        rate: None,
+        ..work(name, about, load)
     }
 }
 
 /// `short-requests` as an open loop: latencies run from the intended start.
 const fn open(name: &'static str, about: &'static str, rate: f64) -> Work {
     Work {
-        name,
-        about,
-        threads: 8,
-        announced: false,
-        load: &["--connections", "64", "--pattern", "open"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
         rate: Some(rate),
+        ..work(name, about, &["--connections", "64", "--pattern", "open"])
     }
 }
 
@@ -365,30 +319,17 @@ const fn connections(
     load: &'static [&'static str],
 ) -> Work {
     Work {
-        name,
-        about,
-        threads: 8,
-        announced: false,
-        load,
         places: APART,
         servers: OURS,
-        default: &[],
-        rate: None,
+        ..work(name, about, load)
     }
 }
 
 /// A work that compares paceline with itself: more threads than are needed.
 const fn threads(name: &'static str, about: &'static str, threads: usize) -> Work {
     Work {
-        name,
-        about,
         threads,
-        announced: false,
-        load: &["--connections", "64"],
-        places: APART,
-        servers: OURS,
-        default: &[],
-        rate: None,
+        ..connections(name, about, &["--connections", "64"])
     }
 }
 

@@ -36,6 +36,7 @@ use std::{io, net::TcpListener, thread};
 
 use crate::peers::{Program, ACE_DEV_POLL, ACE_TP, ASIO};
 pub(crate) use crate::service::steps_of_20us;
+pub(crate) use bare_lines::whole_lines;
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
