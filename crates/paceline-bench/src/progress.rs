@@ -30,7 +30,7 @@ pub(crate) fn plain_bar(steps: u64) -> ProgressBar {
     bar
 }
 
-/// A line above the bar; where there is none, because nobody looks at a terminal, a line alone.
+/// A line above the bar; without a terminal there is no bar, and the line is printed alone.
 pub(crate) fn say(bar: &ProgressBar, line: &str) {
     if bar.is_hidden() {
         eprintln!("{line}")

@@ -34,7 +34,7 @@ pub(crate) enum Handler {
     ServerHello,
 }
 
-/// Who looks.
+/// The observers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Observed {
     /// With an observer that does nothing
@@ -48,7 +48,7 @@ pub(crate) struct Observed {
     board: bool,
 }
 
-/// Goes through `turns` turns, one after the other.
+/// Runs `turns` turns, one after the other.
 pub(crate) fn run(turns: u64, handler: Handler, by: &Observed) -> io::Result<()> {
     match handler {
         Handler::Frames => frames(turns, by),

@@ -391,7 +391,7 @@ fn many_long_statements_are_cancelled() {
     }
 }
 
-/// Sessions share connections to the file: a cancel that comes late must not stop the statement of
+/// Sessions share connections to the file: a late cancel must not stop the statement of
 /// the next session on the same connection.
 #[test]
 fn a_late_cancel_hits_nothing() {

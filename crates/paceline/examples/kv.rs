@@ -50,11 +50,11 @@ usage: kv [--listen ADDR] [--threads N]
   anything else     ERROR and what is wrong; the connection stays
 
 A line has at most 1024 bytes, and ends with a newline, or a carriage return and a newline. There are at
-most 100000 keys. Requests may be sent without waiting for answers; these come in the same order. Who is
-silent for ten minutes is gone.
+most 100000 keys. Requests may be sent without waiting for answers; these arrive in the same order. A client
+that is silent for ten minutes is disconnected.
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
-what has arrived is still answered, and it says what was left undone. Try it with `nc HOST PORT`.";
+what has arrived is still answered, and it reports what was left undone. Try it with `nc HOST PORT`.";
 
 /// Without its end.
 const LONGEST_LINE: usize = 1024;
@@ -104,8 +104,8 @@ impl EventHandler<TcpStream> for Connection {
 }
 
 impl Connection {
-    /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has
-    /// gone. If it went in the middle of a line, nobody waits for the answer.
+    /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has gone.
+    /// If it has gone in the middle of a line, it does not wait for the answer.
     fn gather(&self, buffer: &mut [u8], cx: &mut Context<'_, TcpStream>) -> io::Result<usize> {
         let kept = self.rest.len();
         buffer[..kept].copy_from_slice(&self.rest);
@@ -118,8 +118,7 @@ impl Connection {
         }
     }
 
-    /// Answers whole lines for as long as the client takes the answers. What is left of the input
-    /// is told.
+    /// Answers whole lines for as long as the client takes the answers. Returns the rest of the input.
     fn answer_lines<'i>(
         &mut self,
         mut input: &'i [u8],
@@ -214,7 +213,7 @@ impl Store {
     }
 }
 
-/// Serves until a signal comes, then ends gracefully.
+/// Serves until a signal arrives, then shuts down gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

@@ -96,8 +96,7 @@ impl EventHandler<TcpStream> for Session {
             Arc::clone(&self.output),
             cx.handle(),
         );
-        // The next question comes on this very connection: so it is given back before this one is
-        // answered.
+        // The next question arrives on this very connection, so it is released before this one is answered.
         cx.after_release(move |cx| {
             let count = count_down(cx, &other, from);
             locked(&output).extend(frame(id, count));

@@ -56,7 +56,7 @@ type Definition<'a> = (&'a str, &'a str);
 impl Figures {
     /// The first two lines of the table.
     pub(super) const HEADING: &str = "\
-| package | files | lines | over 100 columns | comment lines | who/whoever/somebody/nobody, per 100 | told/tells \
+| package | files | lines | over 100 columns | comment lines | `who`, `whoever`, `somebody`, `nobody`, per 100 | `told`, `tells` \
 | match on a bool | own types imported, median / p90 | most methods; types over 45 | most fields; types over 10 \
 | atomic fields |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
