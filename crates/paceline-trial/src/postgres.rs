@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::{folder::Folder, signals, wait_until};
 
-/// The superuser, who logs in without a password. Its database has the same name.
+/// The superuser. It logs in without a password. Its database has the same name.
 pub const USER: &str = "postgres";
 
 /// The number in the name of the socket.
@@ -211,7 +211,7 @@ fn newest(versions: &Path) -> Option<PathBuf> {
 struct Owner(Option<(u32, u32)>);
 
 impl Owner {
-    /// The present user, or, if that is root, another one, who gets the folder.
+    /// The present user, or, if that is root, another one, which gets the folder.
     fn of(folder: &Path) -> io::Result<Self> {
         if fs::metadata(folder)?.uid() != 0 {
             return Ok(Self(None));

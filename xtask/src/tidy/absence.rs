@@ -86,11 +86,11 @@ const RULES: &[Rule] = &[
     },
     Rule {
         module: "crates/paceline/src/hub",
-        absent: &[Item("crate", "pool"), Item("crate", "turn")],
+        absent: &[&[Item("crate", "pool"), Item("crate", "turn")]],
     },
     Rule {
         module: "crates/paceline/src/turn",
-        absent: &[Item("crate", "pool")],
+        absent: &[&[Item("crate", "pool")]],
     },
     Rule {
         module: "crates/paceline/src/timer",

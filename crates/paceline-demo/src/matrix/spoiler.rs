@@ -1,4 +1,4 @@
-//! Faults of the disk and of the clock, from inside of a server: a library of ours stands before libc
+//! Faults of the disk and of the clock, from inside of a server: a preloaded library of ours replaces calls of libc
 //! in its process. `spoiler.c` is its text; the system's C compiler makes it when it is needed.
 
 use std::{

@@ -170,7 +170,7 @@ mod tests {
         parse(arguments).err().map(|mistake| mistake.to_string())
     }
 
-    /// A user who must mend one option per attempt gives up.
+    /// A user corrects all options after one attempt.
     #[test]
     fn all_missing_options_are_reported_at_once() {
         let both = mistake(&[]);

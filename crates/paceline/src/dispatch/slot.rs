@@ -352,7 +352,8 @@ impl SlotTable {
 fn position(index: u32) -> (usize, usize) {
     let shifted = u64::from(index) + (1 << FIRST);
     let doubling = shifted.ilog2() - FIRST;
-    // The highest bit is the doubling, the next ones are the chunk in it, and the others the place in that.
+    // The highest bit is the doubling, the next ones are the chunk in it, and the others the place
+    // in that.
     let width = doubling + FIRST - PARTS;
     let part = (shifted >> width) - (1 << PARTS);
     let chunk = (u64::from(doubling) << PARTS) + part;
@@ -405,8 +406,8 @@ mod tests {
         assert_eq!((position(191), position(192)), ((15, 15), (16, 0)));
     }
 
-    /// Each chunk was as large as all chunks before it: at 10,000 connections two of five slots were vacant. Now it is about
-    /// an eighth of them.
+    /// Each chunk was as large as all chunks before it: at 10,000 connections two of five slots
+    /// were vacant. Now it is about an eighth of them.
     #[test]
     fn little_of_the_table_is_vacant() {
         let table = SlotTable::new();

@@ -56,9 +56,9 @@ pub(super) fn forget_linger(descriptor: RawFd) {
     unsafe { libc::setsockopt(descriptor, level, option, place, length) };
 }
 
-/// Has the kernel keep a new connection back until its first bytes are there, and at most for about `within`
-/// (`TCP_DEFER_ACCEPT`). Zero turns that off. A peer that sends nothing then costs the program nothing. The caller must not
-/// do it where the server speaks first.
+/// Has the kernel keep a new connection back until its first bytes are there, and at most for about
+/// `within` (`TCP_DEFER_ACCEPT`). Zero turns that off. A peer that sends nothing then costs the
+/// program nothing. The caller must not do it where the server speaks first.
 ///
 /// # Errors
 /// What the system says; [`Unsupported`](io::ErrorKind::Unsupported) where there is no such option.
@@ -75,8 +75,10 @@ fn set_defer_accept(descriptor: RawFd, within: Duration) -> io::Result<()> {
     let length = mem::size_of_val(&seconds) as libc::socklen_t;
     let (level, option) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
     let place = ptr::from_ref(&seconds).cast();
-    // SAFETY: the option is an int, whose length is passed; it lives until the call returns, which reads it.
-    checked(unsafe { libc::setsockopt(descriptor, level, option, place, length) }).map(drop)
+    // SAFETY: the option is an int, whose length is passed; it lives until the call returns, which
+    // reads it.
+    let result = unsafe { libc::setsockopt(descriptor, level, option, place, length) };
+    checked(result).map(drop)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -1,4 +1,4 @@
-//! Databases that nothing uses.
+//! Databases and pools that nothing uses.
 
 use super::*;
 
@@ -58,4 +58,43 @@ fn a_database_of_the_configuration_is_kept() {
         let forgotten = world.book.forget_unused_databases(ms(100), ms(now), orders);
         assert_eq!(forgotten, []);
     }
+}
+
+#[test]
+fn a_pool_without_clients_is_forgotten() {
+    let mut world = World::new(sized(2));
+    let (client, server) = world.served();
+    assert_eq!(world.give_back(server), GiveBack::Idle);
+    assert_eq!(
+        world.book.leave(client, ms(5), &mut world.orders),
+        Left::Nothing
+    );
+    let remove = |world: &mut World, at| {
+        let (book, orders) = (&mut world.book, &mut world.orders);
+        book.remove_idle_pools(ms(100), ms(at), orders);
+        world.take_orders()
+    };
+    // An idle server is left to `server_idle_timeout`.
+    assert_eq!(remove(&mut world, 106), []);
+    let _ = world.book.closed(server, ms(110), &mut world.orders);
+    assert_eq!(remove(&mut world, 206), []);
+    let pool = world.pool;
+    assert_eq!(remove(&mut world, 207), [Order::PoolRemoved { pool }]);
+}
+
+/// A pool that keeps connections without clients was removed and made again, while its logins failed.
+#[test]
+fn a_pool_with_a_minimum_is_not_forgotten() {
+    let forced = DatabaseSettings {
+        forced_user: true,
+        ..DatabaseSettings::default()
+    };
+    let settings = Settings {
+        min_pool_size: 1,
+        ..sized(2)
+    };
+    let mut world = World::with_database(settings, forced);
+    let (book, orders) = (&mut world.book, &mut world.orders);
+    book.remove_idle_pools(ms(100), ms(1000), orders);
+    assert_eq!(world.take_orders(), []);
 }

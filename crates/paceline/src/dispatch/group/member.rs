@@ -17,7 +17,8 @@ use super::{
 };
 use crate::sync::Timestamp;
 
-/// A member is in a box, which moves from group to group: a list of members costs a group little, and so does a move.
+/// A member is in a box, which moves from group to group: a list of members costs a group little,
+/// and so does a move.
 pub(in crate::dispatch) struct Member<S> {
     /// Of its own slot.
     pub(in crate::dispatch) key: Key,
