@@ -28,7 +28,8 @@ fn an_unused_database_made_from_the_star_is_forgotten() {
         world.book.enter(database, user, Privilege::Ordinary, now)
     };
     let client = entered(&mut world).expect("it is known");
-    assert_eq!(forget(&mut world, 4000), [], "a client logs in");
+    assert_eq!(forget(&mut world, 3900), [], "a client logs in");
+    assert_eq!(forget(&mut world, 4000), [], "for long");
     let _left = world.book.leave(client, ms(4000), &mut world.orders);
     assert_eq!(forget(&mut world, 4001), []);
     let database = world.database;
