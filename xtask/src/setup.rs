@@ -327,7 +327,6 @@ fn drivers_python_has(module: &str) -> bool {
 
 /// Installs a package into the drivers' Python, or else Debian's package of it.
 fn with_drivers_pip(package: &str, debian: &str) -> Result<(), String> {
-    let python = drivers_python();
     let mut make = Command::new("/usr/bin/python3");
     make.args(["-m", "venv"])
         .arg(drivers_folder().join("python"));
