@@ -105,7 +105,7 @@ pub(crate) fn no_server_breaks_a_login(data: &[u8]) {
     let tls = script.choose(&[ServerTls::Disabled, ServerTls::Preferred]);
     let cuts = script.cuts();
     let input = script.rest();
-    // An answer to the question for TLS comes alone.
+    // An answer to the request for TLS arrives alone.
     if tls == ServerTls::Disabled || input.first() != Some(&b'S') {
         let at_once = server_course(&[input], tls);
         assert_eq!(

@@ -3,12 +3,13 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::run;
-use crate::verb::{Outcome, Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::verb::{Outcome, Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
+use xtask_common::{run, table};
+
 use crate::{
     faults, fuzz, inject, instructions, loom, mutants, pg_faults, sanitizer, setup, shuttle,
-    stress, table, tidy, tsan,
+    stress, tidy, tsan,
 };
 
 /// The verb.
@@ -27,8 +28,9 @@ minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
-          and after them asan with leaks, fuzz (an hour for each target), power-cut (many images of a disk
-          that lost its power), instructions, msrv, deny, mutants and coverage; hours.
+          and after them peers (the lints of the benchmark with the HTTP servers of others), asan with leaks, fuzz
+          (an hour for each target), power-cut (many images of a disk that lost its power), tier-faults (each tier
+          of the whole system is broken in each way), instructions, msrv, deny, mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -149,6 +151,10 @@ const STEPS: &[Step] = &[
 /// The steps that a full run adds.
 const FULL_STEPS: &[Step] = &[
     Step {
+        name: "peers",
+        run: |_| peers(),
+    },
+    Step {
         name: "asan",
         run: |_| sanitizer::check_addresses_and_leaks(tsan::DEFAULT_MESSAGES, FULL_LIMIT),
     },
@@ -159,6 +165,10 @@ const FULL_STEPS: &[Step] = &[
     Step {
         name: "power-cut",
         run: |_| power_cut(),
+    },
+    Step {
+        name: "tier-faults",
+        run: |_| tier_faults(),
     },
     Step {
         name: "instructions",
@@ -304,6 +314,20 @@ fn features() -> Verdict {
     check(&["--features", "tls-ring,json,tracing"])
 }
 
+/// The benchmark's feature that brings the HTTP servers of others: it takes minutes to build, so no other step has it.
+fn peers() -> Verdict {
+    cargo(&[
+        "clippy",
+        "--package",
+        "paceline-bench",
+        "--all-targets",
+        "--features=http-peers",
+        "--",
+        "-D",
+        "warnings",
+    ])
+}
+
 /// The documentation, private items too, without a warning.
 fn doc() -> Verdict {
     let mut cargo = Workspace::this().cargo(Form::Std);
@@ -355,10 +379,10 @@ fn run_tsan(depth: Depth) -> Verdict {
 
 /// A running server under one fault after the other.
 fn run_inject(depth: Depth) -> Verdict {
-    inject::check(match depth {
-        Depth::Quick => inject::Depth::Short,
-        Depth::Full => inject::Depth::Full,
-    })
+    match depth {
+        Depth::Quick => inject::check(&["--few"]),
+        Depth::Full => inject::check(&["--full"]),
+    }
 }
 
 /// The long form of the back-end's proof of durability: many images of a disk that lost its power.
@@ -368,6 +392,15 @@ fn power_cut() -> Verdict {
         .args(["test", "-p", "paceline-sqlite", "--test", "power_cut"])
         .args(["--", "--nocapture"])
         .env("PACELINE_POWER_CUT", "long");
+    finish(&mut cargo, FULL_LIMIT)
+}
+
+/// The whole system: each tier is broken in each way, with many transactions.
+fn tier_faults() -> Verdict {
+    let mut cargo = Workspace::this().cargo(Form::Std);
+    cargo
+        .args(["run", "--release", "-p", "paceline-cli", "--"])
+        .args(["tier-faults", "--transactions", "100000"]);
     finish(&mut cargo, FULL_LIMIT)
 }
 

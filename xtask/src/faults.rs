@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{io, thread};
 
-use crate::args::Usage;
-use crate::table;
 use crate::tree::Tree;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::{self, Workspace};
+use xtask_common::args::Usage;
+use xtask_common::table;
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{self, Workspace};
 
 use checker::{Checked, Checker, Lane, Run};
 use fault::Fault;
@@ -150,8 +150,8 @@ fn plant_all(tree: &Tree, faults: &[Fault]) -> Verdict {
     )
 }
 
-/// What comes of each fault, in their order; an error if a copy cannot be written. Each lane has its copy of
-/// the tree and goes on beside the others.
+/// The outcome of each fault, in their order; an error if a copy cannot be written. Each lane has its copy of
+/// the tree and runs beside the others.
 fn fates(tree: &Tree, faults: &[Fault]) -> io::Result<Vec<Fate>> {
     let fates_of = |lane: Lane| {
         let of_lane = faults.iter().filter(|fault| fault.checker.lane() == lane);
@@ -175,7 +175,7 @@ fn fates(tree: &Tree, faults: &[Fault]) -> io::Result<Vec<Fate>> {
     Ok(in_order.collect())
 }
 
-/// What comes of the faults of one lane, one by one.
+/// The outcomes of the faults of one lane, one by one.
 fn fates_in_lane(bench: &Bench<'_>, faults: &[&Fault]) -> io::Result<Vec<Fate>> {
     bench.restore()?;
     let unsound = unsound_checkers(bench, faults);

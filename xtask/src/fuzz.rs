@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::args::Usage;
-use crate::run;
-use crate::verb::{Outcome, Verb, Verdict};
-use crate::workspace::{Form, Workspace, TRIPLE};
+use xtask_common::args::Usage;
+use xtask_common::run;
+use xtask_common::verb::{Outcome, Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace, TRIPLE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {

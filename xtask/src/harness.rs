@@ -1,4 +1,4 @@
-//! The test programs of the crates: build one, list its tests, run it. Building comes apart from running, so
+//! The test programs of the crates: build one, list its tests, run it. Building is separate from running, so
 //! that a time limit measures the tests alone and a failed build is not taken for a failed test.
 
 use std::fs;
@@ -6,12 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run::{self, Ending, Finished};
-use crate::verb::Verdict;
-use crate::workspace::{without_inherited, Form, Workspace};
-
-/// Longest time for one build, from nothing.
-const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+use xtask_common::verb::Verdict;
+use xtask_common::workspace::{without_inherited, Form, Workspace};
+use xtask_common::{builds, run};
 
 /// One test program, and how it is to be run.
 #[derive(Clone, Debug)]
@@ -55,7 +52,7 @@ pub(crate) enum Program {
 pub(crate) enum Talk {
     /// It is dropped.
     HeldBack,
-    /// It is shown as it comes.
+    /// It is shown at once.
     Shown,
 }
 
@@ -113,7 +110,7 @@ impl Suite {
         command
     }
 
-    /// Builds it, and finds the executable in what cargo tells.
+    /// Builds it, and finds the executable in cargo's messages.
     fn build(&self, workspace: &Workspace, messages: Messages) -> Result<Binary, String> {
         let told = workspace.log("artifacts");
         let list = run::create(&told).map_err(|error| format!("could not be logged: {error}"))?;
@@ -130,10 +127,11 @@ impl Suite {
             .args(self.selection())
             .stdout(list);
         match messages {
-            Messages::Shown => judge_build(run::run_shown(&mut cargo, BUILD_LIMIT))?,
-            Messages::Logged => build_logged(&mut cargo, workspace)?,
+            Messages::Shown => builds::shown(&mut cargo)?,
+            Messages::Logged => builds::logged(&mut cargo, workspace)?,
         }
-        let path = executable(&run::read_log(&told)).ok_or("cargo named no test program")?;
+        let path =
+            builds::executable(&run::read_log(&told)).ok_or("cargo named no test program")?;
         let package = workspace.package(&self.package);
         Ok(Binary { path, package })
     }
@@ -193,24 +191,14 @@ fn required_features(manifest: &toml::Table, name: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Runs a build with the compiler's messages in a log, of which the end is shown if it fails.
-pub(crate) fn build_logged(cargo: &mut Command, workspace: &Workspace) -> Result<(), String> {
-    let log = workspace.log("build");
-    let messages = run::create(&log).map_err(|error| format!("could not be logged: {error}"))?;
-    let built = judge_build(run::run(cargo.stderr(messages), BUILD_LIMIT));
-    if built.is_err() {
-        run::print_tail(&log, 40);
-    }
-    built
-}
-
 /// The tests, if there are any: a run of none would pass and prove nothing.
 pub(crate) fn at_least_one(tests: Vec<String>, filter: &str) -> Result<Vec<String>, String> {
-    match tests.is_empty() {
-        true => Err(format!(
+    if tests.is_empty() {
+        Err(format!(
             "no test matches `{filter}`: a run of none proves nothing"
-        )),
-        false => Ok(tests),
+        ))
+    } else {
+        Ok(tests)
     }
 }
 
@@ -229,16 +217,6 @@ pub(crate) fn first_failure(tests: &[String], printed: &str) -> String {
         .unwrap_or_else(|| "(no test named)".to_owned())
 }
 
-/// What the end of a build means.
-fn judge_build(finished: Finished) -> Result<(), String> {
-    match finished.ending {
-        Ending::Passed => Ok(()),
-        Ending::Failed(_) => Err("does not build".to_owned()),
-        Ending::TimedOut => Err("does not build in time".to_owned()),
-        Ending::NotStarted(why) => Err(why),
-    }
-}
-
 /// The list under the last line `failures:`.
 fn failures(printed: &str) -> Vec<String> {
     let Some((_, after)) = printed.rsplit_once("\nfailures:\n") else {
@@ -248,17 +226,10 @@ fn failures(printed: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The first test that is not told as ok.
+/// The first test that is not reported as ok.
 fn unfinished(tests: &[String], printed: &str) -> Option<String> {
     let ended = |test: &&String| printed.contains(&format!("test {test} ... ok"));
     tests.iter().find(|test| !ended(test)).cloned()
-}
-
-/// The last executable that cargo names in its JSON messages.
-pub(crate) fn executable(told: &str) -> Option<PathBuf> {
-    let (_, after) = told.rsplit_once("\"executable\":\"")?;
-    let (path, _) = after.split_once('"')?;
-    Some(PathBuf::from(path))
 }
 
 #[cfg(test)]
@@ -301,17 +272,5 @@ mod tests {
             "b"
         );
         assert_eq!(first_failure(&[], "Segmentation fault"), "(no test named)");
-    }
-
-    #[test]
-    fn the_executable_is_found_among_the_artifacts() {
-        let told = r#"{"reason":"compiler-artifact","executable":null,"fresh":true}
-{"reason":"compiler-artifact","executable":"target/debug/deps/stress-1f","fresh":false}
-{"reason":"build-finished","success":true}"#;
-        assert_eq!(
-            executable(told),
-            Some(PathBuf::from("target/debug/deps/stress-1f"))
-        );
-        assert_eq!(executable(r#"{"executable":null}"#), None);
     }
 }

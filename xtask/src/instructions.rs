@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::run;
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -19,19 +19,19 @@ usage: cargo xtask instructions
 Runs `paceline-bench turns` under callgrind twice, with 10,000 and with 30,000 turns. The difference is the turns'
 own: about 1,100 instructions each, of which the handler, which is its own client, has about 300. Counted are turns
 
-  that nobody observes
+  without an observer
   of a build from which observation is left out (--cfg paceline_unobserved)
-  with an observer that does nothing, since the pool was built, and one that came later
+  with an observer that does nothing, since the pool was built, and one that was attached later
   with a board, which has histograms too
 
 and what paceline-server adds to a turn in which a line is sent back: against a handler that splits lines itself.
 
-It fails if a turn has more than the limit; if the server layer adds more than its own; if one that nobody observes has a single instruction more than one from
-which observation is left out; or if what observes costs more than its limit: 4 in a hundred for an observer that
-the pool was built with, 19 for the board, 23 for an observer that came later. (The aim was three for all. What was
-tried: one cold function per change of role, 12 in a hundred; the observer called from the turn itself, and only the
-board behind a call, 3.1, of a turn that was a fifth longer then. Of the board's part most are the words of two rows and one
-histogram; of a late observer's, a lock that keeps it from being dropped while it is told.)
+It fails if a turn has more than the limit; if the server layer adds more than its own; if a turn without an observer has a
+single instruction more than one from which observation is compiled out; or if an observer costs more than its limit: 4 in
+a hundred for an observer that the pool was built with, 19 for the board, 23 for an observer that was attached later. (The
+goal was three for all. Tried: one cold function per change of role, 12 in a hundred; the observer called from the turn
+itself, and only the board behind a call, 3.1, of a turn that was a fifth longer then. Most of the board's part are the words
+of two rows and one histogram; of a late observer's, a lock that keeps it from being dropped while it is called.)
 
 Without valgrind it is skipped: `cargo xtask setup` gets it.",
     run: |args| {
@@ -51,9 +51,9 @@ const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
 /// The instructions of one turn, in each form.
 struct Counts {
-    /// Nobody observes.
+    /// Without an observer.
     plain: u64,
-    /// Nobody can.
+    /// Without the possibility.
     left_out: u64,
     /// What the server layer adds for a line.
     layer: u64,
@@ -61,7 +61,7 @@ struct Counts {
     observed: Vec<(&'static str, u64, f64)>,
 }
 
-/// What can observe, how the benchmark is told, and by which part it may make a turn longer.
+/// An observer, the benchmark's option for it, and by which part it may make a turn longer.
 const OBSERVERS: [(&str, &str, f64); 3] = [
     ("with an observer", "--observed", 0.04),
     ("with a board", "--board", 0.19),
@@ -173,7 +173,7 @@ fn counted(program: &Path, turns: u64, words: &[&str]) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verb::Outcome;
+    use xtask_common::verb::Outcome;
 
     /// How counts like these are judged.
     fn judged(plain: u64, left_out: u64, observed: u64) -> Outcome {

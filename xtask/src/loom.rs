@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::harness::{self, Binary, Messages, Profile, Program, Suite, Talk};
-use crate::run::{self, Ending, Finished};
-use crate::verb::{Verb, Verdict};
-use crate::workspace::{Form, Workspace, CORE};
+use xtask_common::run::{self, Ending, Finished};
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace, CORE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {

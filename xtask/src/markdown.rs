@@ -1,133 +1,118 @@
-//! Markdown as text: links, anchors of headings, and words in backticks. Fenced blocks are no prose.
+//! Markdown as text: links, anchors of headings, words in backticks, and prose.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// Something found in a document, with the number of its line.
 pub(crate) type Found = (usize, String);
 
-/// What stands before and after a link's target.
-const LINK_MARKS: [(&str, char); 3] = [("](", ')'), ("href=\"", '"'), ("src=\"", '"')];
-
 /// The targets of all links: inline, by reference and in HTML.
 pub(crate) fn links(document: &str) -> Vec<Found> {
-    let mut found = Vec::new();
-    for (number, line) in prose(document) {
-        let line = without_code(line);
-        let inline = LINK_MARKS.iter().flat_map(|marks| targets(&line, marks));
-        let targets = inline.chain(reference(&line));
-        found.extend(targets.map(|target| (number, target)));
+    let parser = parser(document);
+    let definitions = parser.reference_definitions().iter();
+    let defined = definitions.map(|(_, it)| (line_of(document, &it.span), it.dest.to_string()));
+    let mut found: Vec<_> = defined.collect();
+    for (event, range) in parser.into_offset_iter() {
+        let targets = match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                vec![dest_url.into_string()]
+            }
+            Event::Html(html) | Event::InlineHtml(html) => values(&html, &["href", "src"]),
+            _ => continue,
+        };
+        let line = line_of(document, &range);
+        found.extend(targets.into_iter().map(|target| (line, target)));
     }
+    found.sort();
+    found.dedup();
     found
 }
 
 /// The words in backticks.
 pub(crate) fn code_spans(document: &str) -> Vec<Found> {
-    let spans = |(number, line): (usize, &str)| {
-        let spans = line.split('`').skip(1).step_by(2);
-        spans
-            .map(|span| (number, span.to_owned()))
-            .collect::<Vec<_>>()
-    };
-    prose(document).into_iter().flat_map(spans).collect()
+    let events = parser(document).into_offset_iter();
+    let spans = events.filter_map(|(event, range)| match event {
+        Event::Code(code) => Some((line_of(document, &range), code.into_string())),
+        _ => None,
+    });
+    spans.collect()
 }
 
 /// The anchors that can be linked to: those of the headings, as GitHub makes them, and explicit ones.
 pub(crate) fn anchors(document: &str) -> BTreeSet<String> {
-    let mut seen = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
-    for (_, line) in prose(document) {
-        if let Some(heading) = heading(line) {
-            let slug = slug(heading);
-            let count: &mut usize = seen.entry(slug.clone()).or_default();
-            anchors.insert(if *count == 0 {
-                slug
-            } else {
-                format!("{slug}-{count}")
-            });
-            *count += 1;
+    let mut heading = None;
+    for event in parser(document) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => {
+                let slug = slug(&heading.take().unwrap_or_default());
+                let count = counts.entry(slug.clone()).or_default();
+                anchors.insert(match *count {
+                    0 => slug,
+                    count => format!("{slug}-{count}"),
+                });
+                *count += 1;
+            }
+            Event::Text(text) | Event::Code(text) => heading.iter_mut().for_each(|it| *it += &text),
+            Event::Html(html) | Event::InlineHtml(html) => {
+                anchors.extend(values(&html, &["id", "name"]));
+            }
+            _ => {}
         }
-        let explicit = [("id=\"", '"'), ("name=\"", '"')];
-        anchors.extend(explicit.iter().flat_map(|marks| targets(line, marks)));
     }
     anchors
 }
 
-/// The lines outside fenced blocks, with their numbers.
-fn prose(document: &str) -> Vec<(usize, &str)> {
-    let mut fence = None;
-    let mut lines = Vec::new();
-    for (index, line) in document.lines().enumerate() {
-        let mark = fence_mark(line);
-        match fence {
-            None if mark.is_some() => fence = mark,
-            None => lines.push((index + 1, line)),
-            Some(open) if mark == Some(open) => fence = None,
-            Some(_) => {}
+/// The lines of prose with their numbers: code, in blocks and in backticks, is blank.
+pub(crate) fn prose(document: &str) -> Vec<Found> {
+    let mut prose = document.as_bytes().to_vec();
+    for (event, range) in parser(document).into_offset_iter() {
+        if matches!(event, Event::Code(_) | Event::Start(Tag::CodeBlock(_))) {
+            let code = prose[range].iter_mut();
+            code.filter(|byte| **byte != b'\n')
+                .for_each(|byte| *byte = b' ');
         }
     }
+    let prose = String::from_utf8_lossy(&prose);
+    let lines = prose.lines().enumerate();
     lines
+        .map(|(index, line)| (index + 1, line.to_owned()))
+        .collect()
 }
 
-/// The mark with which a line opens or closes a fenced block.
-fn fence_mark(line: &str) -> Option<&'static str> {
-    ["```", "~~~"]
-        .into_iter()
-        .find(|mark| line.trim_start().starts_with(mark))
+/// A parser for Markdown with tables.
+fn parser(document: &str) -> Parser<'_> {
+    Parser::new_ext(document, Options::ENABLE_TABLES)
 }
 
-/// A line with its words in backticks taken out.
-fn without_code(line: &str) -> String {
-    line.split('`').step_by(2).collect::<Vec<_>>().join("``")
+/// The number of the line in which a range begins.
+fn line_of(document: &str, range: &Range<usize>) -> usize {
+    document[..range.start].matches('\n').count() + 1
 }
 
-/// Everything that stands between the marks; a title behind a target is left out.
-fn targets(line: &str, (open, close): &(&str, char)) -> Vec<String> {
-    let starts = line
-        .match_indices(open)
-        .map(|(at, _)| &line[at + open.len()..]);
-    let inside = starts.filter_map(|after| after.split_once(*close));
-    inside.map(|(target, _)| bare(target)).collect()
-}
-
-/// The target of a line like `[name]: target`.
-fn reference(line: &str) -> Option<String> {
-    let (name, target) = line.trim_start().strip_prefix('[')?.split_once("]: ")?;
-    (!name.contains(']')).then(|| bare(target))
-}
-
-/// A target without its title and its angle brackets.
-fn bare(target: &str) -> String {
-    let target = target.split_whitespace().next().unwrap_or_default();
-    target
-        .trim_start_matches('<')
-        .trim_end_matches('>')
-        .to_owned()
-}
-
-/// The text of a heading.
-fn heading(line: &str) -> Option<&str> {
-    let text = line.trim_start_matches('#');
-    let level = line.len() - text.len();
-    ((1..=6).contains(&level) && text.starts_with(' ')).then(|| text.trim())
+/// The values of these attributes in HTML.
+fn values(html: &str, attributes: &[&str]) -> Vec<String> {
+    let of_attribute = |attribute: &&str| {
+        let open = format!("{attribute}=\"");
+        let ends = html.match_indices(&open).map(|(at, _)| at + open.len());
+        let values = ends.filter_map(|at| Some(html[at..].split_once('"')?.0.to_owned()));
+        values.collect::<Vec<_>>()
+    };
+    attributes.iter().flat_map(of_attribute).collect()
 }
 
 /// A heading as the anchor that GitHub makes of it.
 fn slug(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
-    let text = without_targets(heading).to_lowercase();
+    let text = heading.trim().to_lowercase();
     text.chars()
         .filter(kept)
         .map(|c| if c == ' ' { '-' } else { c })
         .collect()
-}
-
-/// A line in which each link is only its text.
-fn without_targets(line: &str) -> String {
-    let mut parts = line.split("](");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        text + part.split_once(')').map_or("", |(_, after)| after)
-    })
 }
 
 #[cfg(test)]
@@ -145,10 +130,10 @@ mod tests {
     #[test]
     fn links_of_every_form_are_found() {
         let document =
-            "[a](docs/a.md) and [b](<b.md#x> \"title\")\n[c]: c.md\n<img src=\"d.svg\">\n";
+            "[a](docs/a.md) and [b](<b.md#x> \"title\")\n\n[c]: c.md\n<img src=\"d.svg\">\n";
         assert_eq!(
             targets_of(document),
-            ["docs/a.md", "b.md#x", "c.md", "d.svg"]
+            ["b.md#x", "docs/a.md", "c.md", "d.svg"]
         );
         assert_eq!(links("x\n\n[a](b)"), [(3, "b".to_owned())]);
     }
@@ -166,6 +151,17 @@ mod tests {
             code_spans(document),
             [(1, "src/a.rs".to_owned()), (1, "b".to_owned())]
         );
+    }
+
+    #[test]
+    fn prose_is_what_is_no_code() {
+        let document = "a `b` c\n```\nd\n```\n\n    e\n\n| `f` | g |\n";
+        let words = prose(document).into_iter().map(|(number, line)| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            (number, words.join(" "))
+        });
+        let words: Vec<_> = words.filter(|(_, words)| !words.is_empty()).collect();
+        assert_eq!(words, [(1, "a c".to_owned()), (8, "| | g |".to_owned())]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The mutants of a full run: one that survives the tests stands in `docs/mutants.md`, with its reason.
+//! The mutants of a full run: `docs/mutants.md` lists those that survive the tests, with reasons.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
-use crate::{
-    markdown,
+use xtask_common::{
     run::{self, Ending},
     verb::Verdict,
     workspace::{Form, Workspace},
 };
+
+use crate::markdown;
 
 /// What `cargo mutants` is asked for: the two protocols, without their models, which are not built here, and without
 /// what only their own tests use.
@@ -29,10 +30,10 @@ const ARGUMENTS: [&str; 15] = [
     "--output=target/mutants",
 ];
 
-/// Where it tells who survived, a line for each.
+/// The file in which it lists the survivors, one per line.
 const SURVIVORS: &str = "target/mutants/mutants.out/missed.txt";
 
-/// Where those stand who may.
+/// The list of survivors that are accepted.
 const DOCUMENT: &str = "docs/mutants.md";
 
 /// A file, and a function in it.
@@ -60,7 +61,7 @@ pub(crate) fn check() -> Verdict {
     }
 }
 
-/// Prints who is not listed, and counts.
+/// Prints the survivors that are not listed, and counts.
 fn judge(survivors: &str, document: &str) -> Verdict {
     let listed = listed(document);
     let is_new = |line: &&str| !listed.contains(&place(line));
@@ -76,9 +77,10 @@ fn listed(document: &str) -> BTreeSet<Place> {
     for row in document.lines().filter(|line| line.starts_with('|')) {
         let names = row.split('|').nth(1).map(markdown::code_spans);
         for (_, name) in names.into_iter().flatten() {
-            match name.ends_with(".rs") {
-                true => file = name,
-                false => drop(listed.insert((file.clone(), name))),
+            if name.ends_with(".rs") {
+                file = name
+            } else {
+                listed.insert((file.clone(), name));
             }
         }
     }
@@ -89,7 +91,7 @@ fn listed(document: &str) -> BTreeSet<Place> {
 const CONSTANT: &str = "const";
 
 /// Where a survivor is. `FILE:LINE:COLUMN: CHANGE in FUNCTION`, or of a whole function `... replace FUNCTION -> TYPE with
-/// VALUE`. Of a constant it is not told which.
+/// VALUE`. The line of a constant does not name it.
 fn place(survivor: &str) -> Place {
     let (place, change) = survivor.split_once(": ").unwrap_or((survivor, ""));
     let file = place.split(':').next().unwrap_or_default();
@@ -101,9 +103,10 @@ fn place(survivor: &str) -> Place {
             &whole[..ends[0].min(ends[1])]
         }
     };
-    let name = match function.contains(char::is_alphanumeric) {
-        true => plain(function),
-        false => CONSTANT.to_owned(),
+    let name = if function.contains(char::is_alphanumeric) {
+        plain(function)
+    } else {
+        CONSTANT.to_owned()
     };
     (file.to_owned(), name)
 }
@@ -126,7 +129,7 @@ fn plain(function: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verb::Outcome;
+    use xtask_common::verb::Outcome;
 
     const DOCUMENT: &str = "\
 | where | change | why it survives |
@@ -138,7 +141,7 @@ mod tests {
 | `const` | `MASK`: `|` to `^` | equivalent |
 ";
 
-    /// Each form in which it is told what survived.
+    /// Each form of a survivor's line.
     #[test]
     fn who_is_listed_may_survive() {
         let survivors = "\

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::args::{Args, Usage};
-use crate::run;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::args::{Args, Usage};
+use xtask_common::run;
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {

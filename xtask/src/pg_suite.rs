@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::args::{Args, Usage};
-use crate::run;
-use crate::table;
-use crate::verb::{Outcome, Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::args::{Args, Usage};
+use xtask_common::run;
+use xtask_common::table;
+use xtask_common::verb::{Outcome, Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
 
 mod groups;
 mod junit;

@@ -14,23 +14,34 @@ enum Kind {
 
 /// The code alone: comments and literals become spaces, so that lines and columns stay where they were.
 pub(crate) fn code_only(source: &str) -> String {
-    let mut code = String::with_capacity(source.len());
+    only(Kind::Code, source)
+}
+
+/// The comments alone, with their marks: code and literals become spaces.
+pub(crate) fn comments_only(source: &str) -> String {
+    only(Kind::Comment, source)
+}
+
+/// What is of one kind; the rest becomes spaces.
+fn only(kept: Kind, source: &str) -> String {
+    let mut text = String::with_capacity(source.len());
     let mut rest = source;
     let mut before = ' ';
     while !rest.is_empty() {
         let (kind, length) = stretch(rest, before);
         let (now, later) = rest.split_at(length);
-        match kind {
-            Kind::Code => code.push_str(now),
-            Kind::Comment | Kind::Literal => code.extend(now.chars().map(blank)),
+        if kind == kept {
+            text.push_str(now);
+        } else {
+            text.extend(now.chars().map(blank));
         }
         before = now.chars().next_back().unwrap_or(' ');
         rest = later;
     }
-    code
+    text
 }
 
-/// Where a word stands in a line, not as a part of a longer word.
+/// Whether a line has this word, and not only as a part of a longer one.
 pub(crate) fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -52,7 +63,7 @@ fn blank(c: char) -> char {
     }
 }
 
-/// The kind of what stands at the beginning, and its length in bytes. `before` is the character in front of it.
+/// The kind of the first stretch, and its length in bytes. `before` is the character in front of it.
 fn stretch(text: &str, before: char) -> (Kind, usize) {
     if text.starts_with("//") {
         return (Kind::Comment, text.find('\n').unwrap_or(text.len()));
@@ -167,6 +178,13 @@ mod tests {
         assert_eq!(words(r##"a r#"b " c"# d"##), ["a", "d"]);
         assert_eq!(words(r#"a br"b\" c"#), ["a", "c"]);
         assert_eq!(words(r"a '\'' b '/' c '\u{7d}' d"), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn comments_alone_are_kept_with_their_lines() {
+        let text = comments_only("a(); // b \"c\"\n\"// d\"\n/* e\nf */ g\n");
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        assert_eq!(lines, ["// b \"c\"", "", "/* e", "f */"]);
     }
 
     #[test]

@@ -4,20 +4,19 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run;
-use crate::verb::Verdict;
-use crate::workspace::{Form, Workspace};
+use xtask_common::run;
+use xtask_common::verb::Verdict;
+use xtask_common::workspace::{Form, Workspace};
 
 /// Why no sanitizer can be used here; nothing if one can.
 pub(crate) fn obstacle() -> Option<String> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Some("the sanitizers are set up for x86-64 Linux only".to_owned());
     }
-    match rust_src_is_installed() {
-        true => None,
-        false => {
-            Some("the component rust-src is not installed (`cargo xtask setup` gets it)".to_owned())
-        }
+    if rust_src_is_installed() {
+        None
+    } else {
+        Some("the component rust-src is not installed (`cargo xtask setup` gets it)".to_owned())
     }
 }
 

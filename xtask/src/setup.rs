@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::{fmt, io};
 
-use crate::run::{self, Ending};
 use crate::sanitizer;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::run::{self, Ending};
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -19,11 +19,12 @@ usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
-netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler and the
-embedded back-end postgresql-15, its client, python3-venv, python3-psycopg, Java's compiler and Java's driver, and
-with pip or apt-get the Python modules requests, websockets and h11. The newest psycopg, asyncpg and node-postgres
-go to the folder target/drivers, with pip and npm; where these fail, Debian's packages take their place. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
-not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
+netcat-openbsd, openssl, sslscan, python3, curl, nodejs, npm, golang-go, wrk, slowhttptest, chromium), for the
+pooler and the embedded back-end postgresql-15, its client, iproute2, python3-venv, python3-psycopg, Java's compiler and Java's
+driver, with pip or apt-get the Python modules requests, websockets and h11, and with npm the module undici. The newest
+psycopg, asyncpg and node-postgres go to the folder target/drivers, with pip and npm; where these fail, Debian's packages
+take their place. A test whose client is missing says so and passes. Says of each whether it was present, was installed
+or could not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
         args.nothing()?;
@@ -40,7 +41,7 @@ struct Need {
     name: &'static str,
     /// What it is needed for.
     purpose: &'static str,
-    /// Tells whether it is there.
+    /// Whether it is installed.
     is_there: fn() -> bool,
     /// Tries to bring it.
     install: fn(&str) -> Result<(), String>,
@@ -133,6 +134,24 @@ const NEEDS: &[Need] = &[
         install: with_apt_get,
     },
     Need {
+        name: "npm",
+        purpose: "tests of the HTTP server: brings undici",
+        is_there: || run::answers("npm", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "undici",
+        purpose: "tests of the HTTP server: a client that pipelines",
+        is_there: has_undici,
+        install: with_global_npm,
+    },
+    Need {
+        name: "golang-go",
+        purpose: "tests of the HTTP server: Go's net/http",
+        is_there: || run::answers("go", &["version"]),
+        install: with_apt_get,
+    },
+    Need {
         name: "wrk",
         purpose: "tests of the HTTP server: many connections",
         is_there: || run::answers("which", &["wrk"]),
@@ -178,6 +197,12 @@ const NEEDS: &[Need] = &[
         name: "python3-psycopg",
         purpose: "tests of paceline-sqlite: a driver of another language",
         is_there: || run::answers("/usr/bin/python3", &["-c", "import psycopg"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "iproute2",
+        purpose: "tests of the system: a network that is unplugged",
+        is_there: || run::answers("ip", &["-V"]),
         install: with_apt_get,
     },
     Need {
@@ -314,6 +339,18 @@ fn with_pip(module: &str) -> Result<(), String> {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", module]);
     install(&mut pip).or_else(|_| with_apt_get(&format!("python3-{module}")))
+}
+
+/// Whether Node finds undici among npm's global modules.
+fn has_undici() -> bool {
+    let script = "NODE_PATH=$(npm root --global) node -e 'require(\"undici\")'";
+    run::answers("sh", &["-c", script])
+}
+
+/// Installs a module of Node for all programs. The version runs on Debian's Node.
+fn with_global_npm(module: &str) -> Result<(), String> {
+    let module = format!("{module}@6");
+    install(Command::new("npm").args(["install", "--global", "--silent", &module]))
 }
 
 /// Whether the drivers' Python has this module. Debian's module counts only where pip fails.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::harness::{Profile, Program, Suite, Talk};
-use crate::verb::Verb;
-use crate::workspace::{Form, Workspace, CORE};
+use xtask_common::verb::Verb;
+use xtask_common::workspace::{Form, Workspace, CORE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::harness::{Profile, Program, Suite, Talk};
-use crate::verb::{Outcome, Verb, Verdict};
-use crate::workspace::{self, Form, Workspace, CORE};
+use xtask_common::verb::{Outcome, Verb, Verdict};
+use xtask_common::workspace::{self, Form, Workspace, CORE};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {

@@ -3,16 +3,21 @@
 
 use std::fmt;
 
+use crate::measure;
 use crate::tree::Tree;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::Workspace;
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::Workspace;
 
 mod absence;
 mod counts;
+mod language;
 mod leftovers;
 mod links;
 mod names;
+mod phrasing;
+mod picture;
 mod planted;
+mod rooms;
 mod shape;
 mod unsafe_code;
 
@@ -21,7 +26,9 @@ pub(crate) const VERB: Verb = Verb {
     name: "tidy",
     summary: "check documents, names, leftovers and layout over the whole tree",
     help: "\
-usage: cargo xtask tidy
+usage: cargo xtask tidy [--measure]
+
+  --measure   print the figures of every crate's sources as a table, and check nothing
 
 Reads every file that git tracks or would track and prints each offence as `path:line: message`:
   links       relative links and #anchors in Markdown exist
@@ -30,18 +37,25 @@ Reads every file that git tracks or would track and prints each offence as `path
               is relative to crates/paceline, or from the root: `crates/paceline-server/tests/FILE.rs::NAME`
   counts      the first lines of docs/pattern.md count its rows
   leftovers   no unfinished code, no ignored test
-  machines    no absolute path of somebody's machine
+  machines    no absolute path of one machine
   unsafe      only in the files that are listed for it; all crates but the core forbid it
   absence     promotion knows no descriptor, handle sets no thread, dispatch no pool, the core no layer
               above it; codecs, times, TLS layer and paceline-pg-wire do no I/O and read no clock
+  rooms       the rooms of the core form a directed acyclic graph, which is printed
+  picture     the functions that ARCHITECTURE.md's pictures name exist
   headers     every file of the libraries says what it is
   length      no Rust file over 600 lines
+  columns     no line of the core's sources over 100 columns
+  language    the core's comments name the actor (not: who, somebody, nobody, told, tells)
   endings     no white space at the end of a line, one newline at the end of a file
   faults      every planted fault is complete, and its text is in the code exactly once
-  words       no words that do not belong here",
-    run: |args| {
+  words       no words that do not belong here
+  phrasing    plain English in documents and comments: none of the words listed in tidy/phrasing.rs,
+              but for the files that are listed there as not clean yet",
+    run: |mut args| {
+        let measure = args.flag("--measure");
         args.nothing()?;
-        Ok(check())
+        Ok(if measure { figures() } else { check() })
     },
 };
 
@@ -54,7 +68,7 @@ struct Check {
 }
 
 /// All checks.
-const CHECKS: [Check; 13] = [
+const CHECKS: &[Check] = &[
     Check {
         name: "links",
         find: links::find,
@@ -88,12 +102,28 @@ const CHECKS: [Check; 13] = [
         find: absence::find,
     },
     Check {
+        name: "rooms",
+        find: rooms::find,
+    },
+    Check {
+        name: "picture",
+        find: picture::find,
+    },
+    Check {
         name: "headers",
         find: shape::find_missing_headers,
     },
     Check {
         name: "length",
         find: shape::find_long_files,
+    },
+    Check {
+        name: "columns",
+        find: shape::find_long_lines,
+    },
+    Check {
+        name: "language",
+        find: language::find,
     },
     Check {
         name: "endings",
@@ -106,6 +136,10 @@ const CHECKS: [Check; 13] = [
     Check {
         name: "words",
         find: leftovers::find_foreign_words,
+    },
+    Check {
+        name: "phrasing",
+        find: phrasing::find,
     },
 ];
 
@@ -140,8 +174,21 @@ impl fmt::Display for Offence {
 
 /// Runs all checks over this tree.
 pub(crate) fn check() -> Verdict {
+    over_this_tree(report)
+}
+
+/// Prints the figures of this tree.
+fn figures() -> Verdict {
+    over_this_tree(|tree| {
+        measure::print(tree);
+        Verdict::passed("measured, nothing checked")
+    })
+}
+
+/// What `judge` says of this tree.
+fn over_this_tree(judge: fn(&Tree) -> Verdict) -> Verdict {
     match Tree::tracked(&Workspace::this().root) {
-        Ok(tree) => report(&tree),
+        Ok(tree) => judge(&tree),
         Err(error) => Verdict::failed(format!("the tree cannot be read: {error}")),
     }
 }
@@ -162,6 +209,10 @@ fn report(tree: &Tree) -> Verdict {
     let offences = offences(tree);
     for (check, offence) in &offences {
         println!("{offence} [{check}]");
+    }
+    println!("the rooms of the core, from the bottom, and what each uses:");
+    for line in rooms::picture(tree) {
+        println!("  {line}");
     }
     let summary = format!(
         "{} files, {} checks, {} offences",
@@ -185,7 +236,8 @@ mod tests {
                 "# Paceline\n\nSee [the map](ARCHITECTURE.md#map) and `src/lib.rs`.\n",
             ),
             ("ARCHITECTURE.md", "# Map\n"),
-            ("crates/paceline/src/lib.rs", "//! The pattern.\n"),
+            // This folder is on the list of `phrasing`, so a clean one would be an offence.
+            ("crates/paceline/src/lib.rs", "//! Who leads.\n"),
         ]);
         assert!(offences(&tree).is_empty());
     }
@@ -200,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_help_explains_every_check() {
-        for check in &CHECKS {
+        for check in CHECKS {
             assert!(
                 VERB.help.contains(&format!("\n  {}", check.name)),
                 "{} is not explained",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-use crate::run;
+use xtask_common::run;
 
 /// Variables by which a caller of git (a hook, say) would send it to another repository.
 const GIT_VARIABLES: [&str; 5] = [
@@ -108,7 +108,7 @@ impl Tree {
     }
 }
 
-/// A git that works in this folder, whatever a caller of ours had told his git.
+/// A git that works in this folder, whatever the environment of the caller says.
 pub(crate) fn git_in(folder: &Path) -> Command {
     let mut git = Command::new("git");
     for name in GIT_VARIABLES {
@@ -124,9 +124,10 @@ fn walk(root: &Path, within: &str, paths: &mut Vec<String>) -> io::Result<()> {
         let entry = entry?;
         let path = PathBuf::from(within).join(entry.file_name());
         let path = path.to_string_lossy().into_owned();
-        match entry.file_type()?.is_dir() {
-            true => walk(root, &path, paths)?,
-            false => paths.push(path),
+        if entry.file_type()?.is_dir() {
+            walk(root, &path, paths)?
+        } else {
+            paths.push(path)
         }
     }
     Ok(())

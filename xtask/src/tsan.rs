@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::harness::{Profile, Suite};
 use crate::sanitizer;
 use crate::stress;
-use crate::verb::{Verb, Verdict};
-use crate::workspace::{Form, Workspace};
+use xtask_common::verb::{Verb, Verdict};
+use xtask_common::workspace::{Form, Workspace};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {

@@ -114,7 +114,7 @@ struct Setting {
                 threads = std::max(1, std::atoi(words[++at]));
             else if (word == "--steps" && has_value)
                 steps = std::atoi(words[++at]);
-            else if (word != "--told" && word != "--count") // Nothing here can be told or counted.
+            else if (word != "--announced" && word != "--count") // Neither has an effect here.
                 own = word;
         }
         if (steps == 0)

@@ -21,16 +21,16 @@ impl Answering {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let told = process.stdout.take();
+        let stdout = process.stdout.take();
         let mut answering = Self {
             process,
             address: String::new(),
         };
         let mut line = String::new();
-        BufReader::new(told.ok_or(io::ErrorKind::BrokenPipe)?).read_line(&mut line)?;
+        BufReader::new(stdout.ok_or(io::ErrorKind::BrokenPipe)?).read_line(&mut line)?;
         if line.trim().is_empty() {
             return Err(io::Error::other(
-                "the server did not start: what it said stands above",
+                "the server did not start: see its output above",
             ));
         }
         answering.address = line.trim().to_owned();

@@ -119,7 +119,7 @@ type Entry = (usize, bool, &'static str);
 /// Measures, and prints a table.
 ///
 /// # Errors
-/// A name stands for nothing, or a process can't be started.
+/// A name is unknown, or a process can't be started.
 pub(crate) fn run(args: &BoundArgs) -> io::Result<()> {
     for name in &args.clients {
         find(name)?;
@@ -163,14 +163,14 @@ fn measure((threads, reversed, client): Entry, seconds: f64) -> io::Result<Seen>
     command.args(["bound-call", client, &server.address]);
     command.args(["--threads", &threads.to_string()]);
     command.args(["--seconds", &seconds.to_string()]);
-    let told = command.stderr(Stdio::inherit()).output()?;
-    if !told.status.success() {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
         return Err(io::Error::other(format!(
             "{client} failed: {}",
-            told.status
+            output.status
         )));
     }
-    Ok(serde_json::from_slice(&told.stdout)?)
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn print(found: &BTreeMap<Entry, Vec<Seen>>) {
@@ -288,7 +288,7 @@ fn find(name: &str) -> io::Result<&'static Client> {
 /// Of one calling process: calls for a while, and prints what was seen.
 ///
 /// # Errors
-/// A name stands for nothing, or the server can't be reached.
+/// A name is unknown, or the server can't be reached.
 pub(crate) fn call(args: &CallArgs) -> io::Result<()> {
     let client = find(&args.client)?;
     let seen = (client.run)(args)?;

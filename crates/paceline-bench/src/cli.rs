@@ -21,7 +21,7 @@ use crate::{
 
 /// Paceline measured side by side with what people would pick instead.
 ///
-/// Begin with `list`, then `run --work a`. A run starts a server and a client for each measurement, in
+/// Begin with `list`, then `run --work short-requests`. A run starts a server and a client for each measurement, in
 /// random order and in several rounds; what it prints compares servers within a round only. Nothing leaves
 /// the loopback interface.
 #[derive(Debug, Parser)]
@@ -71,12 +71,12 @@ enum Verb {
     /// Asks a web server for a while, and prints what it saw as JSON
     #[command(hide = true)]
     HttpLoad(http::LoadArgs),
-    /// Goes through turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
+    /// Runs turns of the pool on one thread, for counting instructions (see `cargo xtask instructions`)
     Turns {
         /// How many
         #[arg(default_value_t = 10_000)]
         count: u64,
-        /// What handles the events; who observes is chosen for frames only
+        /// The handler of the events; observers are chosen for frames only
         #[arg(long, value_enum, default_value = "frames")]
         handler: turns::Handler,
         #[command(flatten)]
@@ -114,10 +114,10 @@ struct ServeArgs {
     /// How many threads serve, where that can be chosen
     #[arg(long, default_value_t = 8, value_name = "N")]
     threads: usize,
-    /// Handlers say beforehand that they will block
+    /// Handlers announce that they will block
     #[arg(long)]
-    told: bool,
-    /// Steps of the computation that take 20 us here; found out at the start if it is not given
+    announced: bool,
+    /// Steps of the computation that take 20 us here; measured at the start if it is not given
     #[arg(long, value_name = "STEPS")]
     steps: Option<u32>,
     /// Counts allocations, and events that stay on their thread; costs time
@@ -168,15 +168,16 @@ fn measure(args: &RunArgs) -> io::Result<()> {
     };
     let run = run::run(&args.choice, words, keep)?;
     say(&report::markdown(&run, None))?;
-    match run.records.iter().any(|record| record.clean) {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if run.records.iter().any(|record| record.clean) {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             "nothing could be counted: the machine was never quiet (see the head of the report); with --noisy everything counts",
-        )),
+        ))
     }
 }
 
-/// A command as it is written down: of a file only its name, because folders belong to one machine.
+/// A command as the report shows it: files without their folders, because folders belong to one machine.
 fn without_folders(words: impl Iterator<Item = String>) -> String {
     let bare = |word: String| match word.rfind('/') {
         Some(slash) => {
@@ -188,17 +189,17 @@ fn without_folders(words: impl Iterator<Item = String>) -> String {
     words.map(bare).collect::<Vec<_>>().join(" ")
 }
 
-/// Prints a text. Who reads only its beginning has enough.
+/// Prints a text. A closed pipe is no error: the reader has what it wants.
 fn say(text: &str) -> io::Result<()> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        told => told,
+        result => result,
     }
 }
 
 /// A result, whose error names the file.
-fn named<T>(file: &Path, told: io::Result<T>) -> io::Result<T> {
-    told.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+fn named<T>(file: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
 }
 
 fn tell(file: &Path, plots: Option<&Path>) -> io::Result<()> {
@@ -226,7 +227,7 @@ fn offer(args: &ServeArgs) -> io::Result<()> {
     })?;
     let setting = Setting {
         threads: args.threads,
-        told: args.told,
+        announced: args.announced,
         steps: args.steps.unwrap_or_else(servers::steps_of_20us),
     };
     serve::serve(server, args.listen, &setting, args.count)
@@ -236,7 +237,7 @@ fn list() {
     println!("works:");
     for work in works::ALL {
         let subset = if work.default.is_empty() { " " } else { "*" };
-        println!("  {subset} {:<15} {}", work.name, work.about);
+        println!("  {subset} {:<21} {}", work.name, work.about);
     }
     println!("\nservers:");
     for server in servers::all() {
@@ -245,7 +246,7 @@ fn list() {
     println!("\nclients of `bound`:");
     bound::list();
     println!(
-        "\n* runs unless told otherwise, with the servers that matter most there; --goals runs what the goals need, --full all"
+        "\n* runs by default, with the servers that matter most there; --goals runs what the goals need, --full all"
     );
 }
 
@@ -253,17 +254,23 @@ fn list() {
 mod tests {
     use super::*;
 
-    /// A run once stood in the documents with the folder of the machine that it was made on.
+    /// A document once showed a run with a folder of the machine that it was made on.
     #[test]
-    fn a_run_does_not_tell_in_which_folder_it_was_kept() {
-        let words = ["run", "--work", "a", "--json", "/some/folder/goals.json"];
-        let told = without_folders(words.into_iter().map(String::from));
-        assert_eq!(told, "run --work a --json goals.json");
-        let told = without_folders([String::from("--json=../runs/goals.json")].into_iter());
-        assert_eq!(told, "--json=goals.json");
+    fn a_run_does_not_name_the_folder_of_its_file() {
+        let words = [
+            "run",
+            "--work",
+            "short-requests",
+            "--json",
+            "/some/folder/goals.json",
+        ];
+        let kept = without_folders(words.into_iter().map(String::from));
+        assert_eq!(kept, "run --work short-requests --json goals.json");
+        let kept = without_folders([String::from("--json=../runs/goals.json")].into_iter());
+        assert_eq!(kept, "--json=goals.json");
     }
 
-    /// A work whose words `load` does not take would be found out after an hour of measuring.
+    /// A work whose words `load` does not take would fail after an hour of measuring.
     #[test]
     fn the_words_of_every_work_are_understood() {
         for work in works::ALL {

@@ -129,7 +129,7 @@ fn unavailable(why: &str) -> io::Error {
     ))
 }
 
-/// Ends perf, and tells its table.
+/// Ends perf, and returns its table.
 fn interrupted(perf: Child) -> io::Result<String> {
     let id = i32::try_from(perf.id()).ok().and_then(Pid::from_raw);
     id.map_or(Ok(()), |id| kill_process(id, Signal::INT))?;
@@ -144,7 +144,7 @@ fn call_of(line: &str) -> Option<(String, u64)> {
     (count > 0).then(|| (name.to_owned(), count))
 }
 
-/// How often a thread of a process was moved to another core, if the kernel tells.
+/// How often a thread of a process was moved to another core, if the kernel reports it.
 fn migrations(process: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let of_task = |task: io::Result<fs::DirEntry>| {

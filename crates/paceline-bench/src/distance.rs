@@ -1,8 +1,8 @@
 //! How far the two cores are from each other: how long a cache line takes from one to the other and back.
 //!
 //! On a shared host the same program takes a third longer for seconds or minutes at a time, whatever the program,
-//! and nobody else seems to use the machine. It is the host: it has moved our cores to places of its own processor
-//! that share no cache, and server and client, which tell each other everything through memory, pay for the way.
+//! and no other process seems to use the machine. It is the host: it has moved our cores to places of its own processor
+//! that share no cache, and server and client, which communicate through memory, pay for the distance.
 //! So the way is timed before and after each measurement, and what was measured at different distances is not
 //! compared.
 
@@ -15,7 +15,7 @@ use std::{
 
 use rustix::thread::{sched_setaffinity, CpuSet};
 
-/// How long the line goes to and fro.
+/// How long the line is exchanged.
 const SPAN: Duration = Duration::from_millis(20);
 /// Round trips between two readings of the clock.
 const BATCH: u64 = 64;
@@ -40,12 +40,12 @@ pub(crate) fn measure() -> io::Result<f64> {
         while !there() && !far.is_finished() {
             thread::yield_now();
         }
-        // A thread of its own too: who is confined stays so, and so do the processes that it starts.
+        // A thread of its own too: a confined thread stays confined, and so do the processes that it starts.
         let near = there().then(|| scope.spawn(|| stay_on(0).map(|()| play(&line))));
-        let told = near.map(|near| joined(near.join()));
+        let measured = near.map(|near| joined(near.join()));
         line.store(OVER, Ordering::Release);
         joined(far.join())?;
-        told.unwrap_or_else(|| Err(io::Error::other("there is no second core")))
+        measured.unwrap_or_else(|| Err(io::Error::other("there is no second core")))
     })
 }
 
@@ -83,7 +83,7 @@ fn play(line: &AtomicU64) -> f64 {
     spans[spans.len() / 2].as_secs_f64() * 1e9 / BATCH as f64
 }
 
-/// Sends back whatever comes, until it is over. The first comes by itself.
+/// Sends back every value until the end. The other side sends the first.
 fn give_back(line: &AtomicU64) {
     line.store(2, Ordering::Release);
     loop {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     /// No line is back within a nanosecond, and none needs a millisecond. (Where there are no two cores, nothing is
-    /// checked.) Nobody is confined by it.
+    /// checked.) The calling thread stays unconfined.
     #[test]
     fn there_is_a_distance() -> io::Result<()> {
         let allowed = || sched_getaffinity(None);

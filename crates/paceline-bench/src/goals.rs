@@ -1,7 +1,7 @@
 //! What is to be reached: the goals as data.
 //!
-//! A goal is a ratio, paceline / peer, of one quantity under one work, within the same rounds. How a goal stands
-//! is judged in `report/judge.rs`.
+//! A goal is a ratio, paceline / peer, of one quantity under one work, within the same rounds. The verdict on a goal
+//! is made in `report/judge.rs`.
 
 use crate::{
     record::{Place, Record, Slice},
@@ -27,7 +27,7 @@ pub(crate) const IDLE: [f64; 2] = [1024.0, 9.0 * 1024.0];
 /// The same with a leader that looks again and again for a while before it sleeps.
 const SPINNING: &str = "paceline-spin";
 
-/// The longest that others shall wait behind a handler that blocks by surprise, in microseconds. It was set when the
+/// The longest wait of other events behind a handler that blocks without an announcement, in microseconds. It was set when the
 /// bound was two ticks, with 100 for the wake. The bound is four and a half ticks now; the goal was kept.
 const SURPRISE: f64 = 1100.0;
 
@@ -70,7 +70,7 @@ impl Quantity {
         }
     }
 
-    /// Its value in one slice, if a slice tells it.
+    /// Its value in one slice, if a slice has it.
     pub(crate) fn of_slice(self, slice: &Slice) -> Option<f64> {
         let requests = slice.requests as f64;
         match self {
@@ -329,7 +329,7 @@ const fn itself_together(work: &'static str) -> Against {
     Against::Itself(work, Together)
 }
 
-/// What the spread over works i and j may be.
+/// The spread that `mostly-idle-*` and `threads-*` may have.
 const OVER_CONNECTIONS: &[(Quantity, f64)] = &[(Throughput, 0.95), (Cpu, 1.05)];
 /// See [`OVER_CONNECTIONS`].
 const OVER_THREADS: &[(Quantity, f64)] = &[(Throughput, 0.97), (Cpu, 1.03)];
@@ -339,55 +339,55 @@ const NOT_BEHIND: &[(Quantity, f64)] = &[(Throughput, 1.0)];
 /// The table of goals.
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
-    Row("a", Apart, to(BARE), &[(Throughput, 1.0), (Cpu, 1.0), (P99, 1.0)]),
-    Row("a", Apart, to(TOKIO), &[(Throughput, 1.08), (Cpu, 0.88), (P99, 0.9)]),
-    Row("a", Together, to(TOKIO), &[(Throughput, 1.25)]),
-    Row("a", Apart, to(TEXTBOOK_8), &[(Throughput, 1.25), (Cpu, 0.78)]),
-    Row("a", Together, to(TEXTBOOK_8), &[(Throughput, 1.7)]),
-    Row("a", Apart, to(HALF_SYNC), &[(Throughput, 1.35), (Cpu, 0.66)]),
-    Row("a", Together, to(HALF_SYNC), &[(Throughput, 1.25)]),
-    Row("a", Apart, to(ASIO), &[(Throughput, 1.25), (Cpu, 0.7)]),
-    Row("a", Apart, to(ACE), &[(Throughput, 5.0), (Cpu, 0.2)]),
-    Row("a-pipelined", Together, to(TOKIO), NOT_BEHIND),
-    Row("b", Apart, to(BARE), &[(Throughput, 1.0), (P50, 0.8)]),
-    Row("b", Apart, to(TOKIO), &[(Throughput, 1.0), (P50, 0.8)]),
-    Row("b", Together, to(TOKIO), NOT_BEHIND),
-    Row("b", Apart, to(BARE.facing(SPINNING)), &[(P50, 0.4)]),
-    Row("b", Apart, to(TOKIO.facing(SPINNING)), &[(P50, 0.4)]),
-    Row("c", Apart, to(EQUAL_HALF_SYNC), &[(Throughput, 1.2), (Cpu, 0.75), (P99, 1.0)]),
-    Row("c", Apart, to(EQUAL_TEXTBOOK), &[(Throughput, 1.2), (Cpu, 0.75), (P99, 1.0)]),
-    Row("c", Together, to(EQUAL_HALF_SYNC), &[(Throughput, 1.2)]),
-    Row("c", Together, to(EQUAL_TEXTBOOK), &[(Throughput, 1.2)]),
-    Row("c", Together, to(ANY_TOKIO), NOT_BEHIND),
-    Row("c-untold", Apart, to(EQUAL_HALF_SYNC), &[(Throughput, 1.1), (Cpu, 0.82), (P99, 1.1)]),
-    Row("c-untold", Apart, to(EQUAL_TEXTBOOK), &[(Throughput, 1.1), (Cpu, 0.82), (P99, 1.1)]),
-    Row("c-untold", Together, to(EQUAL_HALF_SYNC), &[(Throughput, 1.05)]),
-    Row("c-untold", Together, to(EQUAL_TEXTBOOK), &[(Throughput, 1.05)]),
-    Row("c-untold", Apart, to(TOKIO), &[(Throughput, 4.0), (P99, 0.15)]),
-    Row("c-untold", Apart, to(SPAWN_BLOCKING), &[(Throughput, 1.2), (P99, 1.0)]),
-    Row("c-untold", Together, to(ANY_TOKIO), NOT_BEHIND),
-    Row("d", Apart, to(ALL), &[(Throughput, 1.05), (Cpu, 1.0), (P99, 1.0)]),
-    Row("d", Together, to(ANY_TOKIO), NOT_BEHIND),
-    Row("e", Apart, to(ALL), &[(Throughput, 1.0), (Cpu, 1.0)]),
-    Row("e", Apart, to(TOKIO), &[(P99, 0.6)]),
-    Row("e", Together, to(TOKIO), NOT_BEHIND),
+    Row("short-requests", Apart, to(BARE), &[(Throughput, 1.0), (Cpu, 1.0), (P99, 1.0)]),
+    Row("short-requests", Apart, to(TOKIO), &[(Throughput, 1.08), (Cpu, 0.88), (P99, 0.9)]),
+    Row("short-requests", Together, to(TOKIO), &[(Throughput, 1.25)]),
+    Row("short-requests", Apart, to(TEXTBOOK_8), &[(Throughput, 1.25), (Cpu, 0.78)]),
+    Row("short-requests", Together, to(TEXTBOOK_8), &[(Throughput, 1.7)]),
+    Row("short-requests", Apart, to(HALF_SYNC), &[(Throughput, 1.35), (Cpu, 0.66)]),
+    Row("short-requests", Together, to(HALF_SYNC), &[(Throughput, 1.25)]),
+    Row("short-requests", Apart, to(ASIO), &[(Throughput, 1.25), (Cpu, 0.7)]),
+    Row("short-requests", Apart, to(ACE), &[(Throughput, 5.0), (Cpu, 0.2)]),
+    Row("pipelined", Together, to(TOKIO), NOT_BEHIND),
+    Row("one-connection", Apart, to(BARE), &[(Throughput, 1.0), (P50, 0.8)]),
+    Row("one-connection", Apart, to(TOKIO), &[(Throughput, 1.0), (P50, 0.8)]),
+    Row("one-connection", Together, to(TOKIO), NOT_BEHIND),
+    Row("one-connection", Apart, to(BARE.facing(SPINNING)), &[(P50, 0.4)]),
+    Row("one-connection", Apart, to(TOKIO.facing(SPINNING)), &[(P50, 0.4)]),
+    Row("announced-blocking", Apart, to(EQUAL_HALF_SYNC), &[(Throughput, 1.2), (Cpu, 0.75), (P99, 1.0)]),
+    Row("announced-blocking", Apart, to(EQUAL_TEXTBOOK), &[(Throughput, 1.2), (Cpu, 0.75), (P99, 1.0)]),
+    Row("announced-blocking", Together, to(EQUAL_HALF_SYNC), &[(Throughput, 1.2)]),
+    Row("announced-blocking", Together, to(EQUAL_TEXTBOOK), &[(Throughput, 1.2)]),
+    Row("announced-blocking", Together, to(ANY_TOKIO), NOT_BEHIND),
+    Row("unannounced-blocking", Apart, to(EQUAL_HALF_SYNC), &[(Throughput, 1.1), (Cpu, 0.82), (P99, 1.1)]),
+    Row("unannounced-blocking", Apart, to(EQUAL_TEXTBOOK), &[(Throughput, 1.1), (Cpu, 0.82), (P99, 1.1)]),
+    Row("unannounced-blocking", Together, to(EQUAL_HALF_SYNC), &[(Throughput, 1.05)]),
+    Row("unannounced-blocking", Together, to(EQUAL_TEXTBOOK), &[(Throughput, 1.05)]),
+    Row("unannounced-blocking", Apart, to(TOKIO), &[(Throughput, 4.0), (P99, 0.15)]),
+    Row("unannounced-blocking", Apart, to(SPAWN_BLOCKING), &[(Throughput, 1.2), (P99, 1.0)]),
+    Row("unannounced-blocking", Together, to(ANY_TOKIO), NOT_BEHIND),
+    Row("all-sleep", Apart, to(ALL), &[(Throughput, 1.05), (Cpu, 1.0), (P99, 1.0)]),
+    Row("all-sleep", Together, to(ANY_TOKIO), NOT_BEHIND),
+    Row("all-compute", Apart, to(ALL), &[(Throughput, 1.0), (Cpu, 1.0)]),
+    Row("all-compute", Apart, to(TOKIO), &[(P99, 0.6)]),
+    Row("all-compute", Together, to(TOKIO), NOT_BEHIND),
     // The server on all cores, which it shares with the client, against one: the sharing is to our disadvantage.
-    Row("e", Together, itself("e"), &[(Throughput, 1.8)]),
+    Row("all-compute", Together, itself("all-compute"), &[(Throughput, 1.8)]),
     // The same where the client takes little of a core: what is left is the server's own scaling.
-    Row("e-pipelined", Together, itself("e-pipelined"), &[(Throughput, 1.8)]),
-    Row("e-pipelined", Together, to(TOKIO), NOT_BEHIND),
-    Row("f-512", Apart, to(BARE), &[(Throughput, 1.0)]),
-    Row("f-512", Apart, to(TOKIO), &[(Throughput, 1.3)]),
-    Row("f-4000", Apart, to(BARE), &[(Throughput, 1.0)]),
-    Row("f-4000", Apart, to(TOKIO), &[(Throughput, 1.3)]),
-    Row("g", Apart, to(TEXTBOOK), &[(P50, 0.5)]),
-    Row("g-first-blocks", Apart, Against::Nothing, &[(P99, SURPRISE), (Max, SURPRISE)]),
-    Row("h", Apart, to(TOKIO), &[(P99, 1.0)]),
-    Row("i-1000", Apart, itself("i-100"), OVER_CONNECTIONS),
-    Row("i-10000", Apart, itself("i-100"), OVER_CONNECTIONS),
-    Row("i-19000", Apart, itself("i-100"), OVER_CONNECTIONS),
-    Row("j-16", Apart, itself("j-4"), OVER_THREADS),
-    Row("j-64", Apart, itself("j-4"), OVER_THREADS),
+    Row("all-compute-pipelined", Together, itself("all-compute-pipelined"), &[(Throughput, 1.8)]),
+    Row("all-compute-pipelined", Together, to(TOKIO), NOT_BEHIND),
+    Row("connections-512", Apart, to(BARE), &[(Throughput, 1.0)]),
+    Row("connections-512", Apart, to(TOKIO), &[(Throughput, 1.3)]),
+    Row("connections-4000", Apart, to(BARE), &[(Throughput, 1.0)]),
+    Row("connections-4000", Apart, to(TOKIO), &[(Throughput, 1.3)]),
+    Row("pairs", Apart, to(TEXTBOOK), &[(P50, 0.5)]),
+    Row("pairs-first-blocks", Apart, Against::Nothing, &[(P99, SURPRISE), (Max, SURPRISE)]),
+    Row("bursts", Apart, to(TOKIO), &[(P99, 1.0)]),
+    Row("mostly-idle-1000", Apart, itself("mostly-idle-100"), OVER_CONNECTIONS),
+    Row("mostly-idle-10000", Apart, itself("mostly-idle-100"), OVER_CONNECTIONS),
+    Row("mostly-idle-19000", Apart, itself("mostly-idle-100"), OVER_CONNECTIONS),
+    Row("threads-16", Apart, itself("threads-4"), OVER_THREADS),
+    Row("threads-64", Apart, itself("threads-4"), OVER_THREADS),
     Row("slow-handler", Together, to(TOKIO), NOT_BEHIND),
     Row("churn", Apart, to(BARE), &[(Throughput, 1.0)]),
     Row("lines", Apart, to(BARE_LINES), &[(Cpu, 1.1)]),

@@ -1,4 +1,4 @@
-//! Who is measured beside whom: in heats of a few.
+//! Which servers are measured beside each other: in heats of a few.
 //!
 //! ```text
 //!         heat                     heat                  the first again
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Every server is compared with ours, its *home*, so that one takes part in each of its heats: a ratio is of two slices
-//! that lie side by side. What disturbs a shared machine comes and goes within seconds, so a heat is short. If others
+//! that lie side by side. Disturbances of a shared machine last for seconds, so a heat is short. If others
 //! used the machine during one, or the host moved its cores, it is made again as a whole. On a machine that is never
-//! quiet the rest is taken as it comes, and what is compared then does not count.
+//! quiet the remaining heats are accepted as they are, and their comparisons do not count.
 
 use std::io;
 
@@ -105,11 +105,12 @@ impl Heat {
         self.left <= self.missing
     }
 
-    /// One that can't be measured takes no part. Without a home nobody does.
+    /// A server that can't be measured takes no part. Without a home none does.
     fn leave_out(&mut self, place: usize) {
-        match place == self.home {
-            true => self.places.clear(),
-            false => self.places.retain(|other| *other != place),
+        if place == self.home {
+            self.places.clear()
+        } else {
+            self.places.retain(|other| *other != place)
         }
     }
 
@@ -121,16 +122,18 @@ impl Heat {
         random: &mut Random,
     ) -> Result<(), Trouble> {
         let gives_up = self.gives_up() && wanted.demand == Demand::Quiet;
-        let demand = match gives_up {
-            true => Demand::Nothing,
-            false => wanted.demand,
+        let demand = if gives_up {
+            Demand::Nothing
+        } else {
+            wanted.demand
         };
         self.left -= 1;
         random.shuffle(&mut self.places);
         let run = self.measure(stands, wanted.each, demand);
-        match run.is_ok() {
-            true => self.keep(stands, gives_up),
-            false => self.places.iter().for_each(|at| stands[*at].forget()),
+        if run.is_ok() {
+            self.keep(stands, gives_up)
+        } else {
+            self.places.iter().for_each(|at| stands[*at].forget())
         }
         run
     }
@@ -171,13 +174,13 @@ impl Heat {
             }
         }
         let home = &mut stands[self.home];
-        match disturbed {
-            false => home.keep(),
-            true if home.has_any() => home.forget(),
-            true => {
-                home.keep();
-                home.note_disturbed();
-            }
+        if disturbed && home.has_any() {
+            home.forget();
+            return;
+        }
+        home.keep();
+        if disturbed {
+            home.note_disturbed();
         }
     }
 }
@@ -263,15 +266,15 @@ mod tests {
         }
     }
 
-    /// Each guest has one heat, each heat has its home, and who is compared with nobody has one alone.
+    /// Each guest has one heat, each heat has its home, and a server without a comparison has one alone.
     #[test]
     fn everybody_is_drawn_once() {
         let entries = [
-            apart("a", "bare"),
-            apart("a", "paceline"),
-            apart("a", "tokio"),
-            apart("a", "half-sync"),
-            apart("b", "may"),
+            apart("short-requests", "bare"),
+            apart("short-requests", "paceline"),
+            apart("short-requests", "tokio"),
+            apart("short-requests", "half-sync"),
+            apart("one-connection", "may"),
         ];
         let mut random = Random::from_seed(1);
         let heats = draw(&entries, 6, &mut random);
@@ -448,15 +451,15 @@ mod tests {
     #[test]
     fn where_it_is_never_quiet_slices_are_taken_as_they_come() {
         let stands = || [script([NEAR]), script([DISTURBED]), script([NEAR])];
-        let (told, _) = turns(stands(), Demand::Quiet);
-        assert_eq!(told.each_ref().map(|it| it.beside), [0, 2, 2]);
-        assert_eq!(told.each_ref().map(|it| it.disturbed), [true; 3]);
-        let (told, _) = turns(stands(), Demand::Nothing);
-        assert_eq!(told.each_ref().map(|it| it.kept), [2; 3]);
-        assert_eq!(told.each_ref().map(|it| it.disturbed), [false; 3]);
+        let (measured, _) = turns(stands(), Demand::Quiet);
+        assert_eq!(measured.each_ref().map(|it| it.beside), [0, 2, 2]);
+        assert_eq!(measured.each_ref().map(|it| it.disturbed), [true; 3]);
+        let (measured, _) = turns(stands(), Demand::Nothing);
+        assert_eq!(measured.each_ref().map(|it| it.kept), [2; 3]);
+        assert_eq!(measured.each_ref().map(|it| it.disturbed), [false; 3]);
     }
 
-    /// Who can't be measured is left out, and the others go on.
+    /// A server that can't be measured is left out, and the others continue.
     #[test]
     fn a_guest_that_fails_does_not_stop_the_others() {
         let stands = [script([NEAR]), script([FAILED]), script([NEAR])];
@@ -474,10 +477,10 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_were_moved_are_told() {
+    fn cores_that_were_moved_are_reported() {
         assert_eq!(check_distance(Some(90.0), Some(100.0)), Ok(()));
         assert_eq!(check_distance(None, Some(100.0)), Ok(()));
-        let told = check_distance(Some(90.0), Some(340.0)).unwrap_err();
-        assert!(told.contains("90 ns, then 340"), "{told}");
+        let message = check_distance(Some(90.0), Some(340.0)).unwrap_err();
+        assert!(message.contains("90 ns, then 340"), "{message}");
     }
 }

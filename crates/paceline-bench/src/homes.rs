@@ -1,4 +1,4 @@
-//! Who is compared with whom. Everything but ours is compared with ours, its *home*; ours, where a goal says so, with
+//! Which entry is compared with which. Everything but ours is compared with ours, its *home*; ours, where a goal says so, with
 //! itself elsewhere.
 
 use crate::{
@@ -69,14 +69,14 @@ mod tests {
 
     #[test]
     fn peers_are_compared_with_ours_under_the_same_work() {
-        let of_a = Some(("a", "paceline"));
+        let of_a = Some(("short-requests", "paceline"));
         assert_eq!(
             named_homes(&[
-                apart("a", "bare"),
-                apart("a", "paceline"),
-                apart("a", "paceline-spin"),
-                entry("a", "tokio", Place::Together),
-                apart("b", "bare"),
+                apart("short-requests", "bare"),
+                apart("short-requests", "paceline"),
+                apart("short-requests", "paceline-spin"),
+                entry("short-requests", "tokio", Place::Together),
+                apart("one-connection", "bare"),
             ]),
             [of_a, None, of_a, None, None]
         );
@@ -84,12 +84,12 @@ mod tests {
 
     #[test]
     fn ours_is_compared_with_itself_where_a_goal_says_so() {
-        let few = Some(("j-4", "paceline"));
+        let few = Some(("threads-4", "paceline"));
         assert_eq!(
             named_homes(&[
-                apart("j-16", "paceline"),
-                apart("j-4", "paceline"),
-                apart("j-64", "paceline"),
+                apart("threads-16", "paceline"),
+                apart("threads-4", "paceline"),
+                apart("threads-64", "paceline"),
             ]),
             [few, None, few]
         );
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn without_ours_the_first_is_the_home() {
         let homes = named_homes(&[
-            apart("a", "bare"),
-            apart("a", "tokio"),
-            apart("a", "half-sync"),
+            apart("short-requests", "bare"),
+            apart("short-requests", "tokio"),
+            apart("short-requests", "half-sync"),
         ]);
-        let bare = Some(("a", "bare"));
+        let bare = Some(("short-requests", "bare"));
         assert_eq!(homes, [None, bare, bare]);
     }
 }

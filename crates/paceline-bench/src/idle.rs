@@ -127,7 +127,7 @@ fn measure(subject: &Subject, count: u32) -> io::Result<f64> {
         name: "idle",
         about: "connections that have asked once",
         threads: 4,
-        told: false,
+        announced: false,
         load,
         places: &[Place::Together],
         servers: Entrants::All,
@@ -203,7 +203,7 @@ fn print(subjects: &[&Subject], args: &IdleArgs, found: &BTreeMap<&str, Vec<f64>
 mod tests {
     use super::*;
 
-    /// A name that stands for nothing would be found out in the middle of a run.
+    /// A name without a server would fail in the middle of a run.
     #[test]
     fn every_server_that_is_named_exists() {
         for subject in &SUBJECTS {

@@ -74,7 +74,7 @@ pub(crate) fn run(plan: &Plan) -> io::Result<Load> {
     run_for(plan, io::stdin().lock(), io::stdout())
 }
 
-/// The same for a conductor who gives `orders` and hears `answers`, if the plan says so.
+/// The same with `orders` from a conductor that reads the `answers`, if the plan says so.
 fn run_for(plan: &Plan, orders: impl BufRead, answers: impl Write) -> io::Result<Load> {
     plan.check()?;
     let slow = plan.slow.unwrap_or(0);
@@ -126,9 +126,10 @@ fn measure<A: Asker>(
     greet(&mut driver)?;
     let mut slice =
         |warm_up, length| measure_once(&mut driver, &mut asker()?, plan.pid, warm_up, length);
-    match plan.in_slices {
-        false => Ok(slice(plan.warm_up, plan.seconds)?.load()),
-        true => slices::conducted(orders, answers, slice),
+    if plan.in_slices {
+        slices::conducted(orders, answers, slice)
+    } else {
+        Ok(slice(plan.warm_up, plan.seconds)?.load())
     }
 }
 
@@ -214,7 +215,7 @@ fn go_on(driver: &mut Driver, asker: &mut impl Asker, length: f64) -> io::Result
     driver.drive(asker, end, |_, _| false)
 }
 
-/// Nothing is asked any more, and what is due still comes; those who were turned away until `end` are written down.
+/// Sends nothing more and reads the replies that are due; requests that wait at `end` are recorded.
 fn drain(driver: &mut Driver, asker: &mut impl Asker, end: Nanos) -> io::Result<()> {
     driver.hush();
     while let Some((asked, in_focus)) = asker.turned_away(end) {
@@ -230,7 +231,7 @@ fn drain(driver: &mut Driver, asker: &mut impl Asker, end: Nanos) -> io::Result<
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
-/// Raises the limit of open descriptors as far as it goes.
+/// Raises the limit of open descriptors to its maximum.
 ///
 /// # Errors
 /// `InvalidInput` if that is fewer than needed.

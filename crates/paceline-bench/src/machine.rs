@@ -4,7 +4,7 @@ use std::{fs, process::Command, thread};
 
 use crate::record::Machine;
 
-/// This machine, as far as it tells.
+/// This machine, as far as `/proc` describes it.
 pub(crate) fn this_machine() -> Machine {
     Machine {
         processor: processor().unwrap_or_else(unknown),
@@ -14,7 +14,7 @@ pub(crate) fn this_machine() -> Machine {
     }
 }
 
-/// The commit in this folder, and today's date, as far as they can be told.
+/// The commit in this folder, and today's date, if git reports them.
 pub(crate) fn this_source() -> String {
     let commit = first_line("git", &["describe", "--always", "--dirty"]);
     let date = first_line("date", &["-u", "+%F"]);
@@ -29,8 +29,8 @@ fn processor() -> Option<String> {
 }
 
 fn first_line(program: &str, words: &[&str]) -> Option<String> {
-    let told = Command::new(program).args(words).output().ok()?;
-    let text = String::from_utf8(told.stdout).ok()?;
+    let output = Command::new(program).args(words).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
     Some(text.lines().next()?.to_owned())
 }
 

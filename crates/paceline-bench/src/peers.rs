@@ -42,13 +42,13 @@ pub(crate) struct Program {
     name: &'static str,
     /// What it is made of.
     made_of: MadeOf,
-    /// What it is told before the arguments that all servers know.
+    /// Its arguments before those that all servers have in common.
     arguments: &'static [&'static str],
 }
 
 #[derive(Debug)]
 enum MadeOf {
-    /// C++, with what the linker is to be told.
+    /// C++, with the linker's arguments.
     Cxx {
         source: &'static str,
         libraries: &'static [&'static str],
@@ -102,17 +102,18 @@ pub(crate) fn install() -> io::Result<()> {
     println!("installing {}", PACKAGES.join(", "));
     let done = command.status();
     let done = done.map_err(|error| failed("start apt-get (it is Debian's)", &error))?;
-    match done.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if done.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "apt-get install {} failed ({done}): it has to be run as root, after `apt-get update`",
             PACKAGES.join(" ")
-        ))),
+        )))
     }
 }
 
 impl Program {
-    /// Builds it unless that is done; tells where it is.
+    /// Builds it unless that is done; returns its path.
     pub(crate) fn build(&self) -> io::Result<PathBuf> {
         let directory = directory()?;
         fs::create_dir_all(&directory)?;
@@ -151,7 +152,7 @@ impl Program {
         command.args(["--listen", &listen.to_string()]);
         command.args(["--threads", &setting.threads.to_string()]);
         command.args(["--steps", &setting.steps.to_string()]);
-        command.args(setting.told.then_some("--told"));
+        command.args(setting.announced.then_some("--announced"));
         command.args(count.then_some("--count"));
         command
     }

@@ -135,13 +135,13 @@ impl Slice {
     /// Of what a client saw.
     pub(crate) fn of(load: &Load) -> Self {
         let latency = &load.latency;
-        let told = |value| (latency.count >= ENOUGH).then_some(value);
+        let if_enough = |value| (latency.count >= ENOUGH).then_some(value);
         Self {
             requests: load.requests,
             seconds: load.seconds,
             server_cpu: load.server_cpu,
-            p50: told(latency.p50),
-            p99: told(latency.p99),
+            p50: if_enough(latency.p50),
+            p99: if_enough(latency.p99),
         }
     }
 }
@@ -204,9 +204,9 @@ pub(crate) struct Counted {
     pub(crate) migrations: Option<f64>,
     /// Voluntary switches.
     pub(crate) switches: f64,
-    /// The share of the time in which nobody led.
+    /// The share of the time without a leader.
     pub(crate) leaderless: Option<f64>,
-    /// The longest time in which nobody led.
+    /// The longest time without a leader.
     pub(crate) longest_leaderless_us: Option<f64>,
 }
 

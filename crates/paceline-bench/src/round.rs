@@ -88,8 +88,10 @@ pub(crate) struct Round {
 
 impl Round {
     /// What came of an entry, or nothing: then it is noted as failed.
-    fn unless_failed<T>(&mut self, entry: Entry, told: io::Result<T>) -> Option<T> {
-        told.map_err(|error| self.failed.push((entry, error))).ok()
+    fn unless_failed<T>(&mut self, entry: Entry, result: io::Result<T>) -> Option<T> {
+        result
+            .map_err(|error| self.failed.push((entry, error)))
+            .ok()
     }
 
     /// Whether an entry is to be measured in later rounds too.
@@ -217,8 +219,8 @@ impl Slicing for Stand {
         let load = self.client.slice(warm_up, seconds)?;
         let after = distance::measure().ok();
         self.last = Some((Slice::of(&load), before));
-        let told = check_foreign(&load, FOREIGN_IN_SLICE).and(check_distance(before, after));
-        Ok(match told {
+        let checked = check_foreign(&load, FOREIGN_IN_SLICE).and(check_distance(before, after));
+        Ok(match checked {
             Ok(()) => Sliced::Quiet(before),
             Err(why) => Sliced::Disturbed(why),
         })
@@ -228,7 +230,7 @@ impl Slicing for Stand {
         self.kept.extend(self.last.take());
     }
 
-    /// (A client that can't be told has ended: its next slice tells.)
+    /// (A client that cannot be written to has ended: its next slice reports that.)
     fn forget(&mut self) {
         if self.last.take().is_some() {
             self.made_again += 1;
@@ -256,11 +258,12 @@ impl Slicing for Stand {
 /// That others used few cores.
 fn check_foreign(load: &Load, allowed: f64) -> Result<(), String> {
     let foreign = load.foreign;
-    match foreign > allowed {
-        true => Err(format!(
+    if foreign > allowed {
+        Err(format!(
             "others used {foreign:.2} cores, {allowed} are allowed"
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -276,7 +279,7 @@ mod tests {
 
     fn entry(server: &str) -> Entry {
         Entry {
-            work: works::find("a").unwrap(),
+            work: works::find("short-requests").unwrap(),
             server: servers::find(server).unwrap(),
             place: Place::Together,
         }

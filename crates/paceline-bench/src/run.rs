@@ -19,7 +19,7 @@ use crate::{
     works::{self, Entrants, Work},
 };
 
-/// The rate that open loops begin from if work a was not run before them.
+/// The rate that open loops begin from if `short-requests` was not run before them.
 const UNKNOWN_PEAK: f64 = 50_000.0;
 /// What a measurement takes beside the measured time.
 const BETWEEN: Duration = Duration::from_millis(330);
@@ -50,7 +50,7 @@ pub(crate) struct Choice {
     /// Every work with every server, and counts: takes hours
     #[arg(long)]
     pub(crate) full: bool,
-    /// Takes every measurement as it comes, also while others use the machine: for a first look, not for a comparison
+    /// Accepts every measurement, also while others use the machine: for a first look, not for a comparison
     #[arg(long)]
     pub(crate) noisy: bool,
     /// Counts system calls, allocations and changes of thread too, with perf, in passes of their own
@@ -66,7 +66,7 @@ fn at_least_one(word: &str) -> Result<usize, String> {
     }
 }
 
-/// A time that tells something.
+/// A time that is long enough.
 fn measurable(word: &str) -> Result<f64, String> {
     match word.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
@@ -77,7 +77,7 @@ fn measurable(word: &str) -> Result<f64, String> {
 /// Measures everything that was chosen. What is there so far is given to `keep` after each work.
 ///
 /// # Errors
-/// If a name stands for nothing. A server that can't be started is noted as absent.
+/// If a name is unknown. A server that can't be started is noted as absent.
 pub(crate) fn run(
     choice: &Choice,
     command: String,
@@ -94,9 +94,10 @@ pub(crate) fn run(
     };
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
-    let demand = match choice.noisy {
-        true => Demand::Nothing,
-        false => Demand::Quiet,
+    let demand = if choice.noisy {
+        Demand::Nothing
+    } else {
+        Demand::Quiet
     };
     let wanted = Wanted::of(choice.seconds, demand);
     let bar = progress(&batches, choice, wanted.slices);
@@ -112,9 +113,9 @@ pub(crate) fn run(
                 );
             }
             let terms = |entry| terms_of(entry, steps, &run);
-            let told = round::measure(batch, round, wanted, terms, &mut random, &bar);
-            batch.retain(|entry| told.keeps(*entry));
-            note(told, &mut run, &bar);
+            let measured = round::measure(batch, round, wanted, terms, &mut random, &bar);
+            batch.retain(|entry| measured.keeps(*entry));
+            note(measured, &mut run, &bar);
         }
         keep(&run)?;
     }
@@ -168,9 +169,10 @@ fn leave_out_absent(batches: &mut [Vec<Entry>], absent: &mut Vec<String>) {
 
 /// What is chosen, as lists of entries that are measured in the same rounds.
 fn batches(choice: &Choice) -> io::Result<Vec<Vec<Entry>>> {
-    let entries = match choice.goals {
-        true => needed_for_goals(),
-        false => chosen(choice)?,
+    let entries = if choice.goals {
+        needed_for_goals()
+    } else {
+        chosen(choice)?
     };
     let mut batches: Vec<(Batch, Vec<Entry>)> = Vec::new();
     for entry in entries {
@@ -239,18 +241,18 @@ fn needed_for_goals() -> Vec<Entry> {
     entries
 }
 
-/// Each with each.
+/// All pairs.
 fn product<'a, A, B>(ones: &'a [A], others: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
     ones.iter()
         .flat_map(move |one| others.iter().map(move |other| (one, other)))
 }
 
-/// Whether a work is to be measured at this place. The subset has only work a also together.
+/// Whether a work is to be measured at this place. The subset has only `short-requests` in both places.
 fn is_wanted(choice: &Choice, work: &Work, place: Place) -> bool {
     let subset = choice.works.is_empty() && !choice.full;
     match choice.place {
         Some(only) => only == place,
-        None => !subset || work.name == "a" || place == Place::Apart,
+        None => !subset || work.name == "short-requests" || place == Place::Apart,
     }
 }
 
@@ -277,7 +279,7 @@ fn chosen_servers(choice: &Choice, work: &'static Work) -> io::Result<Vec<&'stat
     found.collect()
 }
 
-/// Who takes part in a work if nobody is named.
+/// The servers that take part in a work if none is named.
 fn entrants(choice: &Choice, work: &'static Work) -> Vec<&'static str> {
     if !choice.full && !work.default.is_empty() {
         return work.default.to_vec();
@@ -308,7 +310,7 @@ fn terms_of(entry: Entry, steps: u32, run: &Run) -> Terms {
     }
 }
 
-/// Writes down what a round has come to.
+/// Records the results of a round.
 fn note(round: Round, run: &mut Run, bar: &ProgressBar) {
     run.records.extend(round.records);
     for (entry, error) in round.failed {
@@ -318,17 +320,17 @@ fn note(round: Round, run: &mut Run, bar: &ProgressBar) {
     }
 }
 
-/// The peak of the slowest server under work a at this place, as far as it was measured in this run.
+/// The peak of the slowest server for `short-requests` at this place, if this run measured it.
 fn slowest_peak(run: &Run, place: Place) -> f64 {
-    let of_a = run
+    let peers = run
         .records
         .iter()
-        .filter(|record| record.work == "a" && record.place == place);
-    let peaks = of_a.map(|record| record.load.throughput());
+        .filter(|record| record.work == "short-requests" && record.place == place);
+    let peaks = peers.map(|record| record.load.throughput());
     peaks.reduce(f64::min).unwrap_or(UNKNOWN_PEAK)
 }
 
-/// A bar for all measurements, which goes on with every slice.
+/// A bar for all measurements, which advances with every slice.
 fn progress(batches: &[Vec<Entry>], choice: &Choice, slices: usize) -> ProgressBar {
     let efforts = batches.iter().map(|batch| effort(batch, choice.seconds));
     let (count, all) = efforts.fold((0, Duration::ZERO), |sum, one| {
@@ -369,7 +371,7 @@ mod tests {
         }
     }
 
-    /// What nobody waits for is not measured: the default ends in a quarter of an hour.
+    /// The default run is short enough to wait for: a quarter of an hour.
     #[test]
     fn the_default_takes_at_most_15_minutes() -> io::Result<()> {
         let batches = batches(&choice(&[], false))?;
@@ -381,7 +383,7 @@ mod tests {
     /// Works that are compared with each other share their rounds.
     #[test]
     fn a_family_is_one_batch() -> io::Result<()> {
-        let batches = batches(&choice(&["j-4", "j-16", "j-64"], true))?;
+        let batches = batches(&choice(&["threads-4", "threads-16", "threads-64"], true))?;
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
         Ok(())
     }
@@ -418,11 +420,11 @@ mod tests {
     /// A misspelt name is an error that says where to look.
     #[test]
     fn an_unknown_name_is_refused() {
-        let told = batches(&choice(&["z"], false))
+        let result = batches(&choice(&["z"], false))
             .map(|_| ())
             .map_err(|error| error.to_string());
         assert_eq!(
-            told,
+            result,
             Err("no work is called \"z\"; `list` shows them all".to_owned())
         );
     }

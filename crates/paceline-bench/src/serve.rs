@@ -68,7 +68,7 @@ pub(crate) fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Starts a server on a thread of its own; tells its address.
+/// Starts a server on a thread of its own; returns its address.
 fn start(serve: Serve, listener: TcpListener, setting: &Setting) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     let setting = setting.clone();

@@ -111,7 +111,7 @@ impl Rest {
         length: 0,
     };
 
-    /// Puts what was kept in front of `buffer`; the next read goes behind it, from the place that is told.
+    /// Puts what was kept in front of `buffer`; the next read appends at the returned position.
     pub(crate) fn restore(&self, buffer: &mut [u8]) -> usize {
         if self.length != 0 {
             buffer[..self.length].copy_from_slice(&self.bytes[..self.length]);
@@ -119,7 +119,7 @@ impl Rest {
         self.length
     }
 
-    /// Keeps the unfinished end of `filled`, and tells how much of it is whole requests.
+    /// Keeps the unfinished end of `filled`, and returns how much of it is whole requests.
     pub(crate) fn keep(&mut self, filled: &[u8]) -> usize {
         let whole = filled.len() - filled.len() % REQUEST;
         self.length = filled.len() - whole;

@@ -34,7 +34,7 @@ pub(crate) struct Terms {
     pub(crate) place: Place,
     /// What 20 us of computation take here.
     pub(crate) steps: u32,
-    /// Requests a second, where the work wants to be told.
+    /// Requests a second, for an open loop.
     pub(crate) rate: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ impl Running {
         command.args(["serve", server.name, "--listen", "127.0.0.1:0"]);
         command.args(["--threads", &work.threads_of(server).to_string()]);
         command.args(["--steps", &terms.steps.to_string()]);
-        command.args(work.told.then_some("--told"));
+        command.args(work.announced.then_some("--announced"));
         command.args(count.then_some("--count"));
         let process = Process::start(server.name, command)?;
         let address = listening(&process)?;
@@ -68,12 +68,12 @@ impl Running {
         self.process.child.id()
     }
 
-    /// Has a client load it for so many seconds, and tells what that saw.
+    /// Has a client load it for so many seconds, and returns its figures.
     pub(crate) fn load(&self, work: &Work, terms: Terms, seconds: f64) -> io::Result<Load> {
         let mut command = self.loaded(work, terms)?;
         command.args(["--warm-up", "0", "--seconds", &seconds.to_string()]);
         let limit = Duration::from_secs_f64(seconds) + GRACE;
-        Process::start("the client", command)?.told(limit)
+        Process::start("the client", command)?.report(limit)
     }
 
     /// A client that loads it, as far as that does not depend on how long.
@@ -133,12 +133,12 @@ impl Client {
         }
     }
 
-    /// Loads the server for a while, and tells what it saw.
+    /// Loads the server for a while, and returns the client's figures.
     pub(crate) fn slice(&mut self, warm_up: f64, seconds: f64) -> io::Result<Load> {
         self.process
             .say(&Order::Slice { warm_up, seconds }.line())?;
         let limit = Duration::from_secs_f64(warm_up + seconds) + GRACE;
-        self.process.told(limit)
+        self.process.report(limit)
     }
 
     /// The last slice does not count.
@@ -149,11 +149,11 @@ impl Client {
     /// What it saw in all slices that count.
     pub(crate) fn sum(mut self) -> io::Result<Load> {
         drop(self.process.stdin.take());
-        self.process.told(GRACE)
+        self.process.report(GRACE)
     }
 }
 
-/// A process that is told something, and says something, line by line. Dropped, it ends.
+/// A process that reads orders and writes answers, line by line. Dropping this ends the process.
 pub(crate) struct Process {
     name: &'static str,
     child: Child,
@@ -195,7 +195,7 @@ impl Process {
             io::Error::other(match error {
                 mpsc::RecvTimeoutError::Timeout => format!("{name} said nothing for {limit:?}"),
                 mpsc::RecvTimeoutError::Disconnected => {
-                    format!("{name} has ended: what it said stands above")
+                    format!("{name} has ended: see its output above")
                 }
             })
         })
@@ -210,7 +210,7 @@ impl Process {
     }
 
     /// What a client saw, from its next line.
-    fn told(&self, limit: Duration) -> io::Result<Load> {
+    fn report(&self, limit: Duration) -> io::Result<Load> {
         let line = self.line(limit)?;
         serde_json::from_str(&line).map_err(|_| self.said(&line, "what it saw"))
     }

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn two_ratios_give_an_interval_from_one_to_the_other() {
-        // Drawn are 1 and 1, 1 and 2, or 2 and 2: each end comes in a quarter of the draws.
+        // Drawn are 1 and 1, 1 and 2, or 2 and 2: each end is a quarter of the draws.
         let ratios = of(&series(&[1.0, 2.0]), &series(&[1.0, 1.0]));
         let (low, high) = (1.0, 2.0);
         assert_eq!(ratios.interval(), Some(Interval { low, high }));

@@ -126,7 +126,7 @@ impl Seen {
 /// Measures, and prints a table.
 ///
 /// # Errors
-/// A name stands for nothing, or a process can't be started.
+/// A name is unknown, or a process can't be started.
 pub(crate) fn run(args: &UrgentArgs) -> io::Result<()> {
     for name in &args.services {
         find(name)?;
@@ -262,7 +262,7 @@ fn find(name: &str) -> io::Result<&'static Service> {
 /// Serves until the standard input ends.
 ///
 /// # Errors
-/// A name stands for nothing, or the pools can't be made.
+/// A name is unknown, or the pools can't be made.
 pub(crate) fn serve(args: &ServeArgs) -> io::Result<()> {
     let (levels, address) = start(find(&args.name)?)?;
     println!("{address}");
@@ -310,7 +310,7 @@ enum Class {
 
 /// One connection.
 struct Session {
-    /// Where the bulk goes; `None`: nobody goes anywhere.
+    /// The level that bulk connections move to; `None`: none moves.
     bulk: Option<Level>,
     /// What a bulk request computes.
     steps: u32,
@@ -341,7 +341,7 @@ impl EventHandler<TcpStream> for Session {
         Ok(Next::Continue)
     }
 
-    /// It waited too long, and is told so at once.
+    /// It waited too long, and is refused at once.
     fn expired(&mut self, cx: &mut Context<'_, TcpStream>, _: Duration) -> io::Result<Next> {
         if self.class == Class::Unknown {
             return self.ready(cx);

@@ -1,4 +1,4 @@
-//! The works: what is asked of a server, by how many connections, and of how many threads.
+//! The works: the requests to a server, the number of connections, and the number of threads.
 
 use crate::{goals, record::Place, servers::Server};
 
@@ -12,25 +12,25 @@ pub(crate) struct Work {
     /// How many threads a server is given, where that can be chosen.
     pub(crate) threads: usize,
     /// Whether handlers say beforehand that they will block.
-    pub(crate) told: bool,
+    pub(crate) announced: bool,
     /// The words for `load`.
     pub(crate) load: &'static [&'static str],
     /// Where it is measured.
     pub(crate) places: &'static [Place],
-    /// Who is compared.
+    /// The servers that are compared.
     pub(crate) servers: Entrants,
-    /// Whether it belongs to the subset that runs unless told otherwise, and with whom.
+    /// The servers of the default subset; empty if the work is not in it.
     pub(crate) default: &'static [&'static str],
-    /// For an open loop: its rate, as a part of the slowest server's peak under work a.
+    /// For an open loop: its rate, as a part of the slowest server's peak for `short-requests`.
     pub(crate) rate: Option<f64>,
 }
 
 impl Work {
-    /// Works of one family are measured in the same rounds: those of `i`, of `j` and of `beside` are compared with
-    /// each other.
+    /// Works of one family are compared with each other, so they are measured in the same rounds:
+    /// `mostly-idle`, `threads` and `beside`.
     pub(crate) fn family(&self) -> &'static str {
-        match self.name.split_once('-') {
-            Some((family @ ("i" | "j" | "beside"), _)) => family,
+        match self.name.rsplit_once('-') {
+            Some((family @ ("mostly-idle" | "threads" | "beside"), _)) => family,
             _ => self.name,
         }
     }
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// Who is compared in a whole run.
+/// The servers that are compared in a whole run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entrants {
     /// Every server of the catalogue.
@@ -85,200 +85,148 @@ const PATIENT: Entrants = Entrants::Only(&["paceline-server-patient"]);
 /// Every work, in the order in which they are run.
 pub(crate) const ALL: &[Work] = &[
     Work {
-        name: "a",
-        about: "64 connections, short requests",
-        threads: 8,
-        told: false,
-        load: &["--connections", "64"],
-        places: BOTH,
         servers: Entrants::All,
         default: &["paceline", "bare", "tokio", "textbook", "half-sync", "asio-2", "ace-tp-2"],
-        rate: None,
+        ..work("short-requests", "64 connections, short requests", &["--connections", "64"])
     },
-    open("open-50", "64 connections, short requests, open loop at 50 % of the slowest server's peak", 0.5),
-    open("open-80", "64 connections, short requests, open loop at 80 % of the slowest server's peak", 0.8),
+    open(
+        "open-50",
+        "64 connections, short requests, open loop at 50 % of the slowest server's peak",
+        0.5,
+    ),
+    open(
+        "open-80",
+        "64 connections, short requests, open loop at 80 % of the slowest server's peak",
+        0.8,
+    ),
+    work(
+        "pipelined",
+        "64 connections, 16 short requests in flight on each",
+        &["--connections", "64", "--pipeline", "16"],
+    ),
     Work {
-        name: "a-pipelined",
-        about: "64 connections, 16 short requests in flight on each",
-        threads: 8,
-        told: false,
-        load: &["--connections", "64", "--pipeline", "16"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "b",
-        about: "one connection, one short request after the other",
-        threads: 8,
-        told: false,
-        load: &["--connections", "1"],
-        places: BOTH,
         servers: Entrants::PeersAnd(&["paceline-spin"]),
         default: &["paceline", "paceline-spin", "bare", "tokio"],
-        rate: None,
+        ..work(
+            "one-connection",
+            "one connection, one short request after the other",
+            &["--connections", "1"],
+        )
     },
     Work {
-        name: "c",
-        about: "64 connections, one request in a hundred sleeps 5 ms, and the handler says so",
         threads: 16,
-        told: true,
-        load: ONE_IN_A_HUNDRED_SLEEPS,
-        places: BOTH,
+        announced: true,
         servers: Entrants::All,
         default: &["paceline", "textbook", "half-sync"],
-        rate: None,
+        ..work(
+            "announced-blocking",
+            "64 connections, one request in a hundred sleeps 5 ms, announced",
+            ONE_IN_A_HUNDRED_SLEEPS,
+        )
     },
     Work {
-        name: "c-untold",
-        about: "the same by surprise: the handler says nothing",
         threads: 16,
-        told: false,
-        load: ONE_IN_A_HUNDRED_SLEEPS,
-        places: BOTH,
         servers: Entrants::All,
         default: &["paceline", "textbook", "half-sync", "tokio", "tokio-blocking"],
-        rate: None,
+        ..work("unannounced-blocking", "the same, without an announcement", ONE_IN_A_HUNDRED_SLEEPS)
     },
     Work {
-        name: "d",
-        about: "64 connections, every request sleeps 200 us",
         threads: 32,
-        told: false,
-        load: &["--connections", "64", "--mix", "sleep-short=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
         default: &["paceline", "textbook", "half-sync", "tokio-blocking"],
-        rate: None,
+        ..work(
+            "all-sleep",
+            "64 connections, every request sleeps 200 us",
+            &["--connections", "64", "--mix", "sleep-short=1"],
+        )
     },
     Work {
-        name: "e",
-        about: "64 connections, every request computes 20 us",
-        threads: 8,
-        told: false,
-        load: &["--connections", "64", "--mix", "compute=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
         default: &["paceline", "bare", "tokio", "half-sync"],
-        rate: None,
+        ..work(
+            "all-compute",
+            "64 connections, every request computes 20 us",
+            &["--connections", "64", "--mix", "compute=1"],
+        )
     },
+    work(
+        "all-compute-pipelined",
+        "64 connections, 16 requests in flight on each, every request computes 20 us",
+        &["--connections", "64", "--pipeline", "16", "--mix", "compute=1"],
+    ),
     Work {
-        name: "e-pipelined",
-        about: "64 connections, 16 requests in flight on each, every request computes 20 us: the client needs little of a core",
-        threads: 8,
-        told: false,
-        load: &["--connections", "64", "--pipeline", "16", "--mix", "compute=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "f-512",
-        about: "512 connections, short requests",
-        threads: 8,
-        told: false,
-        load: &["--connections", "512"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work("connections-512", "512 connections, short requests", &["--connections", "512"])
     },
     Work {
-        name: "f-4000",
-        about: "4,000 connections, short requests",
-        threads: 8,
-        told: false,
-        load: &["--connections", "4000"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work("connections-4000", "4,000 connections, short requests", &["--connections", "4000"])
     },
+    work(
+        "pairs",
+        "two short requests at once: how long the second takes",
+        &["--connections", "8", "--pattern", "pairs"],
+    ),
+    work(
+        "pairs-first-blocks",
+        "two requests at once, the first sleeps 5 ms without an announcement: latency of the second",
+        &["--connections", "8", "--pattern", "pairs", "--first", "sleep-long"],
+    ),
+    work(
+        "bursts",
+        "16 requests at once after 50 ms of silence: how long the first reply takes",
+        &["--connections", "16", "--pattern", "bursts", "--idle", "50", "--size", "16"],
+    ),
+    connections(
+        "mostly-idle-100",
+        "100 connections, all active",
+        &["--connections", "100", "--active", "100"],
+    ),
+    connections(
+        "mostly-idle-1000",
+        "1,000 connections, 100 active",
+        &["--connections", "1000", "--active", "100"],
+    ),
+    connections(
+        "mostly-idle-10000",
+        "10,000 connections, 100 active",
+        &["--connections", "10000", "--active", "100"],
+    ),
+    connections(
+        "mostly-idle-19000",
+        "19,000 connections, 100 active",
+        &["--connections", "19000", "--active", "100"],
+    ),
+    threads("threads-4", "short requests with 4 threads", 4),
+    threads("threads-16", "short requests with 16 threads", 16),
+    threads("threads-64", "short requests with 64 threads", 64),
     Work {
-        name: "g",
-        about: "two short requests at once: how long the second takes",
-        threads: 8,
-        told: false,
-        load: &["--connections", "8", "--pattern", "pairs"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "g-first-blocks",
-        about: "two requests at once, the first sleeps 5 ms by surprise: how long the second takes",
-        threads: 8,
-        told: false,
-        load: &["--connections", "8", "--pattern", "pairs", "--first", "sleep-long"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "h",
-        about: "16 requests at once after 50 ms of silence: how long the first reply takes",
-        threads: 8,
-        told: false,
-        load: &["--connections", "16", "--pattern", "bursts", "--idle", "50", "--size", "16"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    connections("i-100", "100 connections, all active", &["--connections", "100", "--active", "100"]),
-    connections("i-1000", "1,000 connections, 100 active", &["--connections", "1000", "--active", "100"]),
-    connections("i-10000", "10,000 connections, 100 active", &["--connections", "10000", "--active", "100"]),
-    connections("i-19000", "19,000 connections, 100 active", &["--connections", "19000", "--active", "100"]),
-    threads("j-4", "work a with 4 threads", 4),
-    threads("j-16", "work a with 16 threads", 16),
-    threads("j-64", "work a with 64 threads", 64),
-    Work {
-        name: "churn",
-        about: "connect, one request, close: 16 at a time",
-        threads: 8,
-        told: false,
-        load: &["--connections", "16", "--pattern", "churn"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work(
+            "churn",
+            "connect, one request, close: 16 at a time",
+            &["--connections", "16", "--pattern", "churn"],
+        )
     },
     Work {
-        name: "slow-reader",
-        about: "64 connections, short requests, beside 8 that hardly read",
-        threads: 8,
-        told: false,
-        load: &["--connections", "64", "--pattern", "slow-reader", "--slow", "8"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work(
+            "slow-reader",
+            "64 connections, short requests, beside 8 that read slowly",
+            &["--connections", "64", "--pattern", "slow-reader", "--slow", "8"],
+        )
     },
+    work(
+        "slow-handler",
+        "64 connections, one request in ten computes 20 us",
+        &["--connections", "64", "--mix", "nothing=9,compute=1"],
+    ),
     Work {
-        name: "slow-handler",
-        about: "64 connections, one request in ten computes 20 us",
-        threads: 8,
-        told: false,
-        load: &["--connections", "64", "--mix", "nothing=9,compute=1"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
-    },
-    Work {
-        name: "all-busy",
-        about: "256 connections, every request sleeps 5 ms: all threads are busy, events wait in the sockets",
         threads: 16,
-        told: false,
-        load: &["--connections", "256", "--mix", "sleep-long=1"],
         places: APART,
-        servers: Entrants::Peers,
-        default: &[],
-        rate: None,
+        ..work(
+            "all-busy",
+            "256 connections, every request sleeps 5 ms: all threads are busy",
+            &["--connections", "256", "--mix", "sleep-long=1"],
+        )
     },
     framed("lines", "64 connections, short lines", LINES, &["--lines", "--connections", "64"]),
     framed(
@@ -291,12 +239,17 @@ pub(crate) const ALL: &[Work] = &[
         threads: 16,
         ..framed(
             "lines-blocking",
-            "64 connections, one line in a hundred sleeps 5 ms by surprise",
+            "64 connections, one line in a hundred sleeps 5 ms without an announcement",
             LINES,
             &["--lines", "--connections", "64", "--mix", "nothing=99,sleep-long=1"],
         )
     },
-    framed("tls", "64 connections with TLS, short requests", TLS, &["--tls", "--connections", "64"]),
+    framed(
+        "tls",
+        "64 connections with TLS, short requests",
+        TLS,
+        &["--tls", "--connections", "64"],
+    ),
     framed(
         "tls-churn",
         "connect, a full TLS handshake, one request, close: 16 at a time",
@@ -323,6 +276,21 @@ pub(crate) const ALL: &[Work] = &[
     },
 ];
 
+/// A work with 8 threads, in both places, for every peer.
+const fn work(name: &'static str, about: &'static str, load: &'static [&'static str]) -> Work {
+    Work {
+        name,
+        about,
+        threads: 8,
+        announced: false,
+        load,
+        places: BOTH,
+        servers: Entrants::Peers,
+        default: &[],
+        rate: None,
+    }
+}
+
 /// A work of lines, or of TLS.
 const fn framed(
     name: &'static str,
@@ -331,30 +299,16 @@ const fn framed(
     load: &'static [&'static str],
 ) -> Work {
     Work {
-        name,
-        about,
-        threads: 8,
-        told: false,
-        load,
-        places: BOTH,
         servers,
-        default: &[],
-        rate: None,
+        ..work(name, about, load)
     }
 }
 
-/// Work a as an open loop: latencies run from the intended start.
+/// `short-requests` as an open loop: latencies run from the intended start.
 const fn open(name: &'static str, about: &'static str, rate: f64) -> Work {
     Work {
-        name,
-        about,
-        threads: 8,
-        told: false,
-        load: &["--connections", "64", "--pattern", "open"],
-        places: BOTH,
-        servers: Entrants::Peers,
-        default: &[],
         rate: Some(rate),
+        ..work(name, about, &["--connections", "64", "--pattern", "open"])
     }
 }
 
@@ -365,30 +319,17 @@ const fn connections(
     load: &'static [&'static str],
 ) -> Work {
     Work {
-        name,
-        about,
-        threads: 8,
-        told: false,
-        load,
         places: APART,
         servers: OURS,
-        default: &[],
-        rate: None,
+        ..work(name, about, load)
     }
 }
 
 /// A work that compares paceline with itself: more threads than are needed.
 const fn threads(name: &'static str, about: &'static str, threads: usize) -> Work {
     Work {
-        name,
-        about,
         threads,
-        told: false,
-        load: &["--connections", "64"],
-        places: APART,
-        servers: OURS,
-        default: &[],
-        rate: None,
+        ..connections(name, about, &["--connections", "64"])
     }
 }
 
@@ -407,7 +348,7 @@ mod tests {
     use super::*;
     use crate::servers;
 
-    /// A name that stands for nothing would silently compare less than it says.
+    /// A name without a server would silently shorten the comparison.
     #[test]
     fn every_server_that_is_named_exists() {
         for work in ALL {

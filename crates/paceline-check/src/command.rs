@@ -44,7 +44,8 @@ The work:
                counted as done or not done.
   -c, --clients N        clients at once (default 8)
   -t, --time SECONDS     time of each workload (default 10)
-  -n, --transactions N   end each workload after N attempts, if that is earlier
+  -n, --transactions N   end each workload after N attempts, if that is earlier (with --fault: not
+                         before the first one)
       --rate N           at most N transactions each second
       --isolation LEVEL  read-committed, snapshot (REPEATABLE READ) or serializable (default)
       --expect LEVEL     check for this level, whatever is asked for (default: the same)
@@ -54,7 +55,7 @@ The work:
 Faults:
       --fault COMMAND    run this shell command while the clients are at work, such as
                          'kill -9 $(head -1 data/postmaster.pid)'
-      --every SECONDS    how long after the last one (default 5)
+      --every SECONDS    how long after the clients commit again (default 5)
       --timeout SECONDS  how long a client waits for a byte of a reply (default 10)
       --recovery SECONDS how long the final read is attempted (default 60)
 

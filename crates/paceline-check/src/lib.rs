@@ -40,4 +40,4 @@ pub use finding::{Finding, Judgement};
 pub use options::{Isolation, Kind, Options, Progress};
 pub use random::Random;
 pub use report::{Outcome, Report, Verdict};
-pub use run::{run, run_until, NotReady};
+pub use run::{run, run_under, run_until, NotReady};

@@ -6,13 +6,14 @@ mod support;
 use std::{
     net::TcpListener,
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
+    time::Duration,
 };
 
 use paceline_check::{
     client::{Failure, Protocol, Session, Target},
-    run, run_until, Isolation, Kind, Options, Report,
+    run, run_under, run_until, Isolation, Kind, Options, Report,
 };
 use support::{wait_until, Postgres, LIMIT};
 
@@ -51,6 +52,29 @@ fn a_server_that_keeps_its_promises_passes() {
             assert_eq!(report.verdicts[0].unknown, 0, "{report}");
         }
     }
+}
+
+/// A number of transactions that is reached before the first fault: the run would show nothing.
+#[test]
+fn no_workload_ends_before_its_first_fault() {
+    let Some(postgres) = Postgres::start("spared") else {
+        return;
+    };
+    let made = AtomicU32::new(0);
+    let make = || {
+        made.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    let options = Options {
+        transactions: Some(1),
+        ..options(&postgres, Kind::Ledger)
+    };
+    let every = Duration::from_millis(300);
+    let report = run_under(&options, every, &make).expect("the server is there");
+    assert!(report.has_passed(), "{report}");
+    let (faults, failed) = report.verdicts[0].faults;
+    assert!(faults > 0 && failed == 0, "{report}");
+    assert_eq!(u64::from(made.into_inner()), faults);
 }
 
 /// Runs a workload, changes its table behind its back once it has `rows`, and reports.

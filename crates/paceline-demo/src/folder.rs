@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A folder for data; one of its own making is removed in the end.
@@ -38,6 +39,13 @@ impl Folder {
     pub(crate) fn stays(&self) -> bool {
         !self.is_ours
     }
+
+    /// Keeps what a run has left that has failed: data and logs show why. An empty folder shows
+    /// nothing.
+    pub(crate) fn keep(&mut self) {
+        let mut entries = fs::read_dir(&self.path).into_iter().flatten();
+        self.is_ours &= entries.next().is_none();
+    }
 }
 
 impl Drop for Folder {
@@ -50,7 +58,12 @@ impl Drop for Folder {
 }
 
 fn new_path() -> PathBuf {
-    std::env::temp_dir().join(format!("paceline-{}", std::process::id()))
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = match COUNT.fetch_add(1, Ordering::Relaxed) {
+        0 => format!("paceline-{}", std::process::id()),
+        count => format!("paceline-{}-{count}", std::process::id()),
+    };
+    std::env::temp_dir().join(name)
 }
 
 #[cfg(test)]
@@ -69,6 +82,20 @@ mod tests {
         let path = own.path().to_owned();
         drop(own);
         assert!(!path.exists());
+    }
+
+    /// The logs of a failed run were removed with its folder.
+    #[test]
+    fn the_folder_of_a_failed_run_stays_if_something_is_in_it() {
+        let mut folder = Folder::open(None).expect("a folder");
+        folder.keep();
+        assert!(!folder.stays(), "it is empty");
+        let path = folder.path().to_owned();
+        fs::write(path.join("front.log"), "why").expect("a log");
+        folder.keep();
+        drop(folder);
+        assert!(path.join("front.log").exists());
+        fs::remove_dir_all(&path).expect("it is there");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -14,6 +15,14 @@ const KEPT: usize = 100;
 pub(crate) struct Journal {
     start: Instant,
     entries: Mutex<VecDeque<Entry>>,
+    output: Output,
+}
+
+/// Whether events are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    Printed,
+    Silent,
 }
 
 /// One event.
@@ -23,11 +32,28 @@ pub(crate) struct Entry {
     pub(crate) text: String,
 }
 
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>5.1} s  {}", self.at.as_secs_f64(), self.text)
+    }
+}
+
 impl Journal {
+    /// A journal whose events are printed.
     pub(crate) fn new() -> Self {
+        Self::with(Output::Printed)
+    }
+
+    /// A journal that is read when something has failed.
+    pub(crate) fn silent() -> Self {
+        Self::with(Output::Silent)
+    }
+
+    fn with(output: Output) -> Self {
         Self {
             start: Instant::now(),
             entries: Mutex::new(VecDeque::new()),
+            output,
         }
     }
 
@@ -35,13 +61,15 @@ impl Journal {
         self.start.elapsed()
     }
 
-    /// Keeps an event, and prints it.
+    /// Keeps an event.
     pub(crate) fn add(&self, text: impl Into<String>) {
         let entry = Entry {
             at: self.age(),
             text: text.into(),
         };
-        say!("{:>5.1} s  {}", entry.at.as_secs_f64(), entry.text);
+        if self.output == Output::Printed {
+            say!("{entry}");
+        }
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() == KEPT {
             entries.pop_front();

@@ -6,6 +6,7 @@
 //!          --> load       clients with books, and readings that compare the system with the books
 //!          --> page       what all of these show, and buttons for faults
 //!          --> journal    what has happened
+//!   matrix --> tiers       each tier is broken in each way, one row after the other
 //! ```
 //!
 //! The demo knows the other programs by their command lines and by PostgreSQL's protocol alone. It
@@ -20,17 +21,21 @@ macro_rules! say {
     }};
 }
 
+mod drain;
+mod ending;
 mod folder;
 pub mod guard;
 mod journal;
 mod load;
+pub mod matrix;
 mod options;
 mod page;
 mod ports;
+mod report;
 mod system;
 mod tiers;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 pub use options::{is_option, HELP};
 
@@ -58,4 +63,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Reads a time from the command line.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("`{text}` is no number of seconds above zero"))
 }

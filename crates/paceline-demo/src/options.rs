@@ -16,25 +16,31 @@ Starts a whole transaction system on this computer, lets clients work on it, and
   your psql
 
 The front-end speaks PostgreSQL's protocol: use psql, pgbench or any driver. Each client keeps books of
-what was acknowledged to it; every two seconds the system is read and compared with the books. One
-back-end is killed once, and starts again: nothing acknowledged may be lost, nothing may be doubled.
+what was acknowledged to it. Every two seconds the demo reads the databases and compares them with the
+books: no acknowledged entry may be lost, and none may be there twice. Each back-end is a pair of
+processes: one writes, the other one is its standby. At second 6 the demo kills the process that writes
+the database `bank`; its standby takes over.
 
-  --no-load          no clients: the system is yours
-  --no-fault         no back-end is killed
-  --for SECONDS      end by itself; the status is 0 only if all checks agree
-  --data DIR         keep the data in this folder, and use what is there (default: a new folder,
-                     which is removed in the end)
+  --no-load          no clients of the demo, and no fault: the system is yours
+  --no-fault         no process is killed
+  --for SECONDS      end after this time; the status is 0 only if all checks agree
+  --end-within SECONDS
+                     the longest time for an orderly end (default 60)
+  --data DIR         keep the data in this folder, and use what is there (default: a new folder, which
+                     is removed at the end if all checks agree)
   --port PORT        the front-end's port (default: 6432, or the next that is free)
   --page-port PORT   the page's port (default: 8432, or the next that is free)
   --clients N        clients of all kinds together (default 60)
   --rate N           transactions that they attempt each second (default 300)
   --postgres         PostgreSQL as the back-end: a primary with two replicas (Debian: postgresql)
-  --pooler PROGRAM   another front-end that reads a pgbouncer.ini, such as pgbouncer itself
+  --pooler PROGRAM   another front-end that reads a pgbouncer.ini, such as pgbouncer itself; without
+                     standbys, because it does not know which server writes
   --help             print this
 
-Ctrl-C ends everything in order and prints a report.
+Ctrl-C ends everything in order and prints a report. A second Ctrl-C ends everything at once.
 
-Exit status: 0 all checks agree, 1 one does not, 2 the options are wrong or the system does not start.
+Exit status: 0 all checks agree (with --no-load: it has ended in order), 1 one does not, or the end has
+taken too long, 2 the options are wrong or the system does not start, 130 a second Ctrl-C.
 ";
 
 /// What the demo is to do.
@@ -43,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) has_load: bool,
     pub(crate) has_fault: bool,
     pub(crate) duration: Option<Duration>,
+    /// The longest time for an orderly end.
+    pub(crate) end_within: Duration,
     pub(crate) data: Option<PathBuf>,
     pub(crate) port: Option<u16>,
     pub(crate) page_port: Option<u16>,
@@ -58,6 +66,7 @@ impl Default for Options {
             has_load: true,
             has_fault: true,
             duration: None,
+            end_within: Duration::from_secs(60),
             data: None,
             port: None,
             page_port: None,
@@ -77,6 +86,7 @@ pub fn is_option(word: &str) -> bool {
         "--no-load",
         "--no-fault",
         "--for",
+        "--end-within",
         "--data",
         "--port",
         "--page-port",
@@ -99,7 +109,12 @@ pub(crate) fn parse(
             Arg::Long("help") | Arg::Short('h') => return Ok(None),
             Arg::Long("no-load") => options.has_load = false,
             Arg::Long("no-fault") => options.has_fault = false,
-            Arg::Long("for") => options.duration = Some(parser.value()?.parse_with(seconds)?),
+            Arg::Long("for") => {
+                options.duration = Some(parser.value()?.parse_with(crate::seconds)?)
+            }
+            Arg::Long("end-within") => {
+                options.end_within = parser.value()?.parse_with(crate::seconds)?
+            }
             Arg::Long("data") => options.data = Some(parser.value()?.into()),
             Arg::Long("port") => options.port = Some(parser.value()?.parse_with(port)?),
             Arg::Long("page-port") => options.page_port = Some(parser.value()?.parse_with(port)?),
@@ -111,12 +126,6 @@ pub(crate) fn parse(
         }
     }
     Ok(Some(options))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().filter(|seconds| *seconds > 0.0);
-    let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| format!("`{text}` is no number of seconds above zero"))
 }
 
 fn port(text: &str) -> Result<u16, String> {

@@ -5,6 +5,26 @@ use std::{
     net::{Ipv4Addr, TcpListener},
 };
 
+/// A port that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Found {
+    pub(crate) port: u16,
+    /// The wished port, if another program has it.
+    pub(crate) taken: Option<u16>,
+}
+
+impl Found {
+    /// Prints a line if this is not the wished port: there another program answers.
+    pub(crate) fn announce(self, purpose: &str) -> u16 {
+        if let Some(taken) = self.taken {
+            let port = self.port;
+            say!("port {taken} is in use by another program: {purpose} has port {port} instead");
+        }
+        self.port
+    }
+}
+
 /// A port that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
@@ -16,11 +36,26 @@ pub(crate) enum Wish {
     Any,
 }
 
+impl Wish {
+    /// The first port of several that will do.
+    fn first(self) -> Option<u16> {
+        match self {
+            Self::From(first) => Some(first),
+            Self::Exactly(_) | Self::Any => None,
+        }
+    }
+}
+
 /// How many ports behind the wished one are tried.
 const TRIED: u16 = 100;
 
-/// A free port. Another program may take it before its user listens there; then that one fails.
+/// A free port, announced if it is not the wished one. Another program may take it before its user
+/// listens there; then that one fails.
 pub(crate) fn find(wish: Wish, purpose: &str) -> io::Result<u16> {
+    search(wish, purpose).map(|found| found.announce(purpose))
+}
+
+fn search(wish: Wish, purpose: &str) -> io::Result<Found> {
     let result = match wish {
         Wish::Any => free(0),
         Wish::Exactly(port) => free(port),
@@ -30,7 +65,11 @@ pub(crate) fn find(wish: Wish, purpose: &str) -> io::Result<u16> {
             found.unwrap_or_else(|| free(first))
         }
     };
-    result.map_err(|error| {
+    let found = |port| Found {
+        port,
+        taken: wish.first().filter(|first| *first != port),
+    };
+    result.map(found).map_err(|error| {
         let port = match wish {
             Wish::Exactly(port) | Wish::From(port) => format!("port {port}"),
             Wish::Any => "a port".to_owned(),
@@ -59,6 +98,12 @@ mod tests {
             error.starts_with(&format!("port {port} for a test: ")),
             "{error}"
         );
-        assert_ne!(find(Wish::From(port), "a test").expect("another one"), port);
+        let found = search(Wish::From(port), "a test").expect("another one");
+        assert!(
+            found.port != port && found.taken == Some(port),
+            "{found:?}: the user must hear of it"
+        );
+        let any = search(Wish::Any, "a test").expect("a port");
+        assert_eq!(any.taken, None);
     }
 }

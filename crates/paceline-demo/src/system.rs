@@ -12,20 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use paceline::{Pool, Signal, TaskContext};
 use paceline_check::client::Target;
 
 use crate::{
+    ending::{Ends, Limit},
     folder::Folder,
     journal::Journal,
     load::{Load, Pace},
     options::Options,
     page::Page,
     ports::{self, Wish},
+    report::verdict,
     tiers::{
-        embedded,
+        embedded::{self, Redundancy},
         front::{self, Pooler, Pools},
-        postgres, Fault, Tiers,
+        postgres, Fault, Role, Tiers,
     },
     USER,
 };
@@ -33,14 +34,11 @@ use crate::{
 /// How often the status is printed, and the system is read.
 const STATUS: Duration = Duration::from_secs(2);
 
-/// How often the front-end's console is asked for its pools.
-const POOLS: Duration = Duration::from_millis(500);
+/// How often the front-end's console is asked for its pools and counters.
+const ASKED: Duration = Duration::from_millis(500);
 
 /// When the first back-end is killed, for a system that runs long enough.
 const FAULT_AT: Duration = Duration::from_secs(6);
-
-/// The status after a second signal, as a shell gives it for SIGINT.
-const INTERRUPTED: i32 = 130;
 
 const FRONT_PORT: u16 = 6432;
 const PAGE_PORT: u16 = 8432;
@@ -62,74 +60,71 @@ pub(crate) struct Latest {
     pub(crate) pace: Pace,
     /// `None` if the console did not answer.
     pub(crate) pools: Option<Pools>,
+    /// Transactions that the front-end has passed on.
+    served: i64,
+    /// As many of them as the last status has counted.
+    shown: i64,
+}
+
+impl Latest {
+    /// A front-end that was started again counts from zero, and one that is down does not answer.
+    fn note_served(&mut self, counts: &[(String, i64)]) {
+        let served = counts.iter().map(|(_, count)| count).sum();
+        if served < self.served {
+            self.shown = 0;
+        }
+        self.served = served;
+    }
+
+    /// Transactions per second since the last call, which was so long ago.
+    fn pace_of_front(&mut self, since: Duration) -> f64 {
+        let count = u32::try_from(self.served - self.shown).unwrap_or(0);
+        self.shown = self.served;
+        self.pace.per_second = f64::from(count) / since.as_secs_f64();
+        self.pace.per_second
+    }
 }
 
 /// Runs the demo until it is over, and says whether all checks agree.
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
-    let end = Ends::watch()?;
-    let folder = Folder::open(options.data.as_deref())?;
-    say!("starting the back-ends and the front-end ...");
-    let system = Arc::new(System::start(options, folder.path())?);
-    let page = Page::start(&system, wish(options.page_port, PAGE_PORT))?;
-    system.introduce(page.address(), &folder);
-    let agrees = thread::scope(|scope| system.operate(scope, options, &end));
-    drop(page);
+    let mut folder = Folder::open(options.data.as_deref())?;
+    let end = Ends::watch(folder.path())?;
+    let agrees = run_in(&folder, options, &end);
+    if !matches!(agrees, Ok(true)) {
+        folder.keep();
+    }
     if folder.stays() {
-        say!("the data are in {}", folder.path().display());
+        say!("the data and the logs are in {}", folder.path().display());
     }
     agrees
+}
+
+fn run_in(folder: &Folder, options: &Options, end: &Ends) -> io::Result<bool> {
+    say!("starting the back-ends and the front-end ...");
+    // Before any server has left something in the folder.
+    let page_port = ports::find(wish(options.page_port, PAGE_PORT), "the page")?;
+    let system = Arc::new(System::start(options, folder.path())?);
+    let page = Page::start(&system, page_port)?;
+    system.introduce(page.address(), folder, options);
+    thread::scope(|scope| system.operate(scope, folder, options, end))
 }
 
 fn wish(named: Option<u16>, first: u16) -> Wish {
     named.map_or(Wish::From(first), Wish::Exactly)
 }
 
-/// When the system ends.
-struct Ends {
-    /// Keeps the thread that waits for signals.
-    _pool: Pool,
-    signals: Receiver<Signal>,
-}
-
-impl Ends {
-    fn watch() -> io::Result<Self> {
-        let pool = Pool::builder().name("signals").threads(1).build()?;
-        let (tell, signals) = mpsc::channel();
-        let mut is_ending = false;
-        let tell = move |signal: Signal, _: &mut TaskContext<'_>| {
-            if is_ending {
-                // The servers end with this process.
-                std::process::exit(INTERRUPTED);
-            }
-            is_ending = true;
-            // The receiver lives as long as the pool.
-            let _ = tell.send(signal);
-        };
-        pool.sources()
-            .signals([Signal::INT, Signal::TERM, Signal::HUP], tell)?;
-        Ok(Self {
-            _pool: pool,
-            signals,
-        })
-    }
-
-    /// Whether a signal has arrived within this time.
-    fn wait(&self, time: Duration) -> bool {
-        !matches!(
-            self.signals.recv_timeout(time),
-            Err(RecvTimeoutError::Timeout)
-        )
-    }
-}
-
 impl System {
     fn start(options: &Options, folder: &Path) -> io::Result<Self> {
         let program = std::env::current_exe()?;
         let port = ports::find(wish(options.port, FRONT_PORT), "the front-end")?;
+        let redundancy = match options.pooler {
+            None => Redundancy::Pair,
+            Some(_) => Redundancy::Single,
+        };
         let (mut plans, databases) = if options.is_postgres {
-            postgres::plans(folder, &program)?
+            postgres::plans(folder, &program, redundancy)?
         } else {
-            embedded::plans(folder, &program)?
+            embedded::plans(folder, &program, redundancy)?
         };
         let pooler = pooler(options, program)?;
         plans.push(front::plan(folder, port, &databases, pooler)?);
@@ -155,42 +150,80 @@ impl System {
     }
 
     /// What to type, and where to look.
-    fn introduce(&self, page: &str, folder: &Folder) {
-        let port = self.front.port;
-        say!("\n  psql -h 127.0.0.1 -p {port} -U {USER} bank");
-        say!("  pgbench -h 127.0.0.1 -p {port} -U {USER} -i scratch");
-        say!("  pgbench -h 127.0.0.1 -p {port} -U {USER} -S -c 32 -T 10 scratch");
-        say!("  page  http://{page}/");
-        say!("  data  {}\n", folder.path().display());
+    fn introduce(&self, page: &str, folder: &Folder, options: &Options) {
+        let at = format!("-h 127.0.0.1 -p {} -U {USER}", self.front.port);
+        say!("\nIn another terminal:");
+        say!("  psql {at} bank");
+        say!("  pgbench {at} -i scratch");
+        say!("  pgbench {at} -S -c 32 -T 10 scratch");
+        say!("In a browser:\n  http://{page}/");
+        let fate = if folder.stays() {
+            "which stays"
+        } else {
+            "which is removed at the end"
+        };
+        say!("Data and logs:\n  {}, {fate}\n", folder.path().display());
         for server in &self.tiers.servers {
             let view = server.view();
             let process = view.process.unwrap_or_default();
-            say!(
-                "  {:<9} {:<9} {} process {process}",
-                view.tier,
-                view.name,
-                view.address
-            );
+            let (tier, name, address) = (view.tier, view.name, view.address);
+            let role = match view.role {
+                Some(Role::Writer) => "writes",
+                Some(Role::Standby) => "standby",
+                None => "",
+            };
+            say!("  {tier:<9} {name:<9} {address:<16} {role:<8} process {process}");
         }
-        say!("\nCtrl-C ends all of it.\n");
+        self.explain(options);
+        say!("Ctrl-C ends all of it.\n");
+    }
+
+    /// What the next lines mean, and what happens by itself.
+    fn explain(&self, options: &Options) {
+        say!("\nA line every {} seconds:", STATUS.as_secs());
+        say!("  tps      transactions per second");
+        if self.load.is_some() {
+            say!("  p99      99 of 100 transactions took at most this time");
+            say!("  lost     entries that were acknowledged to a client, and are not in the database");
+            say!("  doubled  entries that are there twice");
+            say!("  unknown  commits without a reply; so many of them were done");
+        }
+        say!("  waiting  clients that wait at the front-end for a database session");
+        if self.has_planned_fault(options) {
+            let second = FAULT_AT.as_secs();
+            say!("\nAt second {second} the demo kills the server that writes `bank` (kill -9).");
+            if !options.is_postgres {
+                say!("The database `scratch` is on another server: your pgbench goes on.");
+            }
+        }
+        say!("");
+    }
+
+    fn has_planned_fault(&self, options: &Options) -> bool {
+        options.has_fault && self.load.is_some()
     }
 
     /// Lets everything work until the end, and says whether all checks agree.
     fn operate<'s>(
-        &'s self,
+        self: &'s Arc<Self>,
         scope: &'s thread::Scope<'s, '_>,
+        folder: &Folder,
         options: &Options,
         end: &Ends,
     ) -> io::Result<bool> {
         self.tiers.look_after(scope, &self.journal);
+        let mut limit = None;
         let clients = thread::scope(|clients| {
             let (stop, stopped) = mpsc::channel();
-            clients.spawn(move || self.watch_pools(&stopped));
+            clients.spawn(move || self.watch_front(&stopped));
             if let Some(load) = &self.load {
                 load.start(clients, options.clients, options.rate)?;
                 clients.spawn(|| load.read_until_end(STATUS));
             }
             self.show(options, end);
+            let system = Arc::clone(self);
+            let give_up = move || system.tiers.kill();
+            limit = Some(Limit::begin(options.end_within, folder.path(), give_up));
             self.load.iter().for_each(Load::end);
             drop(stop);
             io::Result::Ok(())
@@ -198,6 +231,7 @@ impl System {
         let agrees = clients.map(|()| self.conclude());
         self.tiers.stop_looking_after();
         self.tiers.end(&self.journal);
+        drop(limit);
         agrees
     }
 
@@ -205,7 +239,7 @@ impl System {
     fn show(&self, options: &Options, end: &Ends) {
         let start = Instant::now();
         let over = options.duration.map(|duration| start + duration);
-        let mut fault = (options.has_fault && self.load.is_some()).then_some(start + FAULT_AT);
+        let mut fault = self.has_planned_fault(options).then_some(start + FAULT_AT);
         let mut status = start + STATUS;
         loop {
             let next = [Some(status), over, fault].into_iter().flatten().min();
@@ -222,7 +256,7 @@ impl System {
             }
             if fault.is_some_and(|fault| now >= fault) {
                 fault = None;
-                self.tiers.servers[0].make(Fault::Kill, &self.journal);
+                self.kill_writer();
             }
             if now >= status {
                 status = now + STATUS;
@@ -231,11 +265,21 @@ impl System {
         }
     }
 
+    /// Kills the first server that writes: the one of the bank.
+    fn kill_writer(&self) {
+        let writer = self.tiers.first(Role::Writer);
+        let writer = writer.unwrap_or(&self.tiers.servers[0]);
+        writer.make(Fault::Kill, &self.journal);
+    }
+
     /// Asks the console again and again, until the sender is gone.
-    fn watch_pools(&self, stopped: &Receiver<()>) {
-        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(POOLS) {
+    fn watch_front(&self, stopped: &Receiver<()>) {
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ASKED) {
             let pools = Pools::read(&self.console());
-            self.latest().pools = pools;
+            let served = front::transactions(&self.console());
+            let mut latest = self.latest();
+            latest.pools = pools;
+            latest.note_served(served.as_deref().unwrap_or_default());
         }
     }
 
@@ -245,16 +289,17 @@ impl System {
             let pace = load.pace(STATUS);
             self.latest().pace = pace;
             let p99 = pace.p99.as_secs_f64() * 1_000.0;
-            line += &format!(
-                "  {:>4.0} tps  p99 {p99:>6.1} ms  {}",
-                pace.per_second,
-                verdict(load)
-            );
+            let (tps, verdict) = (pace.per_second, verdict(load));
+            line += &format!("  {tps:>4.0} tps  p99 {p99:>6.1} ms  {verdict}");
+        } else {
+            let tps = self.latest().pace_of_front(STATUS);
+            line += &format!("  {tps:>4.0} tps");
         }
         let waiting = self.latest().pools.as_ref().map(Pools::waiting);
-        line += &waiting.map_or("  console silent".to_owned(), |waiting| {
-            format!("  parked {waiting}")
-        });
+        line += &waiting.map_or(
+            "  the front-end's console does not answer".to_owned(),
+            |waiting| format!("  {waiting} waiting"),
+        );
         say!("{line}");
     }
 
@@ -268,88 +313,6 @@ impl System {
             ..self.front.clone()
         }
     }
-
-    /// The last reading, and the report.
-    fn conclude(&self) -> bool {
-        let Some(load) = &self.load else {
-            return true;
-        };
-        let last = load.read_all(&self.journal);
-        let (measured, seen) = (load.totals(), load.seen());
-        say!(
-            "\n{} transactions committed, {} rolled back, {} unknown ({} of them done)",
-            measured.committed,
-            measured.undone,
-            measured.unknown,
-            seen.counts.unknown_done
-        );
-        for (kind, count) in &measured.of_kind {
-            say!("  {kind:<15} {count:>8}");
-        }
-        let reasons: Vec<_> = measured
-            .reasons
-            .iter()
-            .map(|(why, n)| format!("{why} ({n})"))
-            .collect();
-        if !reasons.is_empty() {
-            say!("  not committed: {}", reasons.join(", "));
-        }
-        say!("  longest transaction {} ms", measured.longest.as_millis());
-        for server in &self.tiers.servers {
-            let view = server.view();
-            if view.restarts > 0 {
-                let longest = view.longest_recovery.as_millis();
-                say!(
-                    "  {} was started again {} times, {longest} ms at most",
-                    view.name,
-                    view.restarts
-                );
-            }
-        }
-        for wrong in &seen.wrong {
-            say!("  WRONG: {wrong}");
-        }
-        let agrees = match last {
-            Ok(()) => seen.agrees() && measured.committed > 0,
-            Err(error) => {
-                say!("  the last reading has failed: {error}");
-                false
-            }
-        };
-        let sum = seen.total;
-        say!(
-            "  {}; balances {sum}, seats sold {}",
-            verdict(load),
-            seen.seats_sold
-        );
-        say!(
-            "{}",
-            if agrees {
-                "all checks agree"
-            } else {
-                "CHECKS DO NOT AGREE"
-            }
-        );
-        agrees
-    }
-}
-
-/// What the readings have shown, in a few words.
-pub(crate) fn verdict(load: &Load) -> String {
-    let seen = load.seen();
-    let counts = &seen.counts;
-    let totals = if seen.wrong.is_empty() {
-        "totals agree"
-    } else {
-        "TOTALS DIFFER"
-    };
-    if let Some(failure) = &seen.unread {
-        return format!("no reading: {failure}");
-    }
-    format!(
-        "{totals}, {} lost, {} doubled, {} unknown ({} done)",
-        counts.lost, counts.doubled, counts.unknown, counts.unknown_done
-    )
 }
 
 /// The front-end: our own, or the one that was named.

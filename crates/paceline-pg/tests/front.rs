@@ -20,6 +20,8 @@ mod gate;
 mod hazards;
 #[path = "front/hosts.rs"]
 mod hosts;
+#[path = "front/keys.rs"]
+mod keys;
 #[path = "front/openings.rs"]
 mod openings;
 #[path = "front/operations.rs"]
@@ -28,6 +30,8 @@ mod operations;
 mod pooler;
 #[path = "front/secure.rs"]
 mod secure;
+#[path = "front/shared.rs"]
+mod shared;
 #[path = "front/tls_client.rs"]
 mod tls_client;
 #[path = "front/tls_postgres.rs"]

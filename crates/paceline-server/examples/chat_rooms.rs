@@ -1,4 +1,4 @@
-//! A chat server with rooms: a line goes to all others in the room, and its sender gets a receipt.
+//! A chat server with rooms: a line is sent to all others in the room, and its sender gets a receipt.
 //!
 //! ```text
 //! cargo run --release -p paceline-server --example chat_rooms -- --listen 127.0.0.1:7002
@@ -32,7 +32,7 @@ use paceline_server::{
 };
 
 const HELP: &str = "\
-A chat server with rooms: a line goes to all others in the room, and its sender gets a receipt.
+A chat server with rooms: a line is sent to all others in the room, and its sender gets a receipt.
 
 usage: chat_rooms [options]
 
@@ -148,7 +148,7 @@ impl Chatter {
         Self { house, seat: None }
     }
 
-    /// Sends a line to all others in the room. The receipt comes back through the own mailbox.
+    /// Sends a line to all others in the room. The receipt returns through the sender's mailbox.
     fn say(&self, line: &str, cx: &Peer<'_>) -> io::Result<Next> {
         if let Some(seat) = &self.seat {
             let me: Remote = cx.remote();
@@ -203,7 +203,7 @@ impl Chatter {
             return Ok(Next::Continue);
         }
         let old = std::mem::replace(&mut seat.name, name.to_owned());
-        // The news goes to the sender too: it says that the name is granted.
+        // The message is sent to the sender too: it says that the name is granted.
         seat.room.send(news(&format!("{old} is now {name}")));
         Ok(Next::Continue)
     }

@@ -137,7 +137,7 @@ fn check_all(targets: &[Target], options: &Options) -> io::Result<Vec<Checked>> 
     Ok(checked)
 }
 
-/// Begins the check of one target. Its end comes as an event in any case.
+/// Begins the check of one target. Its end is an event in any case.
 fn begin(
     number: usize,
     target: &Target,

@@ -11,7 +11,7 @@
 //!   GET  /notes           JSON                 Response::json
 //!   POST /notes           a form               req.form()
 //!   GET  /notes/{number}  400 or 404           req.param()
-//!   PUT  /upload/{name}   counted as it comes  Body::Push
+//!   PUT  /upload/{name}   counted in pieces    Body::Push
 //!   POST /lines           read as a stream     Body::Pull
 //!   GET  /files/..        a folder             Router::files
 //! ```
@@ -98,7 +98,7 @@ fn note(app: &App, req: &mut Request<'_>) -> Result<String> {
     note.ok_or_else(|| Error::new(404, "there is no such note"))
 }
 
-/// An upload that is counted as it comes: a slow client holds no thread, and no memory.
+/// An upload that is counted piece by piece: a slow client holds no thread, and no memory.
 struct Upload {
     name: Result<String>,
     bytes: u64,

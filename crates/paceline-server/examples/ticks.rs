@@ -1,4 +1,4 @@
-//! A stream of server-sent events: one a second, to everyone who watches, without a thread for each.
+//! A stream of server-sent events: one a second, to every client, without a thread for each.
 //!
 //! ```text
 //! cargo run --release -p paceline-server --example ticks

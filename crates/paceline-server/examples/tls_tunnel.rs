@@ -11,7 +11,7 @@
 //!   client ==TLS==> Front --send_then--> Back -----> back-end     bytes: the reader pauses its input
 //!          <======= Front <--send_then-- Back <-----              until the other side has taken them
 //!                   Front --end_output-> Back                     the end of one direction: the other
-//!                   Front <-end_output-- Back                     one goes on
+//!                   Front <-end_output-- Back                     one continues
 //!                   Front <----close---- Back                     a failure: both are cut
 //! ```
 //!
@@ -107,7 +107,7 @@ fn serve(options: Options) -> io::Result<()> {
 struct Front {
     to: SocketAddr,
     dialer: Dialer,
-    /// The back-end, from the moment in which the connection to it stands.
+    /// The back-end, from the moment in which it is connected.
     back: Arc<OnceLock<Remote>>,
     /// The same connection, from the moment in which it is begun.
     dialled: Option<Handle>,
@@ -319,7 +319,7 @@ impl TlsOptions {
     }
 }
 
-/// The first address that `text` stands for.
+/// The first address of `text`.
 fn address(text: &str) -> Result<SocketAddr, lexopt::Error> {
     let found = text.to_socket_addrs().map(|mut found| found.next());
     match found {

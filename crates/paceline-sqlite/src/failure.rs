@@ -11,9 +11,15 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) detail: Option<String>,
     pub(crate) hint: Option<String>,
+    pub(crate) about: Option<Box<About>>,
+}
+
+/// What an error is about, as far as it is known.
+#[derive(Clone, Debug)]
+pub(crate) enum About {
     /// SQLite's text for a violated constraint that has no name yet.
-    pub(crate) violated: Option<String>,
-    pub(crate) place: Option<Box<Place>>,
+    Violated(String),
+    Place(Place),
 }
 
 /// The table, the column and the constraint that an error is about.
@@ -64,8 +70,7 @@ impl Failure {
             message: message.into(),
             detail: None,
             hint: None,
-            violated: None,
-            place: None,
+            about: None,
         }
     }
 
@@ -94,14 +99,22 @@ impl Failure {
 
     /// The place that the error is about.
     pub(crate) fn at(mut self, place: Place) -> Self {
-        self.place = Some(Box::new(place));
+        self.about = Some(Box::new(About::Place(place)));
         self
+    }
+
+    /// SQLite's text for a violated constraint that has no name yet.
+    pub(crate) fn violation(&self) -> Option<&str> {
+        match self.about.as_deref()? {
+            About::Violated(text) => Some(text),
+            About::Place(_) => None,
+        }
     }
 
     /// A violated constraint, with SQLite's text until it is named.
     fn violated(code: &'static str, message: &str, text: &str) -> Self {
         Self {
-            violated: Some(text.to_owned()),
+            about: Some(Box::new(About::Violated(text.to_owned()))),
             ..Self::new(code, message).detail(text)
         }
     }
@@ -118,9 +131,9 @@ impl Failure {
         if let Some(hint) = &self.hint {
             report = report.hint(hint.clone());
         }
-        match &self.place {
-            Some(place) => place.add_to(report),
-            None => report,
+        match self.about.as_deref() {
+            Some(About::Place(place)) => place.add_to(report),
+            Some(About::Violated(_)) | None => report,
         }
     }
 

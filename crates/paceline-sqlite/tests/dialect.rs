@@ -456,6 +456,7 @@ fn clauses_may_stand_alone() {
     client
         .batch_execute(
             "CREATE TABLE t(id bigserial PRIMARY KEY, n int DEFAULT 7, at timestamp);
+             -- The table that this message has made is known to its other statements.
              INSERT INTO t VALUES (DEFAULT, DEFAULT, '2024-01-01'), (DEFAULT, 8, NULL);
              UPDATE t SET n = DEFAULT WHERE id = 2",
         )

@@ -149,6 +149,66 @@ fn a_standby_takes_over() {
     assert_eq!(row.get::<_, i64>(0), 9);
 }
 
+/// Sends a signal to a process.
+fn signal(process: &Process, name: &str) {
+    let id = process.id().to_string();
+    let sent = Command::new("kill").args([name, &id]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill {name}");
+}
+
+/// A writer that is stopped still holds the lock: the standby must not write beside it.
+#[test]
+fn two_writers_never_share_a_file() {
+    let folder = Folder::new();
+    let (one, two) = (
+        Process::start(folder.path(), &[]),
+        Process::start(folder.path(), &[]),
+    );
+    let mut clients = [&one, &two].map(|process| common::connect(process.address));
+    clients[0]
+        .batch_execute("CREATE TABLE t(n int)")
+        .expect("the first one writes");
+    let insert = "INSERT INTO t VALUES (1)";
+    assert_eq!(code(clients[1].batch_execute(insert)), "25006");
+    signal(&one, "-STOP");
+    for _ in 0..50 {
+        assert_eq!(code(clients[1].batch_execute(insert)), "25006");
+    }
+    signal(&one, "-CONT");
+    clients[0].batch_execute(insert).expect("it writes again");
+    let row = clients[1].query_one("SELECT count(*) FROM t", &[]);
+    assert_eq!(row.expect("a count").get::<_, i64>(0), 1);
+}
+
+/// An old snapshot keeps the log from beginning anew; when it ends, the log grows no more.
+#[test]
+fn a_long_reader_grows_the_log() {
+    let world = common::World::new();
+    let (mut reader, mut writer) = (world.client(), world.client());
+    writer
+        .batch_execute("CREATE TABLE t(n int, filler text); INSERT INTO t VALUES (0, '')")
+        .expect("a table");
+    let mut write = || {
+        let update = "UPDATE t SET n = n + 1, filler = repeat(chr(65 + n % 26), 40000)";
+        for _ in 0..300 {
+            writer.batch_execute(update).expect("a commit");
+        }
+        let log = world.folder.path().join("bank.sqlite-wal");
+        std::fs::metadata(log).expect("a log").len()
+    };
+    let before = write();
+    reader
+        .batch_execute("BEGIN READ ONLY; SELECT n FROM t")
+        .expect("a snapshot");
+    let grown = write();
+    assert!(grown > before + (4 << 20), "{before} to {grown}");
+    let row = reader.query_one("SELECT n FROM t", &[]).expect("a row");
+    assert_eq!(row.get::<_, i32>(0), 300);
+    reader.batch_execute("COMMIT").expect("the end");
+    let after = write();
+    assert!(after <= grown, "{grown} to {after}");
+}
+
 /// With users a password is needed, whatever its stored form.
 #[test]
 fn users_prove_who_they_are() {

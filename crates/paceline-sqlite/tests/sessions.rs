@@ -169,9 +169,11 @@ fn values_that_do_not_fit_their_type_are_errors() {
     client
         .batch_execute(
             "CREATE TABLE t(n int, b bigint, m numeric(8,2));
-            INSERT INTO t VALUES ('abc', 9223372036854775807, 1.5)",
+            INSERT INTO t SELECT 'abc', 9223372036854775807, 1.5",
         )
         .expect("a row");
+    let insert = "INSERT INTO t(n) VALUES ('abc')";
+    assert_eq!(code(client.simple_query(insert)), "22P02");
     assert_eq!(code(client.simple_query("SELECT n FROM t")), "22P02");
     assert_eq!(code(client.query("SELECT n FROM t", &[])), "22P02");
     client
@@ -389,7 +391,7 @@ fn many_long_statements_are_cancelled() {
     }
 }
 
-/// Sessions share connections to the file: a cancel that comes late must not stop the statement of
+/// Sessions share connections to the file: a late cancel must not stop the statement of
 /// the next session on the same connection.
 #[test]
 fn a_late_cancel_hits_nothing() {

@@ -50,6 +50,7 @@ pub fn play() -> Option<ExitCode> {
 
 fn serve_front(file: PathBuf) -> ExitCode {
     let start = Start {
+        user: None,
         file,
         is_quiet: true,
         verbosity: 0,

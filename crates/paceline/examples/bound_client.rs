@@ -1,5 +1,5 @@
-//! Many threads call over one connection, and each gets its own reply: a client with a length-prefixed binary protocol,
-//! and its server on a pool.
+//! Many threads call over one connection, and each gets its own reply: a client with a
+//! length-prefixed binary protocol, and its server on a pool.
 //!
 //! ```text
 //! cargo run --release --example bound_client -- --threads 8 --calls 10000
@@ -27,31 +27,31 @@ use paceline::{
 };
 
 const HELP: &str = "\
-Many threads call over one connection; replies come in any order, and each thread gets its own.
+Many threads call over one connection; replies arrive in any order, and each thread gets its own.
 
 usage: bound_client [--threads N] [--calls N] [--large BYTES] [--elect ORDER] [--in-order] [--connect ADDR | --serve ADDR]
 
   --threads N     how many threads call at once (default 8)
   --calls N       how many calls each of them makes (default 10000)
   --large BYTES   meanwhile one more thread fetches a reply of so many bytes, and reads it from the connection by
-                  itself: no buffer holds it (default 0: nobody does)
+                  itself: no buffer holds it (default 0: no such thread)
   --elect ORDER   which sleeping thread reads next when the one that reads has its reply: oldest (default) or newest
   --in-order      the server answers in the order of requests; else the last one that has arrived first
   --connect ADDR  to a server that runs elsewhere (127.0.0.1:7006); else one runs in this process, on a pool with two threads
   --serve ADDR    only the server, until its standard input ends; in another terminal `--connect ADDR`
   --help          this text
 
-There is no thread behind the connection. A thread that waits for its reply and finds nobody reading reads for all, until
-its own reply is there (it leads); the others let it run for a moment, and sleep if that brings nothing. What it prints:
+The connection has no thread of its own. A thread that waits for its reply, and finds that no thread reads, reads for all
+until its own reply is there (it leads). The others yield for a moment, and then sleep without a reply. What it prints:
 
   calls, replies      as many of the one as of the other
   writes              system calls that sent them: fewer than calls, where threads send at the same time
-  waits, reads        how often whoever led waited for input, and read some
-  handed over         replies that the thread that led read for another one: what comes together is read together
+  waits, reads        how often the leader waited for input, and read some
+  handed over         replies that the thread that led read for another one: replies that arrive together are read together
   called to read      replies that a sleeping caller was called to read by itself (`--large`; one that leads need not be)
   wakes               sleeping threads that were woken; elected: of these, to lead
-  found awake         callers that let others run for a moment, and found their reply or nobody reading: nobody had to
-                      wake them
+  found awake         callers that yielded for a moment, and found their reply or no reader: they needed no
+                      wake-up
 
 Try `--threads 1`: no wake at all.";
 
@@ -144,16 +144,17 @@ impl EventHandler<TcpStream> for Service {
             cx.write_all(reply)?;
         }
         // Behind a request that wants much there may be more.
-        match self.owed > 0 || cx.unsent() > 0 || used > 0 {
-            true => Ok(Next::Again),
-            false => Ok(Next::Continue),
+        if self.owed > 0 || cx.unsent() > 0 || used > 0 {
+            Ok(Next::Again)
+        } else {
+            Ok(Next::Continue)
         }
     }
 }
 
 impl Service {
-    /// Answers all whole requests, up to one that wants much. The replies, in the order in which they go out, and how
-    /// much of the input is answered.
+    /// Answers all whole requests, up to one that wants much. The replies, in the order in which
+    /// they go out, and how much of the input is answered.
     fn answer(&mut self) -> io::Result<(Vec<Vec<u8>>, usize)> {
         let (mut replies, mut used) = (Vec::new(), 0);
         while let Some((id, length, rest)) = split_header(&self.rest[used..]) {
@@ -174,9 +175,10 @@ impl Service {
             let body = &request[1..];
             let length = (body.len() as u32).to_be_bytes();
             let reply = [&id.to_be_bytes()[..], &length, body].concat();
-            match self.in_order {
-                true => replies.push(reply),
-                false => replies.insert(0, reply),
+            if self.in_order {
+                replies.push(reply)
+            } else {
+                replies.insert(0, reply)
             }
         }
         Ok((replies, used))
@@ -192,7 +194,7 @@ impl Service {
 }
 
 fn main() -> ExitCode {
-    let told = match Options::parse(env::args().skip(1)) {
+    let result = match Options::parse(env::args().skip(1)) {
         Ok(Some(options)) => run(&options),
         Ok(None) => {
             println!("{HELP}");
@@ -203,7 +205,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match told {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bound_client: {error}");
@@ -237,7 +239,7 @@ fn run(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes all calls, and tells how they were made.
+/// Makes all calls, and returns their figures.
 fn call_all(options: &Options, address: SocketAddr) -> io::Result<()> {
     let builder = Builder::new().elect(options.elect).longest_reply(MOST);
     let mux = builder.connect(address, DEADLINE, Framed)?;
@@ -291,7 +293,7 @@ fn call_many(mux: &Mux<Framed>, thread: usize, calls: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a large reply piece by piece, as it comes.
+/// Reads a large reply piece by piece, as it arrives.
 fn fetch(mux: &Mux<Framed>, count: u32) -> io::Result<()> {
     let call = mux.prepare()?.send(&Request::Fetch(count))?;
     let mut body = call.join_to_read(DEADLINE)?;
@@ -349,9 +351,10 @@ impl Options {
         if options.connect.is_some() && options.serve.is_some() {
             return Err("--connect and --serve: one of them, in two terminals".to_owned());
         }
-        match options.large as usize > MOST {
-            true => Err(format!("--large is at most {MOST}")),
-            false => Ok(Some(options)),
+        if options.large as usize > MOST {
+            Err(format!("--large is at most {MOST}"))
+        } else {
+            Ok(Some(options))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A chat server: what one says is sent to all the others, and the speaker is told when it has been.
+//! A chat server: a message is sent to all other clients, and its sender gets a receipt.
 //!
 //! ```text
 //! cargo run --release --example chat -- --listen 127.0.0.1:7002
@@ -13,8 +13,8 @@
 //!   the last letter   is dropped: Ann finds "reached 2, missed by 0" in her mailbox     [Receipt::drop]
 //! ```
 //!
-//! A reader that is slow, or never reads, holds up nobody: its mailbox is full at 64 KiB, and what does not go in is
-//! missed. It is told how much that was when it reads again.
+//! A reader that is slow, or never reads, delays no other client: its mailbox is full at 64 KiB, and it misses what does
+//! not fit. When it reads again, it learns how much that was.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,20 +35,20 @@ use signal_hook::{
 };
 
 const HELP: &str = "\
-A chat server on a Leader/Followers pool: what one says is sent to all the others.
+A chat server on a Leader/Followers pool: each message is sent to all other clients.
 
 usage: chat [--listen ADDR] [--threads N] [--idle SECONDS]
 
   --listen ADDR   where to listen (default 127.0.0.1:7002; port 0 lets the system choose)
   --threads N     how many threads take turns (default: four per core)
-  --idle SECONDS  who says and hears nothing for so long is sent away (default: nobody is)
+  --idle SECONDS  disconnect a client without any traffic for so long (default: never)
   --help          this text
 
   you send       it does
   /name NAME     calls you so from now on
-  /who           tells who is there
+  /who           lists the clients
   /quit          closes the connection
-  anything else  sends it to all the others; you are told how many it has reached
+  anything else  sends it to all others; the receipt counts how many it has reached
 
 A line has at most 1000 bytes. It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C)
 stop it. Try it with `nc HOST PORT` in several terminals.";
@@ -76,7 +76,7 @@ struct Person {
     room: Arc<Room>,
     mailbox: Arc<Mailbox>,
     idle: Option<Duration>,
-    /// Known since the connection stands.
+    /// Known once the connection is established.
     me: Option<HandleId>,
     /// Input that was not obeyed yet: an unfinished line, or more if the client does not read.
     rest: Vec<u8>,
@@ -119,12 +119,13 @@ impl EventHandler<TcpStream> for Person {
                 return Ok(Next::Close);
             }
             if cx.unsent() != 0 {
-                return Ok(Next::Again); // Whoever does not read its answers gets no more of them now.
+                return Ok(Next::Again); // A client that does not read its answers gets no more of them now.
             }
         }
-        match self.rest.len() > LONGEST_LINE {
-            true => Err(too_long()),
-            false => Ok(Next::Continue),
+        if self.rest.len() > LONGEST_LINE {
+            Err(too_long())
+        } else {
+            Ok(Next::Continue)
         }
     }
 
@@ -183,7 +184,7 @@ impl Person {
     }
 }
 
-/// Who is there. Locked for a moment, and never while somebody is called.
+/// The clients. Locked for a moment, and never while a handler is notified.
 #[derive(Default)]
 struct Room {
     people: Mutex<HashMap<HandleId, Member>>,
@@ -197,7 +198,7 @@ struct Member {
 }
 
 impl Room {
-    /// One more; tells the name that it gets.
+    /// Adds a client; returns its name.
     fn enter(&self, handle: Handle, mailbox: Arc<Mailbox>) -> String {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("guest-{number}");
@@ -232,7 +233,7 @@ impl Room {
         names
     }
 
-    /// Sends what somebody says to all the others. When the last letter has arrived or is lost, the speaker is told.
+    /// Sends a message to all other clients. When the last letter has arrived or is lost, the sender gets its receipt.
     fn say(&self, speaker: &Handle, own: &Arc<Mailbox>, words: &str) {
         let people = self.people();
         let name = people.get(&speaker.id()).map_or("?", |it| &it.name);
@@ -269,7 +270,7 @@ impl Room {
     }
 }
 
-/// A line on its way to somebody.
+/// A line on its way to one client.
 struct Letter {
     text: Arc<str>,
     receipt: Option<Arc<Receipt>>,
@@ -291,7 +292,7 @@ impl Letter {
     }
 }
 
-/// Shared by the letters of one line: when the last of them is gone, the speaker is told what became of them.
+/// Shared by the letters of one line: when the last of them is gone, the sender gets the outcome.
 struct Receipt {
     speaker: Handle,
     mailbox: Arc<Mailbox>,
@@ -327,16 +328,13 @@ impl Mailbox {
     fn put_in(&self, letter: Letter, owner: &Handle) {
         let mut letters = self.letters();
         let fits = !letters.shut && letters.bytes + letter.text.len() <= MAILBOX;
-        let missed = match fits {
-            false => {
-                letters.missed += 1;
-                Some(letter)
-            }
-            true => {
-                letters.bytes += letter.text.len();
-                letters.queue.push_back(letter);
-                None
-            }
+        let missed = if fits {
+            letters.bytes += letter.text.len();
+            letters.queue.push_back(letter);
+            None
+        } else {
+            letters.missed += 1;
+            Some(letter)
         };
         drop(letters);
         // Without the lock: it may be the last of its line, and tell its speaker.
@@ -345,14 +343,14 @@ impl Mailbox {
         let _ = owner.notify();
     }
 
-    /// Nobody will read what is in it. (Letters hold the mailboxes of their speakers: two that are gone would keep each
+    /// Drops its contents, which no client will read. (Letters hold the mailboxes of their speakers: two that are gone would keep each
     /// other, and every letter in them.)
     fn shut(&self) {
         let mut letters = self.letters();
         letters.shut = true;
         let missed = mem::take(&mut letters.queue);
         drop(letters);
-        // Without the lock: their speakers are told.
+        // Without the lock: their senders are notified.
         drop(missed);
     }
 
@@ -377,7 +375,7 @@ impl Mailbox {
     }
 }
 
-/// Serves until a signal comes, then ends gracefully.
+/// Serves until a signal arrives, then shuts down gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

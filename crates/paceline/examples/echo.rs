@@ -30,20 +30,20 @@ usage: echo [--listen ADDR] [--threads N] [--order ORDER] [--wake WAKE] [--set S
 
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default: four per core)
-  --order ORDER   who leads next: newest (default), oldest, priority, system
-  --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
+  --order ORDER   which follower leads next: newest (default), oldest, priority, system
+  --wake WAKE     when a follower is woken to lead: adaptive (default: where it pays) or
                   eager (the textbook: on every event)
   --set SET       where the leader waits: epoll (default: edge-triggered), oneshot (epoll, armed
                   anew for every event), poll (to be had everywhere) or completion (io_uring); or
-                  concurrent (epoll, in which all threads wait at once: nobody leads, so --order
-                  and --wake mean nothing)
+                  concurrent (epoll, in which all threads wait at once: none leads, so --order
+                  and --wake have no effect)
   --sets N        so many sets (default: one)
   --leaders L     with --sets: assigned (default: each set has its own threads) or roaming (one
                   population, one of which waits in all sets at once; needs more threads than sets)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
-what has arrived is still answered, and it says what was left undone. Try it with `nc HOST PORT`.";
+what has arrived is still answered, and it reports what was left undone. Try it with `nc HOST PORT`.";
 
 fn main() -> ExitCode {
     match Options::parse(env::args().skip(1)) {
@@ -81,7 +81,7 @@ impl EventHandler<TcpStream> for Echo {
     }
 }
 
-/// Serves until a signal comes, then ends gracefully.
+/// Serves until a signal arrives, then shuts down gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

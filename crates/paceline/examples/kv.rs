@@ -4,8 +4,8 @@
 //! cargo run --release --example kv -- --listen 127.0.0.1:7001 --threads 4
 //! ```
 //!
-//! Then, from another terminal: `nc 127.0.0.1 7001`, and type `SET colour blue`, `GET colour`. Ctrl-C stops
-//! it gracefully.
+//! Then, from another terminal: `nc 127.0.0.1 7001`, and type `SET colour blue`, `GET colour`.
+//! Ctrl-C stops it gracefully.
 //!
 //! ```text
 //!   ready:   rest of last time, then what is there      [Connection::gather]
@@ -14,8 +14,9 @@
 //!            no whole line left?                        keep the rest, `Next::Continue`
 //! ```
 //!
-//! What a connection can make the server hold: an unfinished line while it is idle (`LONGEST_LINE`); while
-//! it does not read its answers, one scratch buffer of input and one batch of answers.
+//! What a connection can make the server hold: an unfinished line while it is idle
+//! (`LONGEST_LINE`); while it does not read its answers, one scratch buffer of input and one batch
+//! of answers.
 
 use std::{
     collections::HashMap,
@@ -49,11 +50,11 @@ usage: kv [--listen ADDR] [--threads N]
   anything else     ERROR and what is wrong; the connection stays
 
 A line has at most 1024 bytes, and ends with a newline, or a carriage return and a newline. There are at
-most 100000 keys. Requests may be sent without waiting for answers; these come in the same order. Who is
-silent for ten minutes is gone.
+most 100000 keys. Requests may be sent without waiting for answers; these arrive in the same order. A client
+that is silent for ten minutes is disconnected.
 
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it: listeners close,
-what has arrived is still answered, and it says what was left undone. Try it with `nc HOST PORT`.";
+what has arrived is still answered, and it reports what was left undone. Try it with `nc HOST PORT`.";
 
 /// Without its end.
 const LONGEST_LINE: usize = 1024;
@@ -104,7 +105,7 @@ impl EventHandler<TcpStream> for Connection {
 
 impl Connection {
     /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has gone.
-    /// If it went in the middle of a line, nobody waits for the answer.
+    /// If it has gone in the middle of a line, it does not wait for the answer.
     fn gather(&self, buffer: &mut [u8], cx: &mut Context<'_, TcpStream>) -> io::Result<usize> {
         let kept = self.rest.len();
         buffer[..kept].copy_from_slice(&self.rest);
@@ -117,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Answers whole lines for as long as the client takes the answers. What is left of the input is told.
+    /// Answers whole lines for as long as the client takes the answers. Returns the rest of the input.
     fn answer_lines<'i>(
         &mut self,
         mut input: &'i [u8],
@@ -165,7 +166,8 @@ fn tell(answers: &mut Vec<u8>, line: &[u8]) {
     answers.push(b'\n');
 }
 
-/// What all connections share. It is locked for one command at a time, and never while a thread blocks.
+/// What all connections share. It is locked for one command at a time, and never while a thread
+/// blocks.
 #[derive(Default)]
 struct Store(Mutex<HashMap<Vec<u8>, Vec<u8>>>);
 
@@ -211,7 +213,7 @@ impl Store {
     }
 }
 
-/// Serves until a signal comes, then ends gracefully.
+/// Serves until a signal arrives, then shuts down gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

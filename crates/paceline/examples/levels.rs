@@ -1,4 +1,4 @@
-//! Service levels: urgent and bulk clients on one listener. The first byte tells the class, and the connection moves to the
+//! Service levels: urgent and bulk clients on one listener. The first byte names the class, and the connection moves to the
 //! level of its class.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! cargo run --release --example levels -- --plain  # without: the urgent ones wait behind the bulk
 //! ```
 //!
-//! It is its own load: bulk clients keep every thread of their level busy, urgent ones ask now and then, and in the end it
-//! prints how long each class has waited for its answers.
+//! It is its own load: bulk clients keep every thread of their level busy, urgent ones ask now and
+//! then, and in the end it prints how long each class has waited for its answers.
 
 use std::{
     env,
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
-    let told = match Options::parse(env::args().skip(1)) {
+    let result = match Options::parse(env::args().skip(1)) {
         Ok(Some(options)) => run(&options),
         Ok(None) => {
             println!("{HELP}");
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match told {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("levels: {error}");
@@ -72,7 +72,7 @@ enum Class {
 
 /// One connection.
 struct Session {
-    /// Where each class goes; `None`: nobody goes anywhere.
+    /// The level of each class; `None`: no connection moves.
     levels: Option<[Level; 2]>,
     /// Unknown until the first byte.
     class: Option<Class>,
@@ -109,7 +109,7 @@ impl EventHandler<TcpStream> for Session {
 }
 
 impl Session {
-    /// The class is known: the connection goes on in its level, with whatever the client has sent meanwhile.
+    /// The class is known: the connection continues in its level, with everything that the client has sent meanwhile.
     fn classify(&mut self, cx: &mut Context<'_, TcpStream>, first: u8) -> io::Result<Next> {
         let class = match first {
             b'u' => Class::Urgent,
@@ -125,9 +125,10 @@ impl Session {
 
 /// Serves both classes, and asks.
 fn run(options: &Options) -> io::Result<()> {
-    let (levels, listener) = match options.plain {
-        true => serve_plainly()?,
-        false => serve_in_levels(options)?,
+    let (levels, listener) = if options.plain {
+        serve_plainly()?
+    } else {
+        serve_in_levels(options)?
     };
     let address = listener.local_addr();
     let is_over = AtomicBool::new(false);
@@ -170,7 +171,7 @@ fn serve_plainly() -> io::Result<(Levels, Listener)> {
     Ok((levels, listener))
 }
 
-/// A pool for each class. Everybody begins in the urgent one, where nobody waits long, until the class is known.
+/// A pool for each class. Every connection begins in the urgent one, where waits are short, until its class is known.
 fn serve_in_levels(options: &Options) -> io::Result<(Levels, Listener)> {
     let bulk = Pool::builder().threads(THREADS).thread_nice(|_| 10);
     let bulk = match options.age_limit {
@@ -229,7 +230,7 @@ fn ask_until(address: SocketAddr, class: Class, is_over: &AtomicBool) -> io::Res
     Ok(answers)
 }
 
-/// What is told of a class.
+/// The figures of a class.
 struct Summary {
     served: Vec<Duration>,
     overloaded: usize,
@@ -291,9 +292,10 @@ impl Options {
                 _ => return Err(format!("unknown option {name}")),
             }
         }
-        match options.plain && options.age_limit.is_some() {
-            true => Err("--age-limit: only the level of the bulk has one".to_owned()),
-            false => Ok(Some(options)),
+        if options.plain && options.age_limit.is_some() {
+            Err("--age-limit: only the level of the bulk has one".to_owned())
+        } else {
+            Ok(Some(options))
         }
     }
 }

@@ -4,11 +4,11 @@
 //! cargo run --release --example per_source
 //! ```
 //!
-//! Each counter has a queue of its own kind, and none of them can be waited for together with another: letters come
+//! Each counter has a queue of its own kind, and none of them can be waited for together with another: letters arrive
 //! through a channel of std, parcels through a pipe as lines of text, telegrams through a mailbox with a lock. One clerk
-//! stands at each counter (its leader). When a customer comes he waves a free colleague (a follower) to the counter and
-//! serves the customer himself, in the back (processing). If no colleague is free, whoever is done first goes there. With
-//! three clerks for three counters nobody could be waved over, so that is refused.
+//! waits at each counter (its leader). When a customer arrives, the clerk waves a free colleague (a follower) to the
+//! counter and serves the customer in the back (processing). If no colleague is free, the next one that is moves there.
+//! With three clerks for three counters there is no colleague to wave over, so that is refused.
 
 use std::{
     io::{self, BufRead, BufReader, Write},

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A till is plain memory of its clerk: no lock, and nothing that could be given to another thread (an `Rc` in a
-//! `thread_local`). So an account is *pinned* to the clerk who has its money: whoever leads when its customer comes hands
+//! `thread_local`). So an account is *pinned* to the clerk that has its money: the leader that sees its customer hands
 //! the customer over. Two tellers share the desk for letters: those belong to one of two. Advice is *sticky*: a customer
-//! goes on with the clerk who knows the story, if that one is free. And any clerk says what time it is.
+//! continues with the clerk that knows the story, if that one is free. And any clerk says what time it is.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +23,7 @@ use std::{
 use paceline::{Context, Handle, Interest, Next, Pool};
 
 const CLERKS: usize = 4;
-/// So often each customer comes.
+/// How often each customer returns.
 const VISITS: u64 = 100;
 
 thread_local! {
@@ -76,7 +76,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A customer comes again and again, and waits for the answer each time.
+/// A customer visits repeatedly, and waits for the answer each time.
 fn visit(mut customer: UnixStream) -> io::Result<()> {
     let mut answer = [0; 8];
     for visit in 1..=VISITS {
@@ -87,7 +87,7 @@ fn visit(mut customer: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// An account: each visit brings one coin. Its balance is in the till of the clerk who is called, and of no other.
+/// An account: each visit brings one coin. Its balance is in the till of the clerk that is called, and of no other.
 fn open(pool: &Pool, account: usize, served: &Served) -> io::Result<(Handle, UnixStream)> {
     serve(pool, format!("account {account}"), served, move || {
         let balance = TILL.with_borrow_mut(|till| Rc::clone(till.entry(account).or_default()));
@@ -105,7 +105,7 @@ fn ask(pool: &Pool, what: &str, served: &Served) -> io::Result<(Handle, UnixStre
     })
 }
 
-/// A desk: for each coin it answers with a number. Nobody is called there before it is opened.
+/// A desk: for each coin it answers with a number. No clerk is called there before it is opened.
 fn serve(
     pool: &Pool,
     what: String,

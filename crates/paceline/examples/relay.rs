@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The two connections of a session are a group, so no two threads ever handle them at once: the handler needs no lock.
-//! If one of them fails, the other is reset, so that nobody takes half a stream for a whole one.
+//! If one of them fails, the other is reset, so that no peer takes half a stream for a whole one.
 
 use std::{
     env, io,
@@ -51,15 +51,15 @@ usage: relay --to ADDR [--listen ADDR] [--threads N] [--idle SECONDS] [--order O
   --threads N     how many threads take turns (default: four per core)
   --idle SECONDS  a connection on which nothing happens for so long is ended, with its other half
                   (default: never)
-  --order ORDER   who leads next: newest (default), oldest, priority, system
-  --wake WAKE     when somebody is woken to lead: adaptive (default: where it pays) or
+  --order ORDER   which follower leads next: newest (default), oldest, priority, system
+  --wake WAKE     when a follower is woken to lead: adaptive (default: where it pays) or
                   eager (the textbook: on every event)
   --set SET       where the leader waits: epoll (default: edge-triggered), oneshot (epoll, armed
                   anew for every event), poll (to be had everywhere) or completion (io_uring)
   --help          this text
 
-The end of one side's input is passed on to the other, which may go on sending. Who sends faster than the
-other side reads is not read from: at most 16 KiB are kept for each. If one side fails, the other is reset.
+The end of one side's input is passed on to the other, which may continue to send. A side that sends faster
+than the other one reads is not read: at most 16 KiB are kept for each. If one side fails, the other is reset.
 It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop it. Try it with `nc`.";
 
 /// How long a connection to the server may take.
@@ -140,11 +140,11 @@ impl GroupHandler<TcpStream> for Session {
         members: &mut Members<'_, TcpStream>,
     ) -> io::Result<Next> {
         let handle = cx.handle();
-        // Small messages go out at once. A connection that is gone already will tell.
+        // Small messages are sent at once. A connection that is gone already fails later.
         let _ = cx.source().set_nodelay(true);
-        // However it ends, its peer is told that something failed, until both have said everything.
+        // Until both sides have sent everything, any end of it resets the peer.
         linger(cx.source(), Some(Duration::ZERO));
-        // Who does not take its output may have to send its own first.
+        // A peer that does not read may have to send its own output first.
         cx.read_while_sending(true);
         handle.set_timeout(self.idle)?;
         match &self.client {
@@ -171,15 +171,14 @@ impl GroupHandler<TcpStream> for Session {
         if self.half(side).input == Input::Flows && cx.is_readable() {
             self.pass(side, cx, members)?;
         }
-        match self.is_over() {
-            true => {
-                let other = self.half(side.other()).handle.clone();
-                linger(cx.source(), None);
-                members.each(|_, cx| linger(cx.source(), None));
-                members.finish(&other)?;
-                Ok(Next::Close)
-            }
-            false => Ok(Next::Continue),
+        if self.is_over() {
+            let other = self.half(side.other()).handle.clone();
+            linger(cx.source(), None);
+            members.each(|_, cx| linger(cx.source(), None));
+            members.finish(&other)?;
+            Ok(Next::Close)
+        } else {
+            Ok(Next::Continue)
         }
     }
 
@@ -230,7 +229,7 @@ impl Session {
         self.listen_to(side.other())
     }
 
-    /// Everything that was given to this side is sent: the other one's input goes on, or its end is passed on.
+    /// Everything that was given to this side is sent: the other one's input continues, or its end is passed on.
     fn taken_by(&mut self, side: Side, cx: &mut Context<'_, TcpStream>) -> io::Result<()> {
         let other = self.half(side.other());
         match other.input {
@@ -253,8 +252,8 @@ impl Session {
         self.listen_to(side)
     }
 
-    /// Has this side tell what is of interest there now: input that can be passed on, and that all was sent, if
-    /// somebody waits for that.
+    /// Sets what this side waits for now: input that can be passed on, and the end of its output, if the other side
+    /// waits for that.
     fn listen_to(&mut self, side: Side) -> io::Result<()> {
         let awaited = matches!(self.half(side.other()).input, Input::Paused | Input::Ending);
         let half = self.half(side);
@@ -273,9 +272,10 @@ impl Session {
 
     fn side_of(&self, handle: &Handle) -> Side {
         let client = self.client.as_ref().map(|client| &client.handle);
-        match client == Some(handle) {
-            true => Side::Client,
-            false => Side::Server,
+        if client == Some(handle) {
+            Side::Client
+        } else {
+            Side::Server
         }
     }
 
@@ -304,7 +304,7 @@ fn of_the_other(other: &Handle, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// How long the system goes on sending after a close: not at all, which resets the connection, or as always.
+/// How long the kernel sends after a close: not at all, which resets the connection, or as always.
 fn linger(stream: &TcpStream, span: Option<Duration>) {
     // If that fails it is closed as always.
     let _ = SockRef::from(stream).set_linger(span);
@@ -318,7 +318,7 @@ fn shut(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Serves until a signal comes, then ends gracefully.
+/// Serves until a signal arrives, then shuts down gracefully.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

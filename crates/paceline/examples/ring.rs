@@ -4,8 +4,8 @@
 //! cargo run --release --example ring -- --records 1000000
 //! ```
 //!
-//! The parent starts itself once more, with one end of a Unix socket as the child's input. Over it goes the ring, at the
-//! beginning; then it is only a bell for who sleeps, and tells when the other process is gone.
+//! The parent starts itself once more, with one end of a Unix socket as the child's input. The parent sends the ring over
+//! it at the beginning; then it is only a bell for a sleeping side, and reports when the other process has ended.
 
 use std::{
     env, io,
@@ -30,7 +30,7 @@ usage: ring [--records N] [--capacity BYTES] [--fail-after N]
   --help            this text";
 
 fn main() -> ExitCode {
-    let told = match Options::parse(env::args().skip(1)) {
+    let result = match Options::parse(env::args().skip(1)) {
         Ok(Some(options)) if options.is_child => child(&options),
         Ok(Some(options)) => parent(&options),
         Ok(None) => {
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match told {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ring: {error}");
@@ -65,7 +65,7 @@ fn child(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds up what comes.
+/// Adds up the records.
 struct Adder {
     record: Vec<u8>,
     count: u64,
@@ -75,7 +75,8 @@ struct Adder {
 
 impl EventHandler<RingConsumer> for Adder {
     fn ready(&mut self, cx: &mut Context<'_, RingConsumer>) -> io::Result<Next> {
-        // Some at a time, then the others have their turn; "would block" means that nothing is there now.
+        // Some at a time, then the others have their turn; "would block" means that nothing is
+        // there now.
         for _ in 0..64 {
             if !cx.try_read(|ring| ring.receive(&mut self.record))? {
                 return Ok(Next::Close);

@@ -1,11 +1,11 @@
-//! Events that no socket tells, in one pool: a queue of orders, a semaphore of parcels, and signals.
+//! Events without a socket, in one pool: a queue of orders, a semaphore of parcels, and signals.
 //!
 //! ```text
 //! cargo run --release --example sources -- --orders 1000000
 //! cargo run --release --example sources -- --stay     # then: kill -USR1 PID for the counts, Ctrl-C to end
 //! ```
 //!
-//! Two shops send orders into a bounded queue. Whoever handles an order releases a parcel; whoever handles a parcel
+//! Two shops send orders into a bounded queue. The handler of an order releases a parcel; the handler of a parcel
 //! delivers it. SIGUSR1 is an event, too, and so is the SIGTERM that ends it all.
 
 use std::{
@@ -41,7 +41,7 @@ struct Counts {
 }
 
 fn main() -> ExitCode {
-    let told = match Options::parse(env::args().skip(1)) {
+    let result = match Options::parse(env::args().skip(1)) {
         Ok(Some(options)) => work(&options),
         Ok(None) => {
             println!("{HELP}");
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match told {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sources: {error}");
@@ -117,7 +117,7 @@ fn work(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends an order until there is room for it, or nobody takes any more.
+/// Sends an order as soon as there is room for it, unless the queue is closed.
 fn insist(orders: &Sender<u64>, order: u64, counts: &Counts) {
     while let Err(rejected) = orders.send(order) {
         if rejected.error.kind() == io::ErrorKind::BrokenPipe {

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A cab is a thread of the pool, a passenger an event (bytes on a socket of its own), a ride a handler
-//! that blocks. `--help` tells the pattern in a minute; Ctrl-C ends the day early.
+//! that blocks. `--help` explains the pattern in a minute; Ctrl-C ends the day early.
 //!
-//! Here is what uses the pool. `taxi_stand/stand.rs` is what an observer makes of its threads' roles,
-//! `taxi_stand/screen.rs` draws it.
+//! Here is what uses the pool. `taxi_stand/stand.rs` is what an observer makes of its threads'
+//! roles, `taxi_stand/screen.rs` draws it.
 
 #[path = "taxi_stand/screen.rs"]
 mod screen;
@@ -54,14 +54,14 @@ usage: taxi_stand [options]
 
 The pattern in a minute. A passenger is an event, a cab a thread, a ride a handler. Only the cab
 in front, the LEADER, looks out for passengers; the FOLLOWERS behind it sleep. When a passenger
-comes, the leader first gives the front away (it PROMOTES) and then drives off (it PROCESSES):
+arrives, the leader first gives the front away (it PROMOTES) and then drives off (it PROCESSES):
 so the next passenger finds a leader, however long the ride is. No passenger is ever handed from
-one cab to another. A cab that comes back leads if nobody does, and else follows.
+one cab to another. A cab that returns leads if no cab does, and else follows.
 
 Some passengers only ask the way. The eager wake calls another cab to the front for these too;
-the adaptive one leaves the front open, and the same cab takes it back: no wake. A ride that is
-told (`cx.blocking`) wakes a cab at once. After an untold one the front stays open until one
-follower, the standby, has looked: a tick, or a few in a calm pool. (A tick is 400 ms here,
+the adaptive one leaves the front open, and the same cab takes it back: no wake. An
+announced ride (`cx.blocking`) wakes a cab at once. After another one the front stays open until one
+follower, the standby, has polled: a tick, or a few in a calm pool. (A tick is 400 ms here,
 so that you can see it; a pool's is 0.5 ms.) Once most rides proved long, the pool wakes ahead.
 
 Try --wake eager and compare the wakes; --cabs 2, where all cabs may be away and the events wait
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Ok(Some(options)) => report(run(options)),
         Ok(None) => report(writeln!(io::stdout(), "{HELP}")),
         Err(mistake) => {
-            eprintln!("taxi_stand: {mistake} (--help tells more)");
+            eprintln!("taxi_stand: {mistake} (--help explains more)");
             ExitCode::from(2)
         }
     }
@@ -140,7 +140,7 @@ fn open_pool(options: Options, stand: &SharedStand) -> io::Result<Pool> {
 /// What a handler gets: the pool's end of a passenger's connection.
 type Street<'c> = Context<'c, UnixStream>;
 
-/// A passenger comes to the stand. Three handlers of three types, because the pool learns of each type
+/// A passenger arrives at the stand. Three handlers of three types, because the pool learns of each type
 /// whether its calls are long.
 fn hail(pool: &Pool, stand: &SharedStand, passenger: Passenger) -> io::Result<()> {
     let drive = move || thread::sleep(passenger.ride);
@@ -151,8 +151,8 @@ fn hail(pool: &Pool, stand: &SharedStand, passenger: Passenger) -> io::Result<()
     }
 }
 
-/// A connection with something to read: that is an event. Its handler reads, and then does `serve`; the
-/// front was given away before.
+/// A connection with something to read: that is an event. Its handler reads, and then does `serve`;
+/// the front was given away before.
 fn call(
     pool: &Pool,
     stand: &SharedStand,
@@ -174,9 +174,9 @@ fn call(
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wish {
-    /// To be told the way: a handler of a few microseconds.
+    /// A question for the way: a handler of a few microseconds.
     Ask,
-    /// A ride that the handler tells the pool about.
+    /// A ride that the handler announces to the pool.
     ToldRide,
     /// A ride that the pool has to find out about.
     UntoldRide,
@@ -223,7 +223,7 @@ fn chance(seed: &mut u64) -> f64 {
 
 fn report(ran: io::Result<()>) -> ExitCode {
     match ran {
-        // A broken pipe: whoever read the output has seen enough.
+        // A broken pipe: the reader of the output has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("taxi_stand: {error}");
             ExitCode::FAILURE

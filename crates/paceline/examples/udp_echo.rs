@@ -4,8 +4,8 @@
 //! cargo run --release --example udp_echo -- --listen 127.0.0.1:7000 --threads 4
 //! ```
 //!
-//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it gracefully, and it says how many datagrams each
-//! thread has answered.
+//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it gracefully, and it says how
+//! many datagrams each thread has answered.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ usage: udp_echo [--listen ADDR] [--threads N] [--set SET] [--sleep MICROSECONDS]
   --listen ADDR   where to listen (default 127.0.0.1:7000; port 0 lets the system choose)
   --threads N     how many threads take turns (default 4)
   --set SET       where they wait: leader (default: one of them, in edge-triggered epoll) or concurrent (all at once:
-                  nobody leads, and nobody is promoted or woken)
+                  none leads, and none is promoted or woken)
   --sleep N       sleep for N microseconds before each answer (default 0). Answers that take no time stay on one
                   thread, whose caches are warm; with `--sleep 1000` you see several at work
   --help          this text
@@ -40,7 +40,7 @@ It prints `listening on ADDR` when it is ready. SIGINT and SIGTERM (Ctrl-C) stop
 datagrams each thread has answered. Try it with `nc -u HOST PORT`.";
 
 fn main() -> ExitCode {
-    let told = match Options::parse(env::args().skip(1)) {
+    let result = match Options::parse(env::args().skip(1)) {
         Ok(Some(options)) => serve(&options),
         Ok(None) => {
             println!("{HELP}");
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match told {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("udp_echo: {error}");
@@ -84,7 +84,7 @@ impl ConcurrentHandler<UdpSocket> for Echo {
     }
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 fn serve(options: &Options) -> io::Result<()> {
     // Before the first thread, so that none of them dies of a signal.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

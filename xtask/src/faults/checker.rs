@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{self, first_failure, Messages, Profile, Program, Suite, Talk};
 use crate::loom::{self, Models};
-use crate::run::{self, Ending, Finished};
 use crate::tree::Tree;
-use crate::workspace::{Form, Workspace, CORE};
 use crate::{shuttle, stress, tidy};
+use xtask_common::builds;
+use xtask_common::run::{self, Ending, Finished};
+use xtask_common::workspace::{Form, Workspace, CORE};
 
 /// What must find a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +46,7 @@ enum Kind {
 pub(super) enum Lane {
     /// loom and shuttle.
     Models,
-    /// Half of what runs with std's primitives. Some of it waits for a hang, so the other half goes on meanwhile.
+    /// Half of what runs with std's primitives. Some of it waits for a hang, so the other half runs meanwhile.
     Programs,
     /// The other half.
     MorePrograms,
@@ -67,13 +68,13 @@ impl Lane {
 
 /// A run of a checker that has ended.
 pub(super) struct Run {
-    /// What it told.
+    /// Its output.
     pub(super) checked: Checked,
     /// How long the checker ran, after the build.
     pub(super) time: Duration,
 }
 
-/// What a run of a checker tells.
+/// The result of a checker's run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Checked {
     /// Everything is fine.
@@ -201,7 +202,7 @@ impl fmt::Display for Kind {
 }
 
 impl Run {
-    /// What the end of a test program tells; `test` names the test to blame.
+    /// The result of a test program's end; `test` names the test to blame.
     fn of(finished: Finished, test: impl FnOnce() -> String) -> Run {
         let checked = match finished.ending {
             Ending::Passed => Checked::Passed,
@@ -307,18 +308,18 @@ struct DocTests<'a> {
 }
 
 impl DocTests<'_> {
-    /// Runs them. They are compiled as they run, so passing the limit tells nothing here.
+    /// Runs them. They are compiled as they run, so a run over the limit means nothing here.
     fn run(&self, workspace: &Workspace, log: &Path, limit: Duration) -> Result<Run, String> {
         let mut build = workspace.cargo(Form::Std);
         build.args(["build", "--package", self.package, "--lib"]);
-        harness::build_logged(&mut build, workspace)?;
+        builds::logged(&mut build, workspace)?;
         let list = run::output(self.command(workspace).args(["--list", self.filter]))
             .map_err(|error| format!("its doc tests cannot be listed: {error}"))?;
         let tests = harness::at_least_one(harness::listed_tests(&list), self.filter)?;
         let finished = run::run_logged(self.command(workspace).arg(self.filter), log, limit);
         match finished.ending {
             Ending::TimedOut => {
-                Err("its doc tests took too long to compile, which tells nothing".to_owned())
+                Err("its doc tests took too long to compile, which proves nothing".to_owned())
             }
             _ => Ok(Run::of(finished, || {
                 first_failure(&tests, &run::read_log(log))

@@ -2,9 +2,9 @@
 
 use std::{fs, io};
 
-use crate::run;
 use crate::tree::Tree;
-use crate::workspace::Workspace;
+use xtask_common::run;
+use xtask_common::workspace::Workspace;
 
 use super::checker::Lane;
 use super::edit;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::args::Usage;
+use xtask_common::args::Usage;
 
 /// The table.
 const TABLE: &str = include_str!("groups.toml");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{text, Options};
-use crate::run::{self, Ending};
+use xtask_common::run::{self, Ending};
 
 /// The system's Python: an unprivileged user must be able to run it.
 const PYTHON: &str = "/usr/bin/python3";

@@ -1,4 +1,4 @@
-//! What must not be left in the tree: unfinished code, ignored tests, paths of somebody's machine, foreign words.
+//! What must not be left in the tree: unfinished code, ignored tests, paths of one machine, foreign words.
 //! Some patterns are written in two parts, so that this file does not offend by naming them.
 
 use crate::rust_text::{code_only, contains_word};
@@ -9,7 +9,7 @@ use super::Offence;
 /// What may not stand in the code of a Rust file.
 const IN_CODE: [&str; 4] = ["todo!", "unimplemented!", "dbg!", "#[ignore"];
 
-/// What may not stand anywhere in a Rust file: marks of unfinished work, and doc tests that nobody runs.
+/// What no Rust file may contain: marks of unfinished work, and doc tests that do not run.
 const ANYWHERE: [&str; 3] = [
     concat!("FIX", "ME"),
     concat!("X", "XX"),
@@ -40,7 +40,7 @@ pub(super) fn find_unfinished(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// Finds absolute paths of somebody's machine.
+/// Finds absolute paths of one machine.
 pub(super) fn find_machine_paths(tree: &Tree) -> Vec<Offence> {
     let by_file = |(path, text)| in_lines(path, text, &MACHINE_FOLDERS, holds_machine_path);
     tree.texts().flat_map(by_file).collect()

@@ -1,4 +1,4 @@
-//! Relative links and anchors in Markdown exist, in the tree and not only on somebody's disk.
+//! Relative links and anchors in Markdown exist, in the tree and not only on one disk.
 
 use crate::markdown;
 use crate::tree::Tree;
@@ -28,9 +28,10 @@ fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
     };
     let document = tree.text(&file).filter(|_| file.ends_with(".md"));
     let known = |text| anchor.is_empty() || markdown::anchors(text).contains(anchor);
-    match document.is_none_or(known) {
-        true => None,
-        false => Some(format!("link to `{target}`: `{file}` has no such heading")),
+    if document.is_none_or(known) {
+        None
+    } else {
+        Some(format!("link to `{target}`: `{file}` has no such heading"))
     }
 }
 

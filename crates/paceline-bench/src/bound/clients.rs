@@ -40,7 +40,7 @@ pub(super) const CLIENTS: &[Client] = &[
     Client {
         name: "paceline",
         about:
-            "one connection; whoever waits reads for all, and the oldest of those who sleep is next",
+            "one connection; a waiting thread reads for all, and the oldest sleeping one is next",
         role: Role::Ours,
         run: |args| by_mux(args, Builder::new()),
     },
@@ -52,7 +52,7 @@ pub(super) const CLIENTS: &[Client] = &[
     },
     Client {
         name: "paceline-spin",
-        about: "the same as paceline, and who reads looks again for 50 us before it sleeps",
+        about: "the same as paceline, and the reader polls for 50 us before it sleeps",
         role: Role::Ours,
         run: |args| by_mux(args, Builder::new().leader_spin(Duration::from_micros(50))),
     },
@@ -64,7 +64,7 @@ pub(super) const CLIENTS: &[Client] = &[
     },
     Client {
         name: "reader",
-        about: "one connection; a thread of its own reads, and tells the callers by channels",
+        about: "one connection; a thread of its own reads, and notifies the callers by channels",
         role: Role::Peer,
         run: by_reader,
     },
@@ -108,7 +108,7 @@ impl Protocol for Framed {
     }
 }
 
-/// One connection, and whoever waits reads for all.
+/// One connection, and a waiting thread reads for all.
 fn by_mux(args: &CallArgs, builder: Builder) -> io::Result<Seen> {
     let within = Duration::from_secs(30);
     let mux = builder.connect(args.address, within, Framed)?;
@@ -147,7 +147,7 @@ fn by_connections(args: &CallArgs) -> io::Result<Seen> {
     })
 }
 
-/// Who waits for which reply.
+/// The waiting caller of each reply.
 type Waiting = Arc<Mutex<HashMap<u32, Sender<Vec<u8>>>>>;
 
 /// One connection, a thread that reads it, and a channel for each caller.
@@ -169,8 +169,8 @@ fn by_reader(args: &CallArgs) -> io::Result<Seen> {
             out.clear();
             frames::append(&mut out, id, request);
             locked(&writing).write_all(&out)?;
-            let told = replies.recv().map_err(io::Error::other)?;
-            Ok(told == request)
+            let reply = replies.recv().map_err(io::Error::other)?;
+            Ok(reply == request)
         })
     });
     locked(&writing).shutdown(std::net::Shutdown::Both)?;

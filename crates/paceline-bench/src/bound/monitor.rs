@@ -22,7 +22,7 @@ struct Pool {
 struct State {
     is_led: bool,
     waiting: HashMap<u32, Arc<Waiter>>,
-    /// Those who sleep, oldest first.
+    /// The sleeping callers, oldest first.
     followers: VecDeque<u32>,
 }
 

@@ -21,7 +21,7 @@ pub(super) fn start(reversed: bool) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Who has gone needs no answer.
+            // A client that has gone needs no answer.
             thread::spawn(move || drop(answer(stream, reversed)));
         }
     });

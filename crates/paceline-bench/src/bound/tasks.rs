@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{clients::locked, frames, with_threads, CallArgs, Seen, Stretch};
 
-/// Who waits for which reply.
+/// The waiting caller of each reply.
 type Waiting = Arc<Mutex<HashMap<u32, oneshot::Sender<Vec<u8>>>>>;
 
 /// A request with its id.
@@ -86,7 +86,7 @@ async fn write_for_all(mut to: OwnedWriteHalf, mut requests: mpsc::Receiver<Requ
     let mut out = Vec::new();
     while let Some((id, body)) = requests.recv().await {
         frames::append(&mut out, id, &body);
-        // Whatever else is there goes into the same write.
+        // All further requests are sent in the same write.
         while let Ok((id, body)) = requests.try_recv() {
             frames::append(&mut out, id, &body);
         }

@@ -53,7 +53,7 @@ impl Site {
     fn setting(&self) -> Setting {
         Setting {
             threads: self.threads,
-            told: false,
+            announced: false,
             steps: 1,
         }
     }
@@ -214,7 +214,7 @@ pub(super) fn start(name: &str, listen: SocketAddr, site: Site) -> io::Result<So
         Serve::Over(serve) => Box::new(move || serve(listener, &site)),
         #[cfg(feature = "http-peers")]
         Serve::At(serve) => {
-            // Nobody else has the address meanwhile, because it was just free.
+            // No other process takes the address meanwhile: it was just free.
             drop(listener);
             Box::new(move || serve(address, &site))
         }

@@ -1,4 +1,4 @@
-//! The two sides of the load: who decides what is asked when, and what carries it.
+//! The two sides of the load: the one that decides what is requested when, and the one that sends it.
 //!
 //! ```text
 //!            due, answered, lost                  ask, send, reopen
@@ -28,7 +28,7 @@ pub(super) trait Lines {
     /// Sends what is written down, with one write.
     fn send(&mut self, connection: usize);
 
-    /// Whether this connection still stands.
+    /// Whether this connection is still open.
     fn stands(&self, connection: usize) -> bool;
 
     /// Closes this connection, on which no reply is due, and puts a new one in its place.
@@ -43,7 +43,7 @@ pub(super) trait Asker {
     /// All connections were accepted, and nothing runs yet: the time for what takes its time.
     fn prepare(&mut self) {}
 
-    /// Asks what is due by `now`, and says when something will be due next, unless a reply comes before.
+    /// Sends what is due by `now`, and returns when the next request is due, unless a reply arrives before.
     fn due(&mut self, lines: &mut impl Lines, now: Nanos) -> Nanos;
 
     /// Replies came on `connection`: there is room for as many requests.
@@ -80,7 +80,7 @@ impl Rotation {
         }
     }
 
-    /// The next one that stands.
+    /// The next open connection.
     pub(super) fn next(&mut self, lines: &impl Lines) -> Option<usize> {
         for _ in 0..self.connections.len() {
             let connection = self.connections[self.place];

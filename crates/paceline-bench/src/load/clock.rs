@@ -7,8 +7,8 @@
 //!                               is read                       is read
 //! ```
 //!
-//! Reading /proc for a server of many threads takes a while, in which the client asks nothing. This clock stands
-//! still meanwhile, so that the pause is part of no latency and of no window.
+//! Reading /proc for a server of many threads takes a while, in which the client asks nothing. This clock stops
+//! meanwhile, so that the pause is part of no latency and of no window.
 
 use std::io;
 
@@ -56,7 +56,7 @@ impl Clock {
         monotonic() - self.origin
     }
 
-    /// Stands still while `work` is done.
+    /// Stops while `work` is done.
     pub(super) fn pause<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let before = monotonic();
         let result = work();

@@ -91,7 +91,7 @@ impl Opener {
         Ok(sockets)
     }
 
-    /// Begins to connect, and does not wait for it. What is sent before it stands is refused with `EAGAIN`.
+    /// Begins to connect, and does not wait for it. What is sent before it is established is refused with `EAGAIN`.
     ///
     /// # Errors
     /// What the system said.

@@ -1,4 +1,4 @@
-//! The loop: waits for whatever comes, and lets the asker go on.
+//! The loop: waits for events, and passes them to the asker.
 //!
 //! ```text
 //!        +--> due: asks what is due --> wait, until then at most --> for each ready connection:
@@ -93,7 +93,7 @@ impl Driver {
         self.asks = false;
     }
 
-    /// Goes on until `end`, or until `over` says so. Gives the time back.
+    /// Runs until `end`, or until `over` returns true. Returns the time.
     ///
     /// # Errors
     /// No connection is left, or what the system said.
@@ -116,7 +116,7 @@ impl Driver {
         Ok(now)
     }
 
-    /// Waits until `due` at most, and goes on with what came. Gives the time back.
+    /// Waits until `due` at most, and handles what arrived. Returns the time.
     fn turn<A: Asker>(&mut self, asker: &mut A, now: Nanos, due: Nanos) -> io::Result<Nanos> {
         let count = self.wait(now, due)?;
         let mut last = None;
@@ -203,7 +203,7 @@ impl Driver {
         replies
     }
 
-    /// Somebody has to be there to talk to.
+    /// At least one connection must be open.
     fn check_standing(&self) -> io::Result<()> {
         if self.wire.standing() > 0 {
             return Ok(());

@@ -104,7 +104,7 @@ pub(crate) struct Choice {
     total: u64,
     /// Whether some requests ask for nothing.
     has_plain: bool,
-    /// Where chance comes from.
+    /// The source of randomness.
     chance: Chance,
 }
 
@@ -135,7 +135,7 @@ impl Choice {
         found.map_or(Task::Nothing, |(_, task)| *task)
     }
 
-    /// Whether latencies of `task` are in focus: those of `nothing`, and of all where nobody asks for nothing.
+    /// Whether latencies of `task` are in focus: those of `nothing`, and of all if there are none.
     pub(crate) fn focuses_on(&self, task: Task) -> bool {
         task == Task::Nothing || !self.has_plain
     }

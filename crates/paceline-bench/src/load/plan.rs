@@ -13,7 +13,7 @@ use crate::service::Task;
 /// the requests of its connection. First every connection asks once, then the load runs for the warm-up, then for the
 /// measured time; then it waits at most 10 s for what is still due.
 ///
-/// The latency in focus is that of requests for nothing, or of all where nobody asks for nothing; of pairs that of
+/// The latency in focus is that of requests for nothing, or of all if there are none; of pairs that of
 /// the second, of a burst that of the first reply.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
@@ -84,7 +84,7 @@ pub(crate) struct Plan {
     #[arg(long)]
     pub(crate) pid: Option<u32>,
 
-    /// Measures slice by slice, as standard input tells (`slice WARM_UP SECONDS`, `forget`), and says what each was
+    /// Measures slice by slice, on orders from standard input (`slice WARM_UP SECONDS`, `forget`), and says what each was
     #[arg(long, conflicts_with_all = ["seconds", "warm_up"])]
     pub(crate) in_slices: bool,
 }

@@ -15,7 +15,7 @@
 //!
 //! The reply has to be the same 64 bytes, on the same connection, in the order of the requests. Connection and
 //! sequence make every request of a run unlike the others, so that a reply that is wrong, doubled, or came to the
-//! wrong connection is told from the right one.
+//! wrong connection is distinguished from the right one.
 
 use std::iter;
 

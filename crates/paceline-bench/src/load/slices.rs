@@ -1,4 +1,4 @@
-//! A client that measures when it is told to, so that several servers can be measured in turns.
+//! A client that measures on request, so that several servers can be measured in turns.
 //!
 //! ```text
 //!  conductor             client
@@ -60,7 +60,7 @@ fn span_of(word: &str) -> Option<f64> {
     (0.0..=3600.0).contains(&seconds).then_some(seconds)
 }
 
-/// Measures as it is told, and tells what all slices that count have come to.
+/// Measures the slices that are requested, and returns the sum of those that count.
 ///
 /// # Errors
 /// What a slice said; `InvalidInput` if an order is none.
@@ -111,8 +111,8 @@ mod tests {
         }
     }
 
-    /// What a client that is told this says, and what it has come to.
-    fn told(orders: &str) -> (Vec<String>, io::Result<Load>) {
+    /// What a client answers to these orders, and its result.
+    fn answers_to(orders: &str) -> (Vec<String>, io::Result<Load>) {
         let mut answers = Vec::new();
         let load = conducted(orders.as_bytes(), &mut answers, |_, seconds| {
             Ok(slice(seconds))
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn slices_are_put_together() {
-        let (answers, load) = told("slice 0.5 1\nslice 0 3\n");
+        let (answers, load) = answers_to("slice 0.5 1\nslice 0 3\n");
         assert_eq!(answers[0], READY);
         let of_second: Load = serde_json::from_str(&answers[2]).unwrap();
         assert_eq!((of_second.requests, of_second.seconds), (300, 3.0));
@@ -140,11 +140,11 @@ mod tests {
             "slice 0 2\nslice 0 1\nforget\n",
             "slice 0 1\nforget\nslice 0 2\n",
         ] {
-            let (answers, load) = told(orders);
+            let (answers, load) = answers_to(orders);
             assert_eq!(answers.len(), 3);
             assert_eq!(load.unwrap().requests, 200);
         }
-        let nothing = told("slice 0 1\nforget\n").1.unwrap();
+        let nothing = answers_to("slice 0 1\nforget\n").1.unwrap();
         assert_eq!((nothing.requests, nothing.seconds), (0, 0.0));
     }
 

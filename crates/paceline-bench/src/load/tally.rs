@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use super::{clock::Nanos, request::Asked};
 use crate::record::Latency;
 
-/// Below this, latencies are not told apart. The client's own two system calls take longer.
+/// Below this, latencies are not distinguished. The client's own two system calls take longer.
 const FINEST: Nanos = 100;
 
 /// Above this, latencies are written down as this. No run is as long.
@@ -55,7 +55,7 @@ impl Tally {
         self.waited(asked.start, now, in_focus);
     }
 
-    /// Somebody waited from `start` to `now`, for a reply or in vain.
+    /// A request waited from `start` to `now`, with a reply or without.
     pub(super) fn waited(&mut self, start: Nanos, now: Nanos, in_focus: bool) {
         if start < self.since {
             return;

@@ -216,8 +216,8 @@ fn a_server_that_stops_is_given_up_ten_seconds_after_the_end() {
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
-/// A server that stalls for 100 ms must not be let off with the few who were being served: of an open loop, all who
-/// were meant to ask in that time waited.
+/// A server that stalls for 100 ms must not be judged by the few requests that it served: in an open loop, all requests
+/// of that time waited.
 #[test]
 fn an_open_loop_counts_those_who_could_not_ask() {
     let address = server(|stream, request| {

@@ -1,4 +1,4 @@
-//! The connections: their sockets, what was asked on each, and the check of what comes back.
+//! The connections: their sockets, the requests on each, and the check of the replies.
 //!
 //! ```text
 //!            ask        ask                reply      reply

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What stands behind the pooler.
+/// The server behind the pooler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BackEnd {
     /// A server that has one answer, and gives it at once: what remains is the pooler's own cost.

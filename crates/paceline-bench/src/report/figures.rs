@@ -2,7 +2,7 @@
 
 use crate::statistics::{Ratios, Spread};
 
-/// What stands where there is no figure.
+/// The cell without a figure.
 const NOTHING: &str = "-";
 
 /// How many decimals show three digits of a value.

@@ -19,7 +19,7 @@ const LONG_ENOUGH: f64 = 2.97;
 /// A bound this close to 1 asks for the interval, not only for the median.
 const CLOSE_TO_ONE: f64 = 0.1 + 1e-9;
 
-/// How a goal stands.
+/// The verdict on a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is kept, beyond doubt where doubt is near.
@@ -102,7 +102,7 @@ fn of_ratios(bound: Bound, ratios: &Ratios) -> Verdict {
     }
 }
 
-/// A goal and how it stands.
+/// A goal and its verdict.
 #[derive(Clone, Debug)]
 pub(super) struct Judgement<'a> {
     /// The goal.
@@ -241,16 +241,16 @@ mod tests {
     fn rounds(server: &str, throughputs: &[f64]) -> Vec<Record> {
         let values = throughputs.iter().enumerate();
         values
-            .map(|(round, &value)| record("a", server, round, value))
+            .map(|(round, &value)| record("short-requests", server, round, value))
             .collect()
     }
 
-    /// The goal of work a, apart, in throughput, to the peer of this name.
+    /// The goal of `short-requests`, apart, in throughput, to the peer of this name.
     fn goal_to(name: &str) -> Goal {
         let is_it = |goal: &Goal| {
             let by_name =
                 matches!(goal.against, Against::Peer(peer) if peer.name.starts_with(name));
-            by_name && goal.work == "a" && goal.place == Place::Apart
+            by_name && goal.work == "short-requests" && goal.place == Place::Apart
         };
         goals()
             .find(|goal| is_it(goal) && goal.quantity == Quantity::Throughput)

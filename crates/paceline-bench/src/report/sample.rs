@@ -311,24 +311,24 @@ mod tests {
     #[test]
     fn servers_are_listed_once_and_by_throughput() {
         let run = run_of(vec![
-            record("a", "bare", 0, 100.0),
-            record("a", "tokio", 0, 200.0),
-            record("a", "bare", 1, 110.0),
-            record("b", "may", 0, 900.0),
+            record("short-requests", "bare", 0, 100.0),
+            record("short-requests", "tokio", 0, 200.0),
+            record("short-requests", "bare", 1, 110.0),
+            record("one-connection", "may", 0, 900.0),
         ]);
         let samples = Samples::of(&run);
-        let entries = samples.scene("a", Place::Apart).entries();
+        let entries = samples.scene("short-requests", Place::Apart).entries();
         let names: Vec<&str> = entries.iter().map(|entry| entry.server).collect();
         assert_eq!(names, ["tokio", "bare"]);
     }
 
     #[test]
     fn a_round_that_was_repeated_counts_once() {
-        let mut disturbed = record("a", "bare", 0, 100.0);
+        let mut disturbed = record("short-requests", "bare", 0, 100.0);
         disturbed.clean = false;
-        let run = run_of(vec![disturbed, record("a", "bare", 0, 110.0)]);
+        let run = run_of(vec![disturbed, record("short-requests", "bare", 0, 110.0)]);
         let samples = Samples::of(&run);
-        let entry = samples.scene("a", Place::Apart).entries()[0];
+        let entry = samples.scene("short-requests", Place::Apart).entries()[0];
         let series = entry.series(Quantity::Throughput);
         assert_eq!(series.into_values().collect::<Vec<_>>(), [Some(110.0)]);
         assert_eq!(entry.counted(), (1, 2));
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn rounds_of_the_same_number_that_lie_apart_are_no_pairs() {
-        let made = |server, round| record("a", server, round, 100.0);
+        let made = |server, round| record("short-requests", server, round, 100.0);
         let order = [
             ("bare", 0),
             ("bare", 1),
@@ -347,7 +347,7 @@ mod tests {
         ];
         let run = run_of(order.map(|(server, round)| made(server, round)).to_vec());
         let samples = Samples::of(&run);
-        let entries = samples.scene("a", Place::Apart).entries();
+        let entries = samples.scene("short-requests", Place::Apart).entries();
         let ratios = entries[0].ratios_to(&entries[1], Quantity::Throughput);
         assert_eq!((ratios.pairs(), ratios.lost), (1, 4));
     }
@@ -356,7 +356,7 @@ mod tests {
     fn near_and_far_cores_are_no_pair() {
         let made = |server, round, distance| Record {
             distance: Some(distance),
-            ..record("a", server, round, 100.0)
+            ..record("short-requests", server, round, 100.0)
         };
         let run = run_of(vec![
             made("bare", 0, 92.0),
@@ -365,7 +365,7 @@ mod tests {
             made("may", 1, 345.0),
         ]);
         let samples = Samples::of(&run);
-        let entries = samples.scene("a", Place::Apart).entries();
+        let entries = samples.scene("short-requests", Place::Apart).entries();
         let ratios = entries[0].ratios_to(&entries[1], Quantity::Throughput);
         assert_eq!((ratios.pairs(), ratios.lost), (1, 1));
     }
@@ -381,7 +381,12 @@ mod tests {
 
     /// A measurement, and what its home did beside it.
     fn sliced(server: &str, requests: [u64; 3], home: Option<(&str, [u64; 3])>) -> Record {
-        let mut record = record("a", server, 0, requests.iter().sum::<u64>() as f64);
+        let mut record = record(
+            "short-requests",
+            server,
+            0,
+            requests.iter().sum::<u64>() as f64,
+        );
         let own = requests.map(slice);
         record.slices = Some(Slices {
             kept: own.to_vec(),
@@ -403,16 +408,16 @@ mod tests {
             sliced(
                 "may",
                 [105, 20, 126],
-                Some(("a apart bare", [100, 110, 120])),
+                Some(("short-requests apart bare", [100, 110, 120])),
             ),
             sliced(
                 "tokio",
                 [50, 50, 50],
-                Some(("a apart bare", [100, 100, 100])),
+                Some(("short-requests apart bare", [100, 100, 100])),
             ),
         ]);
         let samples = Samples::of(&run);
-        let scene = samples.scene("a", Place::Apart);
+        let scene = samples.scene("short-requests", Place::Apart);
         let ratio = |one, other, quantity| {
             let (one, other) = (scene.find(one).unwrap(), scene.find(other).unwrap());
             one.ratios_to(&other, quantity).values[0]
@@ -422,7 +427,7 @@ mod tests {
         about(ratio("bare", "may", Quantity::Throughput), 1.0 / 1.05);
         about(ratio("may", "bare", Quantity::Cpu), 1.0 / 1.05);
         about(ratio("may", "tokio", Quantity::Throughput), 2.1);
-        // Slices do not tell it here: it is of the sums.
+        // Slices do not have it here: it is of the sums.
         let sums = |server: &str| {
             Quantity::P99.of(run.records.iter().find(|it| it.server == server).unwrap())
         };
@@ -432,20 +437,20 @@ mod tests {
 
     #[test]
     fn wrong_replies_and_none_at_all_do_not_count() {
-        let mut wrong = record("a", "bare", 0, 100.0);
+        let mut wrong = record("short-requests", "bare", 0, 100.0);
         wrong.load.errors = 1;
-        let run = run_of(vec![wrong, record("a", "bare", 1, 0.0)]);
+        let run = run_of(vec![wrong, record("short-requests", "bare", 1, 0.0)]);
         let samples = Samples::of(&run);
-        let entry = samples.scene("a", Place::Apart).entries()[0];
+        let entry = samples.scene("short-requests", Place::Apart).entries()[0];
         assert_eq!(entry.spread(Quantity::Cpu), None);
         assert_eq!(entry.counted(), (0, 2));
     }
 
     #[test]
     fn settings_of_ours_are_no_peers_and_not_ours() {
-        let run = run_of(vec![record("a", "paceline-eager", 0, 100.0)]);
+        let run = run_of(vec![record("short-requests", "paceline-eager", 0, 100.0)]);
         let samples = Samples::of(&run);
-        let scene = samples.scene("a", Place::Apart);
+        let scene = samples.scene("short-requests", Place::Apart);
         assert!(scene.ours().is_none());
         assert!(scene.entries()[0].is_of_the_house());
     }

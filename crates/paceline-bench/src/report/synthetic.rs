@@ -1,4 +1,4 @@
-//! Records that nobody measured, for tests.
+//! Made-up records, for tests.
 
 use crate::{
     random::Random,
@@ -69,7 +69,7 @@ fn load(throughput: f64, cpu: f64, p99: f64) -> Load {
     }
 }
 
-/// Servers as a prototype's measurements had them under work a: name, threads, replies per second in thousands,
+/// Servers as a prototype's measurements had them for `short-requests`: name, threads, replies per second in thousands,
 /// microseconds of processor time per reply, p99 in microseconds.
 const SERVERS: [(&str, usize, f64, f64, f64); 13] = [
     ("paceline", 16, 188.0, 4.5, 420.0),
@@ -87,22 +87,22 @@ const SERVERS: [(&str, usize, f64, f64, f64); 13] = [
     ("thread-per-connection", 64, 96.0, 10.5, 2100.0),
 ];
 
-/// Works, each with the factor by which it is slower than work a.
+/// Works, each with the factor by which it is slower than `short-requests`.
 const WORKS: [(&str, f64); 15] = [
-    ("a", 1.0),
-    ("b", 12.0),
-    ("c", 1.2),
-    ("c-untold", 1.3),
-    ("d", 2.3),
-    ("f-512", 1.1),
-    ("f-4000", 1.3),
-    ("i-100", 1.0),
-    ("i-1000", 1.01),
-    ("i-10000", 1.03),
-    ("i-19000", 1.06),
-    ("j-4", 1.0),
-    ("j-16", 1.01),
-    ("j-64", 1.02),
+    ("short-requests", 1.0),
+    ("one-connection", 12.0),
+    ("announced-blocking", 1.2),
+    ("unannounced-blocking", 1.3),
+    ("all-sleep", 2.3),
+    ("connections-512", 1.1),
+    ("connections-4000", 1.3),
+    ("mostly-idle-100", 1.0),
+    ("mostly-idle-1000", 1.01),
+    ("mostly-idle-10000", 1.03),
+    ("mostly-idle-19000", 1.06),
+    ("threads-4", 1.0),
+    ("threads-16", 1.01),
+    ("threads-64", 1.02),
     ("churn", 6.0),
 ];
 

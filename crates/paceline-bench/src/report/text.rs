@@ -27,11 +27,11 @@ const NOISE: &str = "\
   difference. With five rounds it is hardly narrower than from the least ratio to the greatest.
 - **Made again** are slices in which others used the machine, or the host took time away, beyond a limit, or moved the
   cores; and those beside them. **Discarded** are measurements that are not whole without such slices, and those with a wrong reply or none.
-- **CPU per request** tells more than throughput here, because client and server share few cores. Throughput is better
+- **CPU per request** is more reliable than throughput here, because client and server share few cores. Throughput is better
   when it is more, everything else when it is less.
 - **Latencies** are those of the requests in focus: where some sleep, of the others; of pairs, of the second. A
   connection has a fixed number of requests under way, so latencies grow with the number of connections. The maximum is
-  the one worst request of a run: on a shared machine it tells more about the machine.
+  the one worst request of a run: on a shared machine it says more about the machine.
 - **Reached** needs at least five pairs of runs of 3 s. A bound within 10 % of 1 also needs its whole interval on the
   right side; if the interval holds the bound the goal is **open**, if it lies on the wrong side it is **missed**. Other
   bounds are decided by the median, unrounded; a bound on a time by the worst round.
@@ -218,8 +218,8 @@ mod tests {
         let text = assert_only_numbers(&noisy_run(2));
         for heading in [
             "## Works",
-            "### a: 64",
-            "#### a, apart",
+            "### short-requests: 64",
+            "#### short-requests, apart",
             "## Goals",
             "## How to read",
         ] {
@@ -229,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_were_made_again_are_told() {
-        let mut sliced = record("a", "bare", 0, 100.0);
+    fn repeated_slices_are_reported() {
+        let mut sliced = record("short-requests", "bare", 0, 100.0);
         let (kept, made_again) = (vec![Slice::of(&sliced.load); 6], 2);
         sliced.slices = Some(Slices {
             kept,
@@ -259,10 +259,13 @@ mod tests {
 
     #[test]
     fn servers_without_replies_have_dashes() {
-        let mut silent = record("a", "bare", 0, 0.0);
+        let mut silent = record("short-requests", "bare", 0, 0.0);
         silent.load.seconds = 0.0;
-        let text = assert_only_numbers(&run_of(vec![silent, record("a", "paceline", 0, 100.0)]));
-        assert!(text.contains("Runs with a wrong reply or none: bare (a apart): 1"));
+        let text = assert_only_numbers(&run_of(vec![
+            silent,
+            record("short-requests", "paceline", 0, 100.0),
+        ]));
+        assert!(text.contains("Runs with a wrong reply or none: bare (short-requests apart): 1"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::servers::{counts::Counts, Means, Setting, ALL};
 
 const SETTING: Setting = Setting {
     threads: 4,
-    told: false,
+    announced: false,
     steps: 1000,
 };
 
@@ -34,9 +34,15 @@ fn every_task_is_done() {
 }
 
 #[test]
-fn every_task_is_done_if_it_is_told() {
-    let told = true;
-    with_each(&Setting { told, ..SETTING }, checks::tasks);
+fn every_announced_task_is_done() {
+    let announced = true;
+    with_each(
+        &Setting {
+            announced,
+            ..SETTING
+        },
+        checks::tasks,
+    );
 }
 
 #[test]
@@ -75,9 +81,9 @@ fn counts_are_what_the_parent_reads() {
          \"leaderless_us\":null,\"longest_leaderless_us\":1.5}"
     );
     assert_eq!(serde_json::from_str::<Counts>(&text).unwrap(), counts);
-    let mut told = Vec::new();
-    answer(&b"one\ntwo\n"[..], &mut told).unwrap();
-    assert_eq!(told.lines().count(), 2);
+    let mut written = Vec::new();
+    answer(&b"one\ntwo\n"[..], &mut written).unwrap();
+    assert_eq!(written.lines().count(), 2);
 }
 
 /// Does `check` with every server that is part of this program, each on a port of its own.

@@ -54,7 +54,7 @@ fn serve(listener: TcpListener, setting: &Setting, count: usize) -> io::Result<(
 /// One loop with its connections.
 struct Loop {
     epoll: Arc<Epoll>,
-    /// Connections that were dealt to it. Each is looked for when its first event comes.
+    /// Connections that were dealt to it. Each is taken when its first event arrives.
     arrivals: Receiver<TcpStream>,
     /// By the number of the descriptor.
     peers: Vec<Option<Peer>>,

@@ -20,7 +20,7 @@ pub(super) fn serve(listener: TcpListener, setting: &Setting) -> io::Result<()> 
     let pool = Pool::builder().threads(setting.threads).build()?;
     let steps = setting.steps;
     let connection = move |stream: &TcpStream, _: SocketAddr| {
-        // If it has gone already, its first read will tell.
+        // If it has gone already, its first read fails.
         let _ = stream.set_nodelay(true);
         Some(LineSplitter {
             rest: Vec::new(),
@@ -41,26 +41,39 @@ struct LineSplitter {
 impl EventHandler<TcpStream> for LineSplitter {
     fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
         let mut buffer = scratch();
-        let before = self.rest.len();
-        buffer[..before].copy_from_slice(&self.rest);
-        let count = cx.read(&mut buffer[before..])?;
-        if count == 0 {
+        let Some(lines) = whole_lines(&mut self.rest, &mut buffer, cx)? else {
             return Ok(Next::Close);
-        }
-        let filled = &buffer[..before + count];
-        let whole = memrchr(b'\n', filled).map_or(0, |last| last + 1);
-        let (lines, rest) = filled.split_at(whole);
-        self.rest.clear();
-        self.rest.extend_from_slice(rest);
-        if self.rest.len() > LONGEST {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        };
         self.perform(lines);
         if !lines.is_empty() {
             cx.write_all(lines)?;
         }
         Ok(Next::Continue)
     }
+}
+
+/// Reads behind the `rest` of the last line, and keeps the new rest. `None`: the stream has ended.
+#[inline]
+pub(crate) fn whole_lines<'b>(
+    rest: &mut Vec<u8>,
+    buffer: &'b mut [u8],
+    cx: &mut Context<'_, TcpStream>,
+) -> io::Result<Option<&'b [u8]>> {
+    let before = rest.len();
+    buffer[..before].copy_from_slice(rest);
+    let count = cx.read(&mut buffer[before..])?;
+    if count == 0 {
+        return Ok(None);
+    }
+    let filled = &buffer[..before + count];
+    let whole = memrchr(b'\n', filled).map_or(0, |last| last + 1);
+    let (lines, behind) = filled.split_at(whole);
+    rest.clear();
+    rest.extend_from_slice(behind);
+    if rest.len() > LONGEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(Some(lines))
 }
 
 impl LineSplitter {

@@ -22,7 +22,7 @@ pub(crate) struct Counts {
     pub(crate) events: Option<u64>,
     /// Of these, how many were handled by the thread that had handled the one before of the same connection.
     pub(crate) same_thread: Option<u64>,
-    /// Microseconds in all in which nobody led.
+    /// Microseconds in all without a leader.
     pub(crate) leaderless_us: Option<f64>,
     /// The longest such time.
     pub(crate) longest_leaderless_us: Option<f64>,
@@ -44,7 +44,7 @@ impl Counts {
     }
 }
 
-/// For how long nobody led.
+/// The time without a leader.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaderless {
     pub(super) in_all: Duration,
@@ -62,7 +62,7 @@ pub(super) fn is_on() -> bool {
     COUNTING.load(Ordering::Relaxed)
 }
 
-/// Says where to ask for how long nobody led. Only the first server of a process is asked.
+/// Sets the source of the time without a leader. Only the first server of a process reports it.
 pub(super) fn ask_leaderless(figures: impl Fn() -> Leaderless + Send + Sync + 'static) {
     let _ = LEADERLESS.set(Box::new(figures));
 }

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-/// What an edge-triggered server waits for, told once per connection. Room for output is told only after there
+/// What an edge-triggered server waits for, registered once per connection. Room for output is reported only after there
 /// was none.
 pub(super) const EDGES: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
@@ -73,7 +73,7 @@ pub(super) fn source_of(event: &Event) -> usize {
     event.data.u64() as usize
 }
 
-/// Whether an event tells that a short read need not be the last: the end of the stream, or an error, follows.
+/// Whether an event reports that a short read need not be the last: the end of the stream, or an error, follows.
 pub(super) fn is_hung_up(event: &Event) -> bool {
     // The event is packed: its flags can't be borrowed.
     let flags = event.flags;

@@ -64,12 +64,15 @@ fn serve_lines(
     engine: Engine,
     limits: Limits,
 ) -> io::Result<()> {
-    let (steps, told) = (setting.steps, setting.told);
+    let (steps, announced) = (setting.steps, setting.announced);
     let listen = Listen::tcp_socket(listener).limits(limits);
     let server = Server::builder().engine(engine);
     start(
         setting,
-        server.listener(listen, line(LONGEST), move |_| LineEcho { steps, told }),
+        server.listener(listen, line(LONGEST), move |_| LineEcho {
+            steps,
+            announced,
+        }),
     )
 }
 
@@ -87,13 +90,13 @@ fn start(setting: &Setting, server: ServerBuilder) -> io::Result<()> {
 /// Sends each line back.
 struct LineEcho {
     steps: u32,
-    told: bool,
+    announced: bool,
 }
 
 impl Session for LineEcho {
     fn handle(&mut self, line: Message<'_>, cx: &mut Peer<'_>) -> io::Result<Next> {
         let task = Task::of_line(&line);
-        if self.told && task.blocks() {
+        if self.announced && task.blocks() {
             cx.blocking(|| task.perform(self.steps));
         } else {
             task.perform(self.steps);

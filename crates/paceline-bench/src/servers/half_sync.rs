@@ -1,5 +1,5 @@
-//! Half-sync/half-reactive: one thread waits and reads, and gives what it read through a channel to workers who
-//! do it and reply.
+//! Half-sync/half-reactive: one thread waits and reads, and gives the requests through a channel to workers,
+//! which perform them and reply.
 //!
 //! ```text
 //!  reader --- job --> channel --- job --> worker: performs, replies      [Connection::give, Connection::work]
@@ -76,7 +76,7 @@ struct Desk {
     backlog: VecDeque<Box<[u8]>>,
     /// Replies that the peer did not take. The connection stays busy until they are sent.
     unsent: Option<Box<[u8]>>,
-    /// The reader has stopped reading; who empties the backlog arms the connection anew.
+    /// The reader has stopped reading; the worker that empties the backlog arms the connection again.
     is_paused: bool,
 }
 
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// An event has come: has replies sent that lie on the desk, and tells whether to read.
+    /// Handles an event: sends replies that wait on the desk, and returns whether to read.
     fn look(self: &Arc<Self>, jobs: &Sender<Job>) -> Reading {
         let mut desk = self.desk();
         let reading = desk.reading();
@@ -108,7 +108,7 @@ impl Connection {
         reading
     }
 
-    /// Gives requests to a worker, or leaves them to the one who has this connection; tells whether to read on.
+    /// Gives requests to a worker, or leaves them to the worker of this connection; returns whether to read on.
     fn give(self: &Arc<Self>, requests: Box<[u8]>, jobs: &Sender<Job>) -> Reading {
         let mut desk = self.desk();
         if desk.is_busy {
@@ -172,12 +172,13 @@ impl Connection {
 }
 
 impl Desk {
-    /// Whether more may be read. If not, who works off what waits arms the connection anew.
+    /// Whether more may be read. If not, the worker that empties the backlog arms the connection again.
     fn reading(&mut self) -> Reading {
         self.is_paused = self.unsent.is_some() || self.backlog.len() >= BACKLOG;
-        match self.is_paused {
-            true => Reading::Paused,
-            false => Reading::On,
+        if self.is_paused {
+            Reading::Paused
+        } else {
+            Reading::On
         }
     }
 }

@@ -36,14 +36,15 @@ use std::{io, net::TcpListener, thread};
 
 use crate::peers::{Program, ACE_DEV_POLL, ACE_TP, ASIO};
 pub(crate) use crate::service::steps_of_20us;
+pub(crate) use bare_lines::whole_lines;
 
-/// What a server is told.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// How many threads serve, where that can be chosen.
     pub(crate) threads: usize,
     /// Whether the handler says beforehand that it will block.
-    pub(crate) told: bool,
+    pub(crate) announced: bool,
     /// What 20 us of computation take here.
     pub(crate) steps: u32,
 }
@@ -102,7 +103,7 @@ pub(crate) const ALL: &[Server] = &[
     },
     Server {
         name: "paceline-concurrent",
-        about: "the same pool on a concurrent set: all threads wait at once, and nobody leads",
+        about: "the same pool on a concurrent set: all threads wait at once, and none leads",
         threads: None,
         means: Means::Here(paceline::concurrent),
     },
@@ -132,13 +133,13 @@ pub(crate) const ALL: &[Server] = &[
     },
     Server {
         name: "paceline-unwatched",
-        about: "the same as paceline, without the watcher for handlers that block by surprise",
+        about: "the same as paceline, without the watcher for handlers that block without an announcement",
         threads: None,
         means: Means::Here(paceline::unwatched),
     },
     Server {
         name: "paceline-board",
-        about: "the same as paceline, with a board: who does what since when, and how long it takes",
+        about: "the same as paceline, with a board: the role of each thread since when, and how long things take",
         threads: None,
         means: Means::Here(paceline::board),
     },

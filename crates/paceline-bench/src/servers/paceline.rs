@@ -40,7 +40,7 @@ pub(super) fn poll(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     })
 }
 
-/// A concurrent set. Nobody leads there, so nobody is asked for how long nobody did.
+/// A concurrent set. It has no leader, so it reports no time without one.
 pub(super) fn concurrent(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     let pool = Pool::builder().threads(setting.threads);
     let pool = pool.handle_set(SetKind::Concurrent).build()?;
@@ -135,7 +135,7 @@ fn serve(
 
 /// What is made of each connection.
 fn connection(setting: &Setting) -> impl FnMut(&TcpStream, SocketAddr) -> Option<Connection> {
-    let (steps, told) = (setting.steps, setting.told);
+    let (steps, announced) = (setting.steps, setting.announced);
     move |stream, _| {
         // If it has gone already, its first read will tell.
         let _ = stream.set_nodelay(true);
@@ -143,7 +143,7 @@ fn connection(setting: &Setting) -> impl FnMut(&TcpStream, SocketAddr) -> Option
             rest: Rest::NONE,
             last: LastThread::default(),
             steps,
-            told,
+            announced,
         })
     }
 }
@@ -161,7 +161,7 @@ struct Connection {
     rest: Rest,
     last: LastThread,
     steps: u32,
-    told: bool,
+    announced: bool,
 }
 
 impl EventHandler<TcpStream> for Connection {
@@ -183,17 +183,19 @@ impl EventHandler<TcpStream> for Connection {
 
 impl Connection {
     fn perform(&self, cx: &mut Context<'_, TcpStream>, whole: &[u8]) {
-        match self.told {
-            true => tasks(whole).for_each(|task| self.perform_told(cx, task)),
-            false => perform_all(whole, self.steps),
+        if self.announced {
+            tasks(whole).for_each(|task| self.perform_announced(cx, task))
+        } else {
+            perform_all(whole, self.steps)
         }
     }
 
     /// Says so beforehand if the task blocks.
-    fn perform_told(&self, cx: &mut Context<'_, TcpStream>, task: Task) {
-        match task.blocks() {
-            true => cx.blocking(|| task.perform(self.steps)),
-            false => task.perform(self.steps),
+    fn perform_announced(&self, cx: &mut Context<'_, TcpStream>, task: Task) {
+        if task.blocks() {
+            cx.blocking(|| task.perform(self.steps))
+        } else {
+            task.perform(self.steps)
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) enum Brought {
     Stuck,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -72,14 +72,15 @@ impl Peer {
             self.unsent.extend_from_slice(&buffer[sent..whole]);
             return Ok(Brought::Stuck);
         }
-        Ok(match count < room {
-            true => Brought::Little,
-            false => Brought::Full,
+        Ok(if count < room {
+            Brought::Little
+        } else {
+            Brought::Full
         })
     }
 
     /// Reads and replies until nothing is left, or until the peer takes no more; for edge-triggered servers. A
-    /// read that was short emptied the stream, unless a hang-up was told: then the end is still to be read.
+    /// read that was short emptied the stream, unless a hang-up was reported: then the end is still to be read.
     pub(super) fn serve_all(&mut self, buffer: &mut [u8], hung_up: bool, steps: u32) -> State {
         loop {
             match self.serve_once(buffer, steps) {
@@ -113,7 +114,7 @@ pub(super) fn read(mut stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Opti
     }
 }
 
-/// Sends what is taken now; tells how much.
+/// Sends what the socket accepts now; returns how much.
 pub(super) fn send(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {

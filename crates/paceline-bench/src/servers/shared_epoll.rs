@@ -1,8 +1,8 @@
 //! All threads wait in one epoll, and each takes one event at a time.
 //!
-//! Edge-triggered, so nothing is armed anew; but then a second edge of a connection may go to a second thread
-//! while the first one serves. So each place counts its edges: who finds zero serves, and goes on until it
-//! has seen every edge; the others leave theirs behind.
+//! Edge-triggered, so nothing is armed anew; but then a second edge of a connection may reach a second thread
+//! while the first one serves. So each place counts its edges: a thread that finds zero serves, and continues
+//! until it has seen every edge; the others leave theirs to it.
 
 use std::{
     io,
@@ -45,7 +45,7 @@ struct Crew {
 
 #[derive(Default)]
 struct Place {
-    /// Edges that nobody has served yet; not zero while a thread serves.
+    /// Edges that are not served yet; not zero while a thread serves.
     edges: AtomicU32,
     peer: Mutex<Option<Peer>>,
 }
@@ -89,7 +89,7 @@ impl Crew {
             place.serve(buffer, hung_up, self.steps);
             match place.leave(seen) {
                 Ok(_) => return,
-                // Edges came meanwhile, with flags that nobody has looked at.
+                // Edges arrived meanwhile, with flags that no thread has read.
                 Err(more) => (seen, hung_up) = (more, true),
             }
         }
@@ -125,7 +125,7 @@ impl Place {
         }
     }
 
-    /// Leaves the place if no edge came since `seen` were counted; otherwise tells how many there are now.
+    /// Leaves the place if no edge came since `seen` were counted; otherwise returns how many there are now.
     fn leave(&self, seen: u32) -> Result<u32, u32> {
         self.edges
             .compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire)

@@ -1,7 +1,7 @@
 //! Leader/Followers as the textbook has it: a mutex, a condition variable and one-shot epoll.
 //!
 //! ```text
-//!  Follower   -> Leader      [Pool::lead]     waits on the condition until nobody leads
+//!  Follower   -> Leader      [Pool::lead]     waits on the condition until no thread leads
 //!  Leader     -> Processing  [Pool::promote]  has one event, whose handle is silent now; wakes one follower
 //!  Processing -> Follower    [Pool::process]  has read, replied, and armed its handle anew
 //! ```
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::service::ROOM;
 
-/// What every handle waits for, once. Level-triggered: if something is left, arming it anew tells.
+/// What every handle waits for, once. Level-triggered: if something is left, arming it again reports it.
 const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 /// What a handle waits for, once, whose peer does not take its replies.
@@ -47,7 +47,7 @@ struct Pool {
     door: Door,
     peers: Slots<Mutex<Option<Peer>>>,
     lead: Mutex<Lead>,
-    /// Told when nobody leads any more.
+    /// Notified when the lead becomes vacant.
     vacant: Condvar,
     steps: u32,
 }
@@ -58,7 +58,7 @@ struct Lead {
     is_taken: bool,
     /// How many threads wait for it.
     followers: usize,
-    /// Since when nobody has it, if that is counted.
+    /// Since when it is vacant, if that is counted.
     vacant_since: Option<Instant>,
     leaderless: Leaderless,
 }
@@ -88,7 +88,7 @@ impl Pool {
         }
     }
 
-    /// Waits until nobody leads, and leads.
+    /// Waits until no thread leads, and leads.
     fn lead(&self) {
         let mut lead = self.lock();
         while lead.is_taken {

@@ -28,7 +28,7 @@ pub(super) fn serve(listener: TcpListener, setting: &Setting) -> io::Result<()> 
     }
 }
 
-/// The next connection. Whatever goes wrong, there will be another.
+/// The next connection. After any error it accepts the next one.
 pub(super) fn next(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept() {

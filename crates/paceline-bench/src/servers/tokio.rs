@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Where a task of the service that sleeps is done.
 #[derive(Clone, Copy)]
 enum Sleeper {
-    /// On the worker, which serves nobody meanwhile: as happens by mistake.
+    /// On the worker, which serves no other task meanwhile: a common mistake.
     Worker,
     /// On a thread for blocking calls.
     BlockingThread,
@@ -35,7 +35,7 @@ pub(super) fn inline(listener: TcpListener, setting: &Setting) -> io::Result<()>
     serve(listener, setting, Sleeper::Worker, &mut runtime(setting))
 }
 
-/// What sleeps goes to at most `setting.threads` threads for blocking calls.
+/// Requests that sleep run on at most `setting.threads` threads for blocking calls.
 pub(super) fn blocking(listener: TcpListener, setting: &Setting) -> io::Result<()> {
     serve(
         listener,
@@ -111,7 +111,7 @@ where
     })
 }
 
-/// Accepts for ever. Whatever goes wrong, there will be another connection.
+/// Accepts for ever. After any error it accepts the next connection.
 async fn accept<F>(listener: Listener, converse: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = io::Result<()>> + Send + 'static,

@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use memchr::memrchr;
 use paceline::{scratch, Context, EventHandler, Next, Pool};
 use paceline_server::{
     codec::{line, Message},
@@ -14,6 +13,7 @@ use paceline_server::{
 };
 
 use super::{take_turns, HANDLES};
+use crate::servers::whole_lines;
 
 /// What is asked, again and again.
 const LINE: &[u8] = b"a line of sixty-four bytes, of which the last two are its end.\r\n";
@@ -86,17 +86,9 @@ struct BareAsking {
 impl EventHandler<TcpStream> for BareAsking {
     fn ready(&mut self, cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
         let mut buffer = scratch();
-        let before = self.rest.len();
-        buffer[..before].copy_from_slice(&self.rest);
-        let count = cx.read(&mut buffer[before..])?;
-        if count == 0 {
+        let Some(lines) = whole_lines(&mut self.rest, &mut buffer, cx)? else {
             return Ok(Next::Close);
-        }
-        let filled = &buffer[..before + count];
-        let whole = memrchr(b'\n', filled).map_or(0, |last| last + 1);
-        let (lines, rest) = filled.split_at(whole);
-        self.rest.clear();
-        self.rest.extend_from_slice(rest);
+        };
         cx.write_all(lines)?;
         ask_anew(&self.client)?;
         Ok(Next::Continue)

@@ -1,4 +1,4 @@
-//! The start of a session: parameters, and the proof of who the user is.
+//! The start of a session: parameters, and the user's authentication.
 
 use std::{
     collections::hash_map::RandomState,

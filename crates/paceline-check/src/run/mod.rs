@@ -23,6 +23,7 @@ use crate::{
     report::{Outcome, Report, Verdict},
     workload::{Client, Workload},
 };
+use fault::Faults;
 use statistics::Statistics;
 
 /// How long a client waits before it connects again.
@@ -64,22 +65,59 @@ pub fn run(options: &Options) -> Result<Report, NotReady> {
 /// # Errors
 /// As for [`run`].
 pub fn run_until(options: &Options, stop: &AtomicBool) -> Result<Report, NotReady> {
+    let command = options.fault.as_ref();
+    let make = || command.is_some_and(|(command, _)| fault::shell(command));
+    let faults = command.map(|(_, every)| Faults {
+        every: *every,
+        make: &make,
+    });
+    run_all(options, stop, faults)
+}
+
+/// Like [`run`], while `make` is called again and again, so long after it has returned and clients
+/// commit again. It makes one fault, returns when that is over, and says whether it was made. The number of transactions
+/// ends no workload before its first fault.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_under(
+    options: &Options,
+    every: Duration,
+    make: &(dyn Fn() -> bool + Sync),
+) -> Result<Report, NotReady> {
+    run_all(
+        options,
+        &AtomicBool::new(false),
+        Some(Faults { every, make }),
+    )
+}
+
+fn run_all(
+    options: &Options,
+    stop: &AtomicBool,
+    faults: Option<Faults<'_>>,
+) -> Result<Report, NotReady> {
     let verdicts = options.workloads.iter().map(|kind| match kind {
-        Kind::Bank => run_one::<Bank>(options, stop),
-        Kind::Append => run_one::<Append>(options, stop),
-        Kind::Ledger => run_one::<Ledger>(options, stop),
+        Kind::Bank => run_one::<Bank>(options, stop, faults),
+        Kind::Append => run_one::<Append>(options, stop, faults),
+        Kind::Ledger => run_one::<Ledger>(options, stop, faults),
     });
     let verdicts = verdicts.collect::<Result<_, _>>()?;
     Ok(Report::new(options, verdicts))
 }
 
 /// Prepares the table of one workload, lets its clients act, and judges.
-fn run_one<W: Workload>(options: &Options, stop: &AtomicBool) -> Result<Verdict, NotReady> {
+fn run_one<W: Workload>(
+    options: &Options,
+    stop: &AtomicBool,
+    faults: Option<Faults<'_>>,
+) -> Result<Verdict, NotReady> {
     let workload = W::new(options);
     prepare(&workload, options)?;
     let run = Run {
         options,
         stop,
+        faults,
         statistics: Mutex::new(Statistics::new()),
         is_over: AtomicBool::new(false),
     };
@@ -173,6 +211,7 @@ struct Run<'r> {
     options: &'r Options,
     /// The caller wants the end.
     stop: &'r AtomicBool,
+    faults: Option<Faults<'r>>,
     statistics: Mutex<Statistics>,
     /// The clients have ended.
     is_over: AtomicBool,
@@ -234,10 +273,16 @@ impl Run<'_> {
     }
 
     fn goes_on(&self, end: Instant) -> bool {
+        !self.stop.load(Ordering::Relaxed) && Instant::now() < end && !self.has_enough()
+    }
+
+    /// Whether there were as many transactions as were asked for. Without any of the faults they
+    /// would show nothing.
+    fn has_enough(&self) -> bool {
+        let statistics = self.statistics();
+        let is_spared = self.faults.is_some() && statistics.faults.0 == 0;
         let enough = self.options.transactions;
-        !self.stop.load(Ordering::Relaxed)
-            && Instant::now() < end
-            && enough.is_none_or(|enough| self.statistics().attempts() < enough)
+        enough.is_some_and(|enough| statistics.attempts() >= enough && !is_spared)
     }
 
     /// How long after a turn of a client its next one is, where the rate is limited.

@@ -1,4 +1,4 @@
-//! Shows how a run goes on.
+//! Shows the progress of a run.
 
 use std::{
     io::Write,

@@ -22,7 +22,7 @@ pub(super) struct Statistics {
     /// Why sessions did not begin.
     connections_refused: BTreeMap<String, u64>,
     /// How often the fault command has run, and how often it has failed.
-    faults: (u64, u64),
+    pub(super) faults: (u64, u64),
     /// When the last transaction was committed.
     last_commit: Instant,
     longest_gap: Duration,

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
@@ -48,7 +48,21 @@ pub(crate) fn new_folder(name: &str) -> PathBuf {
 impl Demo {
     /// Starts a demo with a folder of its own, and waits until it serves.
     pub(crate) fn start(name: &str, options: &[&str]) -> Self {
-        let (port, page, folder) = (free_port(), free_port(), new_folder(name));
+        let folder = new_folder(name);
+        let text = folder.to_str().expect("a name").to_owned();
+        Self::start_in(folder, &[&["--data", &*text], options].concat())
+    }
+
+    /// Starts a demo that makes a folder for its data, below one of the test's, and waits until it
+    /// serves.
+    pub(crate) fn start_without_folder(name: &str, options: &[&str]) -> Self {
+        let folder = new_folder(name);
+        fs::create_dir_all(&folder).expect("a folder");
+        Self::start_in(folder, options)
+    }
+
+    fn start_in(folder: PathBuf, options: &[&str]) -> Self {
+        let (port, page) = (free_port(), free_port());
         let mut command = paceline(&["demo"]);
         command.args([
             "--port",
@@ -56,7 +70,11 @@ impl Demo {
             "--page-port",
             &page.to_string(),
         ]);
-        command.arg("--data").arg(&folder).args(options);
+        command.args(options);
+        // Where a demo without `--data` makes its folder.
+        if folder.is_dir() {
+            command.env("TMPDIR", &folder);
+        }
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
@@ -82,6 +100,28 @@ impl Demo {
         demo
     }
 
+    /// The process of the server with this name.
+    pub(crate) fn process(&self, name: &str) -> u32 {
+        let processes = self.processes();
+        let found = processes.iter().find(|(server, _)| server == name);
+        found.expect("the server").1
+    }
+
+    /// The first number in the first row that the front-end answers.
+    pub(crate) fn ask(&self, database: &str, sql: &str) -> String {
+        let url = format!("postgres://demo@127.0.0.1:{}/{database}", self.port);
+        let target = url.parse().expect("a URL");
+        let session = paceline_check::client::Session::open(&target, Default::default(), LIMIT);
+        let answer = session.expect("a session").query(sql);
+        let answer = answer.expect("an answer");
+        answer.text(0, 0).unwrap_or_default().to_owned()
+    }
+
+    /// The folder of the test.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Waits for a line with this text, and gives it.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
@@ -95,6 +135,15 @@ impl Demo {
             self.text.push('\n');
             if line.contains(text) {
                 return line;
+            }
+        }
+    }
+
+    /// Waits until each of these texts was printed, in any order.
+    pub(crate) fn wait_for_all(&mut self, texts: &[&str]) {
+        for text in texts {
+            if !self.text.contains(text) {
+                self.wait_for(text);
             }
         }
     }

@@ -36,7 +36,10 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the last reading is attempted.
-const RECOVERY: Duration = Duration::from_secs(30);
+const RECOVERY: Duration = Duration::from_secs(20);
+
+/// How long a reading waits for a reply: shorter, so that the demo ends in time.
+const READING: Duration = Duration::from_secs(5);
 
 /// The clients and the readings.
 #[derive(Debug)]
@@ -76,9 +79,9 @@ pub(crate) struct Pace {
 impl Load {
     /// Makes the tables through the front-end.
     pub(crate) fn prepare(front: &Target) -> Result<Self, Failure> {
-        let mut bank = open(front, "bank")?;
+        let mut bank = open(front, "bank", TIMEOUT)?;
         schema::make_bank(&mut bank)?;
-        let mut travel = open(front, "travel")?;
+        let mut travel = open(front, "travel", TIMEOUT)?;
         schema::make_travel(&mut travel)?;
         let mut first = 0;
         for table in ["payments", "claims", "settlements"] {
@@ -145,7 +148,8 @@ impl Load {
             // A turn that was missed is not made up for.
             next = (next + between).max(now);
             let kept = session.take().and_then(usable);
-            let current = kept.map_or_else(|| open(&self.front, client.kind.database()), Ok);
+            let database = client.kind.database();
+            let current = kept.map_or_else(|| open(&self.front, database, TIMEOUT), Ok);
             let Ok(mut current) = current else {
                 thread::sleep(BETWEEN_ATTEMPTS);
                 continue;
@@ -213,8 +217,8 @@ impl Load {
 
     /// Reads the system once, and judges it.
     fn read(&self) -> Result<(), Failure> {
-        let mut bank = open(&self.front, "bank")?;
-        let mut travel = open(&self.front, "travel")?;
+        let mut bank = open(&self.front, "bank", READING)?;
+        let mut travel = open(&self.front, "travel", READING)?;
         let mut seen = self.seen();
         watch::read(&mut seen, &self.books, &mut bank, &mut travel)?;
         bank.close();
@@ -239,8 +243,8 @@ impl Load {
     }
 
     fn count_all(&self) -> Result<(), Failure> {
-        let mut bank = open(&self.front, "bank")?;
-        let mut travel = open(&self.front, "travel")?;
+        let mut bank = open(&self.front, "bank", READING)?;
+        let mut travel = open(&self.front, "travel", READING)?;
         let mut seen = self.seen();
         watch::count_all(&mut seen, &self.books, self.first, &mut bank, &mut travel)?;
         bank.close();
@@ -280,6 +284,6 @@ fn usable(mut session: Session) -> Option<Session> {
     (!session.is_over() && !session.has_been_ended()).then_some(session)
 }
 
-fn open(front: &Target, database: &str) -> Result<Session, Failure> {
-    Session::open(&watch::target(front, database), Protocol::Extended, TIMEOUT)
+fn open(front: &Target, database: &str, timeout: Duration) -> Result<Session, Failure> {
+    Session::open(&watch::target(front, database), Protocol::Extended, timeout)
 }

@@ -2,7 +2,7 @@
 
 mod threads;
 
-use std::{io, net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{io, net::Ipv4Addr, sync::Arc, thread, time::Duration};
 
 use paceline_server::{
     http::{Request, Response, Result, Router},
@@ -11,9 +11,10 @@ use paceline_server::{
 use serde_json::{json, Value};
 
 use crate::{
-    ports::{self, Wish},
-    system::{verdict, System},
-    tiers::{Fault, State, View},
+    drain::drain,
+    report::verdict,
+    system::System,
+    tiers::{Fault, Role, State, View},
 };
 
 const DOCUMENT: &str = include_str!("page.html");
@@ -36,13 +37,12 @@ pub(crate) struct Page {
 
 impl Page {
     /// Serves the page of this system on a port of this computer.
-    pub(crate) fn start(system: &Arc<System>, wish: Wish) -> io::Result<Self> {
-        let port = ports::find(wish, "the page")?;
+    pub(crate) fn start(system: &Arc<System>, port: u16) -> io::Result<Self> {
         let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         let router = Router::new(Arc::clone(system))
             .get("/", |_, _| Response::html(DOCUMENT))
             .get("/state", |system, _| state(system))
-            .post("/fault", |system, request| fault(system, request))
+            .post("/fault", fault)
             // A name of another computer may be made to lead here.
             .before(move |_, request| {
                 let is_own = request
@@ -74,7 +74,7 @@ impl Drop for Page {
 }
 
 /// Makes the fault that the form names.
-fn fault(system: &System, request: &mut Request<'_>) -> Result<Response> {
+fn fault(system: &Arc<System>, request: &mut Request<'_>) -> Result<Response> {
     if request.header(HEADER).is_none() {
         return Ok(Response::text("only the page makes faults\n").status(403));
     }
@@ -83,18 +83,25 @@ fn fault(system: &System, request: &mut Request<'_>) -> Result<Response> {
         let found = form.iter().find(|(given, _)| given == name);
         found.map(|(_, value)| value.as_str())
     };
-    let fault = match field("fault") {
-        Some("kill") => Fault::Kill,
-        Some("stop") => Fault::Stop,
-        _ => return Ok(Response::text("there is no such fault\n").status(400)),
+    let fault = field("fault").unwrap_or_default();
+    let Some(server) = field("server").and_then(|name| system.tiers.named(name)) else {
+        return Ok(Response::text("there is no such server\n").status(404));
     };
-    let server = field("server").and_then(|name| system.tiers.named(name));
-    match server {
-        Some(server) => {
+    if fault == "drain" {
+        // It waits for the ends of transactions, and the page need not.
+        let (system, server) = (Arc::clone(system), Arc::clone(server));
+        thread::spawn(move || {
+            // The journal has the reason of a failure.
+            let _ = drain(&server, &system.console(), &system.journal);
+        });
+        return Ok(Response::empty(204));
+    }
+    match Fault::named(fault) {
+        Some(fault) => {
             server.make(fault, &system.journal);
             Ok(Response::empty(204))
         }
-        None => Ok(Response::text("there is no such server\n").status(404)),
+        None => Ok(Response::text("there is no such fault\n").status(400)),
     }
 }
 
@@ -152,8 +159,13 @@ fn of_server(view: &View) -> Value {
         State::Starting => "starting",
         State::Serving => "serving",
         State::Stopped => "stopped",
+        State::Slow => "slow",
         State::Down => "down",
     };
+    let role = view.role.map(|role| match role {
+        Role::Writer => "writes",
+        Role::Standby => "standby",
+    });
     json!({
         "name": view.name,
         "tier": view.tier,
@@ -161,6 +173,7 @@ fn of_server(view: &View) -> Value {
         "page": view.page,
         "process": view.process,
         "state": state,
+        "role": role,
         "restarts": view.restarts,
         "longest_recovery_ms": millis(view.longest_recovery),
         "threads": view.process.map(threads::of_process).unwrap_or_default(),

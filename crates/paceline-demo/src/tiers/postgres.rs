@@ -5,11 +5,14 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use paceline_check::client::{Protocol, Session, Target};
 
-use super::{front::Database, Launch, Plan, Server, FIRST_START};
+use super::{
+    embedded::Redundancy, front::Database, server::FIRST_START, Launch, Plan, Server, Tier,
+};
 use crate::{
     journal::Journal,
     ports::{self, Wish},
@@ -27,7 +30,11 @@ const FAST_SHUTDOWN: &str = "2";
 
 /// The primary and its replicas with their data below this folder, started, and the databases that
 /// the front-end knows. `program` is ours: it ends the servers with itself.
-pub(crate) fn plans(folder: &Path, program: &Path) -> io::Result<(Vec<Plan>, Vec<Database>)> {
+pub(crate) fn plans(
+    folder: &Path,
+    program: &Path,
+    redundancy: Redundancy,
+) -> io::Result<(Vec<Plan>, Vec<Database>)> {
     let cluster = Cluster {
         programs: programs()?,
         user: user()?,
@@ -41,21 +48,18 @@ pub(crate) fn plans(folder: &Path, program: &Path) -> io::Result<(Vec<Plan>, Vec
     for name in REPLICAS {
         plans.push(cluster.plan(name, cluster.port()?));
     }
-    let database = |name, dbname, port: String| Database {
-        name,
-        host: "127.0.0.1".to_owned(),
-        port,
-        dbname,
+    // A front-end that knows roles finds out which one is the primary.
+    let writers = match redundancy {
+        Redundancy::Single => &plans[..1],
+        Redundancy::Pair => &plans[..],
     };
-    let mut databases: Vec<_> = DATABASES
-        .iter()
-        .map(|name| database(name, name, plans[0].probe.port.to_string()))
-        .collect();
-    for (name, plan) in ["bank_replica1", "bank_replica2"]
-        .into_iter()
-        .zip(&plans[1..])
-    {
-        databases.push(database(name, "bank", plan.probe.port.to_string()));
+    let entry = |name: &&str| Database::writer(name, name, writers);
+    let mut databases: Vec<_> = DATABASES.iter().map(entry).collect();
+    if redundancy == Redundancy::Pair {
+        databases.push(Database::reader("bank", &plans));
+    }
+    for plan in &mut plans {
+        plan.databases = databases.iter().map(|entry| entry.name.clone()).collect();
     }
     Ok((plans, databases))
 }
@@ -91,18 +95,20 @@ impl Cluster {
         arguments.extend(["-k", "", "-p", &port.to_string()].map(Into::into));
         Plan {
             name: name.to_owned(),
-            tier: "back-end",
+            tier: Tier::BackEnd,
             launch: Launch {
                 program: self.guard.clone(),
                 arguments,
+                variables: Vec::new(),
                 log: self.folder.join(format!("{name}.log")),
             },
             probe: Target {
                 port,
                 ..Target::default()
             },
-            question: "SELECT 1",
+            databases: Vec::new(),
             page: None,
+            rest: Duration::ZERO,
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::{
     ffi::OsString,
+    fmt,
     fs::{self, File},
     io,
     os::unix::process::{CommandExt, ExitStatusExt},
@@ -25,6 +26,8 @@ pub(crate) struct Launch {
     pub(crate) program: PathBuf,
     /// Its arguments.
     pub(crate) arguments: Vec<OsString>,
+    /// Variables of its environment, beside those of this program.
+    pub(crate) variables: Vec<(OsString, OsString)>,
     /// Where its output is appended.
     pub(crate) log: PathBuf,
 }
@@ -45,6 +48,7 @@ impl Launch {
         let log_start = log.metadata()?.len();
         let child = Command::new(&self.program)
             .args(&self.arguments)
+            .envs(self.variables.iter().cloned())
             .env(crate::guard::VARIABLE, "1")
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
@@ -92,17 +96,14 @@ impl Process {
         }
     }
 
-    /// Stops the child and all its descendants. A shell lets them continue after `time`, also if
-    /// this program has ended by then: a stopped child would not notice that.
-    pub(crate) fn stop_for(&self, time: Duration) -> io::Result<Child> {
-        let script = format!("sleep {}; kill -CONT \"$@\"", time.as_secs());
+    /// Disturbs the child and all its descendants. A shell lets them continue, also if this program
+    /// has ended by then: a stopped child would not notice that.
+    pub(crate) fn disturb(&self, disturbance: Disturbance) -> io::Result<Child> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", &script, "sh"]);
+        shell.args(["-c", disturbance.script(), "sh"]);
         shell.args(tree(self.id()).iter().map(u32::to_string));
         let shell = shell.stdin(Stdio::null()).stderr(Stdio::null());
-        let shell = shell.process_group(0).spawn()?;
-        self.signal(Signal::STOP);
-        Ok(shell)
+        shell.process_group(0).spawn()
     }
 
     /// Asks the child to end, and kills it after `limit`.
@@ -120,6 +121,39 @@ impl Process {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
         Ended::Killed
+    }
+}
+
+/// What is done to a child for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disturbance {
+    /// It is stopped for three seconds.
+    Stop,
+    /// It runs a fifth of the time for five seconds.
+    Slow,
+}
+
+impl Disturbance {
+    /// The shell's script, whose arguments are processes.
+    fn script(self) -> &'static str {
+        match self {
+            Self::Stop => "kill -STOP \"$@\"; sleep 3; kill -CONT \"$@\"",
+            // One that has ended may leave others stopped.
+            Self::Slow => {
+                "n=0; while [ $n -lt 50 ]; do \
+                 kill -STOP \"$@\"; sleep 0.08; kill -CONT \"$@\" || exit; sleep 0.02; \
+                 n=$((n + 1)); done"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stop => "is stopped for 3 s",
+            Self::Slow => "runs a fifth of the time for 5 s",
+        })
     }
 }
 
@@ -177,6 +211,7 @@ mod tests {
         let launch = Launch {
             program: "sh".into(),
             arguments: vec!["-c".into(), script.into()],
+            variables: Vec::new(),
             log,
         };
         launch.start().expect("a shell")

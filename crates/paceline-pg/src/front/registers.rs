@@ -6,17 +6,20 @@ use std::{
         atomic::{AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
     },
+    time::Duration,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::{
+    lanes::Lanes,
     live::{database_settings, user_settings, Live},
     sites::Site,
     state::Front,
 };
 use crate::{
     config::{self, Effective, PoolMode},
+    log::Level,
     login::ServerCredentials,
     pools::{DatabaseId, PoolId, UserId},
     protocol::{Mode, RelaySettings, Statements, Values},
@@ -59,6 +62,8 @@ pub(crate) struct PoolEntry {
     pub(crate) database: Arc<Database>,
     pub(crate) user: Arc<str>,
     statements: Arc<Statements>,
+    /// The shared connections.
+    pub(crate) lanes: Lanes,
     terms: ArcSwap<Terms>,
     /// What the pool's servers have reported at their login.
     welcome: ArcSwapOption<Reported>,
@@ -72,6 +77,8 @@ pub(crate) struct PoolEntry {
 pub(crate) struct Terms {
     pub(crate) effective: Effective,
     pub(crate) relay: RelaySettings,
+    /// How many clients share a connection; zero: none.
+    pub(crate) multiplex: usize,
     pub(crate) reset: Option<Box<[u8]>>,
     pub(crate) check: Box<[u8]>,
 }
@@ -156,10 +163,13 @@ impl Terms {
                 mode,
                 max_prepared_statements: settings.max_prepared_statements as usize,
                 longest_statement: LONGEST_STATEMENT,
+                longest_message: settings.max_packet_size as usize,
+                refuses_queries: settings.disable_pqexec,
                 strict_commit: database.strict_commit.unwrap_or(settings.strict_commit),
                 statements: Arc::clone(pool.statements),
                 tracked: Arc::clone(&live.tracked),
             },
+            multiplex: multiplex(&effective),
             effective,
             reset,
             check: check.as_bytes().into(),
@@ -170,6 +180,14 @@ impl Terms {
 /// What stays of a pool when its terms change.
 struct Pool<'p> {
     statements: &'p Arc<Statements>,
+}
+
+/// One request at a time is what every connection does.
+fn multiplex(effective: &Effective) -> usize {
+    match (effective.pool_mode, effective.multiplex) {
+        (PoolMode::Statement, 2..) => effective.multiplex as usize,
+        _ => 0,
+    }
 }
 
 fn mode(mode: PoolMode) -> Mode {
@@ -198,6 +216,7 @@ impl Registers {
             if tables.by_name.get(&key).is_some_and(|named| named.id == id) {
                 tables.by_name.remove(&key);
             }
+            pool.lanes.close();
         }
     }
 
@@ -352,6 +371,7 @@ impl Front {
             user: Arc::from(user),
             terms: ArcSwap::from_pointee(terms),
             statements,
+            lanes: Lanes::default(),
             welcome: ArcSwapOption::empty(),
             credentials: ArcSwapOption::empty(),
         }
@@ -379,6 +399,35 @@ impl Front {
             let terms = Terms::new(&live, &pool.database.config(), &pool.user, &kept);
             pool.terms.store(Arc::new(terms));
         }
+    }
+
+    /// Forgets the databases made from `*` that have been unused for this long, with their
+    /// counters (`autodb_idle_timeout`).
+    pub(crate) fn forget_unused_databases(&self, timeout: Duration) {
+        // A name that is looked up meanwhile is in both, or in neither.
+        let mut tables = self.registers.tables();
+        let (forgotten, orders) =
+            self.with_book(|book, now, orders| book.forget_unused_databases(timeout, now, orders));
+        let mut ended = Vec::new();
+        if !forgotten.is_empty() {
+            tables.databases.retain(|_, database| {
+                let is_kept = !forgotten.contains(&database.id);
+                if !is_kept {
+                    ended.push(Arc::clone(database));
+                }
+                is_kept
+            });
+        }
+        drop(tables);
+        for database in ended {
+            let name = &database.name;
+            let text = format_args!("dropping database {name}: it was made from * and is unused");
+            self.note(Level::Log, text);
+            if let Some(site) = database.site() {
+                site.end_probes();
+            }
+        }
+        self.carry_out(orders);
     }
 
     /// The database is in the configuration no longer.

@@ -15,6 +15,7 @@ use paceline::{Pool, WeakPool};
 
 use super::{
     client::{Client, Clients},
+    common::Commons,
     lifecycle::Lifecycle,
     live::Live,
     names::Names,
@@ -52,6 +53,7 @@ pub(crate) struct Front {
     openings: Mutex<Openings>,
     /// Databases, users and pools of the book by name, and their counters.
     pub(crate) registers: Registers,
+    pub(crate) commons: Commons,
     pub(crate) lifecycle: Lifecycle,
     /// Numbers of clients and servers, for the console and the log.
     numbers: AtomicU64,
@@ -115,6 +117,7 @@ impl Front {
             servers: Mutex::default(),
             openings: Mutex::default(),
             registers: Registers::default(),
+            commons: Commons::default(),
             lifecycle: Lifecycle::default(),
             numbers: AtomicU64::new(1),
             keys: Mutex::default(),
@@ -219,8 +222,8 @@ impl Front {
         locked(&self.keys).find(process, secret)
     }
 
-    pub(crate) fn forget_key(&self, key: &ClientKey) {
-        locked(&self.keys).remove(key);
+    pub(crate) fn forget_key(&self, process: i32) {
+        locked(&self.keys).remove(process);
     }
 }
 

@@ -193,7 +193,7 @@ fn a_removed_pool_has_an_heir() {
     let old = world.pool();
     let later = world.front.now() + Duration::from_secs(2);
     let ((), removal) = world.front.with_book(|book, _, orders| {
-        book.close_idle_pools(Duration::from_secs(1), later, orders);
+        book.remove_idle_pools(Duration::from_secs(1), later, orders);
     });
     let new = world.pool();
     assert_ne!(new.id, old.id, "the book has removed that one");
@@ -214,7 +214,7 @@ fn an_heir_has_the_credentials() {
     old.credentials.store(Some(none));
     let later = world.front.now() + Duration::from_secs(2);
     let ((), removal) = world.front.with_book(|book, _, orders| {
-        book.close_idle_pools(Duration::from_secs(1), later, orders);
+        book.remove_idle_pools(Duration::from_secs(1), later, orders);
     });
     let heir = world.front.pool_after(&old).expect("it is made");
     assert!(heir.credentials.load().is_some());

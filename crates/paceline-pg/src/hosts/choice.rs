@@ -96,14 +96,19 @@ impl Hosts {
             && (state != HostState::Unknown || self.settings.attrs == TargetAttrs::Any)
     }
 
-    /// Whether connections to this host may serve clients now.
+    /// Whether connections to this host may serve clients now. With `prefer-standby` a primary may
+    /// only while no replica can: else clients would use the connections to it for as long as these
+    /// live.
     ///
     /// # Panics
     /// If there is no host of this number.
     #[must_use]
     pub fn suits(&self, host: usize) -> bool {
-        let mut classes = self.classes().iter();
-        classes.any(|class| self.is_usable(&self.hosts[host], class))
+        let is_usable = |class: &&[HostState]| self.is_usable(&self.hosts[host], class);
+        let is_second_best = self.settings.attrs == TargetAttrs::PreferStandby
+            && self.hosts[host].state == HostState::Primary
+            && self.best_of(&[HostState::Replica]).is_some();
+        self.classes().iter().any(is_usable) && !is_second_best
     }
 
     /// Whether there is a host for a new connection.

@@ -178,6 +178,25 @@ fn replicas_share_by_least_outstanding() {
     );
 }
 
+/// The first reader came before any role was known, and got the primary. Its connection was used by
+/// all later readers, though a standby was there.
+#[test]
+fn readers_leave_the_primary_when_a_replica_is_there() {
+    let mut site = Site::with(TargetAttrs::PreferStandby);
+    let suit = |site: &Site| [0, 1].map(|host| site.hosts.suits(host));
+    assert_eq!(site.choose(), Choice::Ask(0));
+    site.answer(0, Role::Primary, 1);
+    assert!(
+        site.hosts.admits(Primary) && suit(&site)[0],
+        "there is no other"
+    );
+    site.answer(1, Role::Replica, 1);
+    assert_eq!(suit(&site), [false, true]);
+    site.no_answer(1);
+    site.no_answer(1);
+    assert_eq!(suit(&site), [true, false], "better the primary than none");
+}
+
 #[test]
 fn a_replica_too_far_behind_is_not_used() {
     let mut site = Site::with(TargetAttrs::Standby);

@@ -385,7 +385,7 @@ impl<T> Book<T> {
             let Some(slot) = next else {
                 return Found::Nothing;
             };
-            if let Some(reason) = self.end_of_idle(slot, now) {
+            if let Some(reason) = self.end_of_idle(slot) {
                 self.close_idle(slot, reason, orders);
             } else if self.needs_check(slot, now) {
                 self.check(slot, orders);

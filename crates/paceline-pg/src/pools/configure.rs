@@ -70,6 +70,7 @@ impl<T> Book<T> {
             is_paused: false,
             is_disabled: false,
             is_removed: false,
+            unused_since: None,
             pools: Vec::new(),
         });
         self.databases.id(slot)
@@ -132,6 +133,7 @@ impl<T> Book<T> {
     pub fn pool(&mut self, database: DatabaseId, user: UserId, now: Duration) -> Option<PoolId> {
         let database = self.databases.find(database)?;
         let user = self.users.find(user)?;
+        self.databases[database].unused_since = None;
         let pools = &self.databases[database].pools;
         let place = pools.binary_search_by_key(&user, |(user, _)| *user);
         let slot = match place {
@@ -179,7 +181,8 @@ impl<T> Book<T> {
     /// has no limit of its own.
     ///
     /// # Errors
-    /// The limit that the client exceeds. The client is in the book only on `Ok`.
+    /// The limit that the client exceeds, or [`Refusal::Gone`]: the database was forgotten. The
+    /// client is in the book only on `Ok`.
     pub fn enter(
         &mut self,
         destination: impl Into<Destination>,
@@ -187,8 +190,9 @@ impl<T> Book<T> {
         privilege: Privilege,
         now: Duration,
     ) -> Result<ClientId, Refusal> {
-        let database = match destination.into() {
-            Destination::Database(id) => self.databases.find(id).unwrap_or(NONE),
+        let destination = destination.into();
+        let database = match destination {
+            Destination::Database(id) => self.databases.find(id).ok_or(Refusal::Gone)?,
             Destination::Console => CONSOLE,
             Destination::Nowhere => NONE,
         };
@@ -204,6 +208,9 @@ impl<T> Book<T> {
         self.claims += usize::from(claims);
         if let Some(clients) = self.clients_of(database) {
             *clients += 1;
+        }
+        if let Destination::Database(_) = destination {
+            self.databases[database].unused_since = None;
         }
         if user != NONE {
             self.users[user].shared.clients += 1;

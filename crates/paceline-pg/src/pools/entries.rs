@@ -38,6 +38,8 @@ pub(super) struct Database {
     pub(super) is_paused: bool,
     pub(super) is_disabled: bool,
     pub(super) is_removed: bool,
+    /// Since when it was found without clients and connections.
+    pub(super) unused_since: Option<Duration>,
     /// Its pools, by user.
     pub(super) pools: Vec<(u32, u32)>,
 }

@@ -10,7 +10,7 @@ use super::{
     list::List,
     orders::{Order, Refusal},
     slab::NONE,
-    CloseReason, Phase, ServerState,
+    CloseReason, DatabaseId, Phase, ServerState,
 };
 
 impl<T> Book<T> {
@@ -146,25 +146,64 @@ impl<T> Book<T> {
         }
     }
 
-    /// Closes the servers of pools that have had no client for this long, and forgets them.
-    pub fn close_idle_pools(&mut self, timeout: Duration, now: Duration, orders: &mut Orders<T>) {
+    /// Forgets pools that have had neither clients nor connections for this long. A pool that keeps
+    /// connections without clients stays, also while it has none because logins fail.
+    pub fn remove_idle_pools(&mut self, timeout: Duration, now: Duration, orders: &mut Orders<T>) {
         for slot in 0..self.pools.slots() {
-            if timeout.is_zero() || !self.pools.is_full(slot) || !self.is_unused(slot) {
+            if timeout.is_zero() || !self.pools.is_full(slot) || self.keeps_minimum(slot) {
                 continue;
             }
-            if now.saturating_sub(self.pools[slot].unused_since) > timeout {
-                while let Some(idle) = self.pools[slot].idle.first() {
-                    self.close_idle(idle, CloseReason::IdlePool, orders);
-                }
-                if self.pools[slot].is_empty() {
-                    self.remove_pool(slot, orders);
-                }
+            if !self.pools[slot].is_empty() {
+                self.pools[slot].unused_since = now;
+            } else if now.saturating_sub(self.pools[slot].unused_since) > timeout {
+                self.remove_pool(slot, orders);
             }
         }
     }
 
-    fn is_unused(&self, slot: u32) -> bool {
+    /// Forgets the databases made from the entry `*` that have had neither clients nor connections
+    /// for this long, and returns them. One that an administrator has paused or disabled is kept.
+    pub fn forget_unused_databases(
+        &mut self,
+        timeout: Duration,
+        now: Duration,
+        orders: &mut Orders<T>,
+    ) -> Vec<DatabaseId> {
+        let mut forgotten = Vec::new();
+        for slot in 0..self.databases.slots() {
+            if !self.databases.is_full(slot) || !self.databases[slot].settings.is_auto {
+                continue;
+            }
+            if self.is_database_used(slot) {
+                self.databases[slot].unused_since = None;
+                continue;
+            }
+            let since = *self.databases[slot].unused_since.get_or_insert(now);
+            if now.saturating_sub(since) > timeout {
+                forgotten.push(self.databases.id(slot));
+                self.forget_database(slot, orders);
+            }
+        }
+        forgotten
+    }
+
+    fn is_database_used(&self, slot: u32) -> bool {
+        let database = &self.databases[slot];
+        let mut pools = database.pools.iter();
+        let has_work =
+            database.shared.clients > 0 || pools.any(|(_, pool)| !self.pools[*pool].is_empty());
+        has_work || database.is_paused || database.is_disabled || database.is_removed
+    }
+
+    fn forget_database(&mut self, slot: u32, orders: &mut Orders<T>) {
+        while let Some((_, pool)) = self.databases[slot].pools.last().copied() {
+            self.remove_pool(pool, orders);
+        }
+        self.databases.remove(slot);
+    }
+
+    fn keeps_minimum(&self, slot: u32) -> bool {
         let pool = &self.pools[slot];
-        pool.clients + pool.waiting.len() + pool.arriving.len() == 0
+        pool.limits.min > 0 && self.databases[pool.database].settings.forced_user
     }
 }

@@ -145,8 +145,6 @@ pub enum CloseReason {
     Killed,
     /// The pooler shuts down.
     ShuttingDown,
-    /// The pool has had no client for too long.
-    IdlePool,
     /// A cancel that was sent to it does not end.
     CancelHangs,
 }
@@ -163,7 +161,6 @@ impl fmt::Display for CloseReason {
             Self::Paused => "pause mode",
             Self::Killed => "admin forced disconnect",
             Self::ShuttingDown => "server shutting down",
-            Self::IdlePool => "cleaning up idle pool",
             Self::CancelHangs => "cancel_wait_timeout",
         })
     }

@@ -130,12 +130,11 @@ impl<T> Book<T> {
     }
 
     /// Why an idle server may not be used again.
-    pub(super) fn end_of_idle(&mut self, slot: u32, now: Duration) -> Option<CloseReason> {
-        if self.is_marked(slot) {
-            return Some(CloseReason::Obsolete);
-        }
-        self.is_over_age(slot, now)
-            .then_some(CloseReason::LifetimeOver)
+    ///
+    /// Its age does not matter here: with a lifetime of zero each server is used once, and `maintain`
+    /// closes idle ones that are over their lifetime.
+    pub(super) fn end_of_idle(&self, slot: u32) -> Option<CloseReason> {
+        self.is_marked(slot).then_some(CloseReason::Obsolete)
     }
 
     /// Why a server that is given back may not be used again.

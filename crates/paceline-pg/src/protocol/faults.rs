@@ -13,6 +13,10 @@ pub enum Violation {
     Malformed(Malformed),
     /// A message of a type that a client does not send here.
     Type(u8),
+    /// A message is longer than `max_packet_size`.
+    LongMessage,
+    /// A simple query, which `disable_pqexec` refuses.
+    SimpleQuery,
     /// The Parse of a named statement is longer than the limit.
     LongStatement,
     /// The client has more prepared statements than it may.
@@ -29,6 +33,8 @@ pub enum Broken {
     Malformed(Malformed),
     /// The model of the server does not expect a message of this type.
     Unexpected(u8),
+    /// A message is longer than `max_packet_size`.
+    LongMessage,
     /// The server refused a parameter that the client wants.
     Parameter,
     /// A transaction block was opened in statement mode.
@@ -42,8 +48,10 @@ impl Violation {
     #[must_use]
     pub fn report(&self) -> NewReport {
         let code = match self {
-            Self::LongStatement | Self::LongNames | Self::ManyStatements => "54000",
-            Self::Malformed(_) | Self::Type(_) => "08P01",
+            Self::LongMessage | Self::LongStatement | Self::LongNames | Self::ManyStatements => {
+                "54000"
+            }
+            Self::Malformed(_) | Self::Type(_) | Self::SimpleQuery => "08P01",
         };
         NewReport::new(Severity::Fatal, code, self.to_string())
     }
@@ -60,6 +68,7 @@ impl Broken {
         }
         let code = match self {
             Self::Malformed(_) | Self::Unexpected(_) | Self::LostBlock => "08006",
+            Self::LongMessage => "54000",
             Self::Parameter => "22023",
             Self::Block => "08P01",
         };
@@ -72,6 +81,8 @@ impl fmt::Display for Violation {
         match self {
             Self::Malformed(why) => why.fmt(f),
             Self::Type(tag) => write!(f, "unexpected message type 0x{tag:02X} of the client"),
+            Self::LongMessage => f.write_str("a message is longer than max_packet_size"),
+            Self::SimpleQuery => f.write_str("PQexec disallowed"),
             Self::LongStatement => f.write_str("a prepared statement is too long"),
             Self::ManyStatements => f.write_str("too many prepared statements"),
             Self::LongNames => f.write_str("the names in a message are too long"),
@@ -84,6 +95,9 @@ impl fmt::Display for Broken {
         match self {
             Self::Malformed(why) => write!(f, "the server sent an {why}"),
             Self::Unexpected(tag) => write!(f, "unexpected message type 0x{tag:02X} of the server"),
+            Self::LongMessage => {
+                f.write_str("a message of the server is longer than max_packet_size")
+            }
             Self::Parameter => f.write_str("invalid server parameter"),
             Self::Block => f.write_str("transaction blocks not allowed in statement pooling mode"),
             Self::LostBlock => f.write_str("the transaction is lost with its server connection"),

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
 };
 
 use paceline_pg_wire::{
@@ -87,6 +88,12 @@ impl Client {
         client.log_in(connect)
     }
 
+    /// The connection alone, which stays open.
+    #[allow(dead_code, reason = "not every test program uses it")]
+    pub(crate) fn into_channel(self) -> Box<dyn Channel> {
+        self.channel
+    }
+
     /// A connection without a login.
     pub(crate) fn connected(address: SocketAddr) -> Self {
         Self::through(address, Box::new(connect(address)))
@@ -101,6 +108,14 @@ impl Client {
             key: (0, Vec::new()),
             parameters: Vec::new(),
         }
+    }
+
+    /// A connection by a Unix socket, without a login.
+    pub(crate) fn of_unix(stream: UnixStream) -> Self {
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        // Requests to cancel go to no address here.
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::through(nowhere, Box::new(stream))
     }
 
     /// Waits for the end of a login that was begun.

@@ -1,5 +1,7 @@
 //! What an administrator does.
 
+use paceline_pg_wire::frontend;
+
 use crate::{
     client::{Client, Connect},
     pooler::{entry, Pooler},
@@ -145,4 +147,31 @@ fn a_commit_on_its_way_is_unknown() {
         );
         assert_eq!(client.try_query("SELECT 1"), survives);
     }
+}
+
+/// `SHOW CLIENTS` said 0, however many prepared statements a client had.
+#[test]
+fn prepared_statements_are_counted() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let pooler = Pooler::of(
+        postgres,
+        "pool_mode = transaction\nmax_prepared_statements = 10",
+    );
+    let mut client = pooler.client();
+    let shown = || {
+        let rows = pooler.admin("SHOW CLIENTS");
+        let row = rows.iter().find(|row| row[2] == "db");
+        // The number of the client is behind it.
+        row.map(|row| row[row.len() - 2].clone())
+    };
+    assert_eq!(shown().as_deref(), Some("0"));
+    let mut bytes = Vec::new();
+    frontend::parse(&mut bytes, b"one", b"SELECT 1", &[]);
+    frontend::parse(&mut bytes, b"two", b"SELECT 2", &[]);
+    frontend::sync(&mut bytes);
+    client.send(&bytes);
+    client.finish().expect("both are parsed");
+    assert_eq!(shown().as_deref(), Some("2"));
 }

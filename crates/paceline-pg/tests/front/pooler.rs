@@ -28,6 +28,7 @@ fn program() {
             file: file.into(),
             is_quiet: true,
             verbosity: 0,
+            user: None,
         };
         front::run(start).expect("it serves");
     }
@@ -60,7 +61,12 @@ fn head(folder: &Path) -> String {
 impl Pooler {
     /// Starts the program. `databases` and `settings` are lines of the configuration.
     pub(crate) fn start(databases: &str, settings: &str) -> Self {
-        Self::launch(databases, settings, this_program())
+        Self::start_after(databases, settings, |_| ())
+    }
+
+    /// As [`start`](Self::start), after something was done to the folder.
+    pub(crate) fn start_after(databases: &str, settings: &str, prepare: fn(&Path)) -> Self {
+        Self::launch(databases, settings, this_program(), prepare)
     }
 
     /// The same, with so many descriptors.
@@ -70,10 +76,10 @@ impl Pooler {
         shell.args(["-c", &script, "sh"]);
         let program = this_program();
         shell.arg(program.get_program()).args(program.get_args());
-        Self::launch(databases, settings, shell)
+        Self::launch(databases, settings, shell, |_| ())
     }
 
-    fn launch(databases: &str, settings: &str, mut program: Command) -> Self {
+    fn launch(databases: &str, settings: &str, mut program: Command, prepare: fn(&Path)) -> Self {
         let folder = new_folder();
         let users = format!("\"{USER}\" \"\"\n\"admin\" \"\"\n\"alice\" \"alice's\"\n");
         fs::write(folder.join("users"), users).expect("a file");
@@ -84,6 +90,7 @@ impl Pooler {
             format!("{head}{settings}\n[databases]\n{databases}\n"),
         )
         .expect("a file");
+        prepare(&folder);
         let process = program
             .env(INI, &ini)
             .stdin(Stdio::null())
@@ -139,6 +146,11 @@ impl Pooler {
 
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn log(&self) -> String {

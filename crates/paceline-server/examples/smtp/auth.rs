@@ -90,7 +90,7 @@ pub(crate) fn go_on(users: &Users, step: Step, response: &[u8]) -> Progress {
     }
 }
 
-/// `whose mail NUL who NUL password`: the first one may be empty.
+/// `authorization NUL authentication NUL password`: the first one may be empty.
 fn plain(users: &Users, response: &[u8]) -> Progress {
     let mut parts = response.split(|byte| *byte == 0);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {

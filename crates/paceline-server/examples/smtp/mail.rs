@@ -1,4 +1,4 @@
-//! A message that comes in: into a file of a maildir, or into a summary.
+//! An incoming message: into a file of a maildir, or into a summary.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! An SMTP receiver: it takes mail from other servers, or from users who log in, and files it.
+//! An SMTP receiver: it takes mail from other servers, or from users that log in, and files it.
 //!
 //! ```text
 //! cargo run --release -p paceline-server --example smtp -- --listen 127.0.0.1:2525 --tls-self-signed
@@ -10,7 +10,7 @@
 //!   session.rs    one client: which command may come now, what it is answered, STARTTLS, DATA
 //!   command.rs    a line becomes a command, or the reply that refuses it
 //!   auth.rs       AUTH PLAIN and LOGIN, step by step
-//!   mail.rs       a message that comes in: to a maildir, or to a summary
+//!   mail.rs       an incoming message: to a maildir, or to a summary
 //! ```
 //!
 //! It implements RFC 5321 with SIZE (1870), 8BITMIME (6152), PIPELINING (2920), STARTTLS (3207) and AUTH

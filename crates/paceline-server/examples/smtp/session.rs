@@ -4,10 +4,10 @@
 //!   EHLO --> MAIL --> RCPT, RCPT, .. --> DATA --> lines --> .     then MAIL again, or QUIT
 //!     ^        |
 //!     |        +-- RSET forgets the message
-//!     +-- STARTTLS: everything is forgotten, and EHLO comes again
+//!     +-- STARTTLS: everything is forgotten, and EHLO follows again
 //! ```
 //!
-//! Commands are read by the codec `line`, and a message by `dot_chunks`: it goes to its file in pieces,
+//! Commands are read by the codec `line`, and a message by `dot_chunks`: it is written to its file in pieces,
 //! so no message is ever in memory, and one that is too long is read to its end and then refused.
 
 use std::{fmt::Display, io, mem, sync::Arc, time::SystemTime};
@@ -85,7 +85,7 @@ enum Phase {
     Text(Text),
 }
 
-/// A message that comes in.
+/// An incoming message.
 enum Text {
     Taken(Envelope, Incoming),
     /// Read to its end, and then refused.

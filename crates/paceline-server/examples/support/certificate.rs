@@ -23,7 +23,7 @@ impl Pair {
     }
 }
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 #[derive(Clone, Debug)]
 pub(crate) enum Certificate {
     /// From these PEM files.

@@ -123,7 +123,7 @@ impl Shared {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tries to become the writer.
+    /// Tries to become the writer. Sessions may write only when all databases are ready for it.
     pub(super) fn take_over(&self) -> Result<TakeOver, Failure> {
         let outcome = self.role.try_to_lock();
         let outcome = outcome.map_err(|error| Failure::new("58030", error.to_string()))?;
@@ -196,5 +196,44 @@ impl fmt::Display for Statistics {
             "{} sessions so far, {} commits in {} syncs",
             self.sessions_so_far, self.commits, self.syncs
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::catalogue::Directory;
+
+    fn shared(folder: &Path) -> Shared {
+        let role = Arc::new(Role::of(folder).expect("a lock"));
+        let names = Directory::default();
+        let database = Database::open(folder, "bank", &role, &names, true).expect("a database");
+        let users = Users::default();
+        let limits = Limits::default();
+        Shared::new(vec![database], users, role, limits, folder, false).expect("a server")
+    }
+
+    /// A standby said that it writes as soon as it had the lock, and opened its connections after
+    /// that. A session that wrote at once took the lane first, and the opening panicked.
+    #[test]
+    fn a_standby_that_can_not_open_its_files_does_not_write() {
+        let folder = std::env::temp_dir().join(format!("paceline-role-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let writer = shared(&folder);
+        let standby = shared(&folder);
+        let outcome = standby.take_over().expect("an outcome");
+        assert_eq!(outcome, TakeOver::Standby);
+        drop(writer);
+        let (file, moved) = (folder.join("bank.sqlite"), folder.join("moved"));
+        std::fs::rename(&file, &moved).expect("it is there");
+        std::fs::create_dir(&file).expect("a folder in its place");
+        standby.take_over().expect_err("the file is a folder");
+        assert!(!standby.role.writes(), "a session would write");
+        std::fs::remove_dir(&file).expect("it is empty");
+        std::fs::rename(&moved, &file).expect("it is there");
+        let outcome = standby.take_over().expect("an outcome");
+        assert!(outcome == TakeOver::Writer && standby.role.writes());
+        drop(standby);
+        std::fs::remove_dir_all(&folder).expect("the folder");
     }
 }

@@ -17,6 +17,7 @@ mod by_name;
 mod control;
 mod copying;
 mod extended;
+mod inside;
 mod kinds;
 mod lines;
 mod messages;

@@ -101,7 +101,7 @@ pub(super) fn one_statement(sql: &str, facts: &Facts) -> Result<Option<Statement
 impl Open {
     /// Prepares a statement: SQLite compiles it, and its types are found.
     pub(super) fn prepare(&mut self, sql: &str, types: &[u32]) -> Result<Prepared, Failure> {
-        let statement = one_statement(sql, &self.facts())?;
+        let statement = self.with_facts(|facts| one_statement(sql, facts))?;
         let need = match statement.as_ref().map(|statement| &statement.kind) {
             Some(Kind::Locks(_) | Kind::Write(_) | Kind::Define(_) | Kind::Several(_)) => {
                 Need::Write

@@ -6,6 +6,7 @@ use paceline_pg_wire::{backend, TransactionStatus};
 
 use super::{
     block::{self, Held, Need},
+    prepared::one_statement,
     run::{Ran, Run, Sink},
     Cx, Open, Output, Progress,
 };
@@ -119,6 +120,13 @@ impl Open {
         statement: &Statement,
         is_alone: bool,
     ) -> Result<Progress, Failure> {
+        // An earlier statement of the message may have made the table of this one.
+        let again = if !is_alone && self.block.has_defined {
+            self.with_facts(|facts| one_statement(original, facts))?
+        } else {
+            None
+        };
+        let statement = again.as_ref().unwrap_or(statement);
         self.may_run(statement)?;
         let tag = |rows, changes| statement.tag.text(rows, changes);
         let (sql, need) = match &statement.kind {

@@ -98,7 +98,7 @@ fn numeric(cx: &Context<'_>) -> Result<Value> {
 fn divisor(cx: &Context<'_>) -> Result<Value> {
     match cx.get_raw(0) {
         ValueRef::Integer(0) => Err(user("division by zero")),
-        ValueRef::Real(number) if number == 0.0 => Err(user("division by zero")),
+        ValueRef::Real(0.0) => Err(user("division by zero")),
         _ => cx.get(0),
     }
 }

@@ -60,6 +60,16 @@ pub(crate) fn is_never_null(link: &Link, table: &str, column: &str) -> bool {
     found().unwrap_or(false)
 }
 
+/// The type of the column that is guessed, in these tables.
+pub(crate) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<Type> {
+    let declared = match guess {
+        Guess::Column(name) => tables.iter().find_map(|table| of_table(link, table, name)),
+        Guess::Inserted(place) => at_place(link, tables.first()?, *place),
+        Guess::Type(_) | Guess::ArrayOf(_) | Guess::Unknown => None,
+    };
+    declared.map(|declared| declared.kind)
+}
+
 /// The default of a column, as SQLite writes it.
 pub(crate) fn default_of(link: &Link, table: &str, guess: &Guess) -> Option<String> {
     let (condition, value) = match guess {

@@ -185,17 +185,9 @@ impl Schema for Database {
 
     fn resolve(&self, tables: &[String], guess: &Guess) -> Option<Type> {
         let reader = self.reader().ok()?;
-        let declared = match guess {
-            Guess::Column(name) => tables
-                .iter()
-                .find_map(|table| columns::of_table(&reader, table, name)),
-            Guess::Inserted(place) => tables
-                .first()
-                .and_then(|table| columns::at_place(&reader, table, *place)),
-            Guess::Type(_) | Guess::ArrayOf(_) | Guess::Unknown => None,
-        };
+        let found = columns::resolve(&reader, tables, guess);
         self.give_back(reader);
-        declared.map(|declared| declared.kind)
+        found
     }
 
     fn default_of(&self, tables: &[String], guess: &Guess) -> Option<String> {

@@ -8,9 +8,11 @@ use rusqlite::{
 
 use super::functions::{user, PURE};
 
+type Function = fn(f64) -> f64;
+
 /// Registers the functions.
 pub(super) fn register(connection: &Connection) -> Result<()> {
-    let rounding: [(&str, fn(f64) -> f64); 4] = [
+    let rounding: [(&str, Function); 4] = [
         ("floor", f64::floor),
         ("ceil", f64::ceil),
         ("ceiling", f64::ceil),
@@ -24,7 +26,7 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
             })
         })?;
     }
-    let real: [(&str, fn(f64) -> f64); 4] = [
+    let real: [(&str, Function); 4] = [
         ("exp", f64::exp),
         ("ln", f64::ln),
         ("cbrt", f64::cbrt),

@@ -1,6 +1,11 @@
 //! Decides which of several processes on one folder writes: the one that holds a file lock.
 //!
-//! The kernel releases the lock when its process ends for any reason. A failed disk is not covered.
+//! ```text
+//!   Standby --[Role::try_to_lock]--> holds the lock --[Role::begin_to_write]--> Writer
+//! ```
+//!
+//! Between the two steps the process opens the connections that write. A session that wrote earlier
+//! would find them missing. The kernel releases the lock when its process ends for any reason. A failed disk is not covered.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -30,7 +35,7 @@ pub(crate) struct Role {
 pub(crate) enum TakeOver {
     /// This process holds the lock.
     Writer,
-    /// Another process holds the lock.
+    /// Another process holds it.
     Standby,
 }
 

@@ -17,7 +17,7 @@ use crate::{
 
 /// The failure with the names of its table, column and constraint, as far as they are known.
 pub(crate) fn describe(link: &Link, sql: &str, values: &[Value], failure: Failure) -> Failure {
-    let Some(text) = failure.violated.clone() else {
+    let Some(text) = failure.violation().map(str::to_owned) else {
         return failure;
     };
     let source = Source::split(sql).ok().and_then(|mut all| all.pop());

@@ -1,4 +1,4 @@
-//! The stand: what an observer makes of the roles of the pool's threads, and how it tells about it.
+//! The stand: what an observer makes of the roles of the pool's threads, and what it prints about them.
 
 use std::{
     cell::Cell,
@@ -42,7 +42,7 @@ impl SharedStand {
 }
 
 impl Observer for SharedStand {
-    /// Told on the thread that changes, so its handlers know later in which cab they sit.
+    /// Called on the thread that changes, so its handlers know later in which cab they sit.
     fn role_changed(&self, cab: usize, role: Role) {
         CAB.set(cab);
         self.look().change_role(cab, role);
@@ -65,7 +65,7 @@ pub(super) struct Cab {
     pub(super) role: Option<Role>,
     /// The number of its last change of role: smaller is older.
     change: usize,
-    /// Who is on board, and until when.
+    /// The passenger on board, and until when.
     pub(super) fare: Option<(Passenger, Duration)>,
     pub(super) rides: usize,
 }
@@ -76,9 +76,9 @@ struct Opening {
     by: usize,
     at: Duration,
     fare: Option<Passenger>,
-    /// Who leads since, and how long nobody did.
+    /// The next leader, and how long there was none.
     taken: Option<(usize, Duration)>,
-    /// It was told that the front is open.
+    /// Whether it has printed that the front is open.
     told: bool,
 }
 
@@ -104,7 +104,7 @@ impl Stand {
         self.with_role(Role::Leader).first().copied()
     }
 
-    /// The cabs behind the leader; the next one to lead comes first, if the order tells.
+    /// The cabs behind the leader; the next one to lead is first, if the order defines it.
     pub(super) fn followers(&self) -> Vec<usize> {
         let mut followers = self.with_role(Role::Follower);
         followers.sort_by_key(|cab| self.cabs[*cab].change);
@@ -122,12 +122,12 @@ impl Stand {
         self.now().saturating_sub(opened)
     }
 
-    /// Nobody waits and nobody drives.
+    /// No cab waits and none drives.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.with_role(Role::Processing).is_empty()
     }
 
-    /// What is to be told since the last time.
+    /// What is to be printed since the last time.
     pub(super) fn take_news(&mut self) -> Vec<String> {
         self.tell_vacancy();
         mem::take(&mut self.news)
@@ -193,7 +193,7 @@ impl Stand {
         }
     }
 
-    /// Tells how a cab drove off, once it is known who leads then.
+    /// Prints how a cab drove off, once the next leader is known.
     fn tell_departure(&mut self) {
         let Some(opening) = self.opening else { return };
         match (opening.fare, opening.taken) {
@@ -227,7 +227,7 @@ impl Stand {
         });
     }
 
-    /// Tells, once, that nobody leads: not before a wake would have come.
+    /// Prints, once, that no cab leads: not before a wake-up would have arrived.
     fn tell_vacancy(&mut self) {
         let Some(opening) = self.opening.filter(|opening| !opening.told) else {
             return;
@@ -236,10 +236,12 @@ impl Stand {
             return;
         };
         let untold = fare.wish == Wish::UntoldRide && self.options.wake == Wake::Adaptive;
-        let text = match self.followers().is_empty() {
-            true => "no cab is left to lead",
-            false if untold => "untold: the front is open, nobody was woken",
-            false => return,
+        let text = if self.followers().is_empty() {
+            "no cab is left to lead"
+        } else if untold {
+            "untold: the front is open, nobody was woken"
+        } else {
+            return;
         };
         if self.vacant() > A_WAKE {
             self.tell(format!("cab {by} drove off with {}, {text}", fare.name));

@@ -1,8 +1,9 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
+mod affinity;
 mod begin;
 mod close;
-mod homes;
+mod life;
 mod line_up;
 mod members;
 mod moves;
@@ -12,45 +13,41 @@ mod time;
 mod user_code;
 
 use std::{
-    collections::HashSet,
     io,
     os::fd::RawFd,
     sync::{Arc, Weak},
     time::Duration,
 };
 
+pub(crate) use self::affinity::OwnMailbox;
+pub(crate) use self::close::Remains;
 pub(super) use self::close::{End, NotWaited};
-pub(crate) use self::close::{LeftUndone, LostHandle, Remains};
-pub(crate) use self::homes::OwnTray;
+use self::life::LifeCycle;
+use self::life::Loss;
+pub(crate) use self::life::{LeftUndone, LostHandle};
 pub use self::moves::Move;
 pub(crate) use self::open::Found;
 use self::open::Open;
+pub(crate) use self::user_code::UserCode;
 use super::{
     claim::Claim,
-    endings::Endings,
     entry::Entry,
-    frames,
     handle::{Handle, Key},
     handler::Interest,
     hooks::Hooks,
-    kind::Kinds,
     line::Line,
+    mailboxes::{Handed, Mailboxes},
     owner::Signal,
     readiness::{Readiness, Stale, State},
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     task::Posts,
-    trays::{Handed, Trays},
-    unwind::caught,
 };
 use crate::{
     errors,
     handle_set::{Answer, Beside, Event, HandleSet, Ready, Reports},
     observe::Counters,
-    sync::{
-        atomic::{AtomicU32, AtomicUsize, Ordering},
-        Clock, Mutex, Timestamp,
-    },
+    sync::{Clock, Timestamp},
     timer::Timers,
 };
 
@@ -82,41 +79,37 @@ fn refusal(kind: io::ErrorKind, reason: impl Into<String>) -> Refusal {
     (kind, reason.into())
 }
 
-/// Registrations are accepted.
-const ACCEPTING: u32 = 0;
-/// None is accepted any more; those that exist end as soon as they have nothing left to do.
-const DRAINING: u32 = 1;
-/// All end now. Nobody leads any more.
-const SHUT: u32 = 2;
-
 /// Every registration, the set that watches them, and the list of those that were put back.
 pub(crate) struct Registry {
     /// For the handles that are given out.
     me: Weak<Registry>,
     set: Box<dyn HandleSet>,
-    /// How the set reports, for those who ask at every event.
+    /// How the set reports, read at every event.
     reports: Reports,
     slots: SlotTable,
+    /// Where QUEUED slots wait, apart from the line.
+    lists: Lists,
+    time: Time,
+    limits: Limits,
+    user: UserCode,
+    life: LifeCycle,
+    counters: Arc<Counters>,
+}
+
+/// Where slots wait that are QUEUED and not in the line of the leader.
+struct Lists {
+    /// Put back by threads that do not hold the lead.
     returned: ReturnList,
     /// Instead of that list, if the set is a concurrent one.
     open: Option<Open>,
+    /// For certain threads.
+    mailboxes: Mailboxes,
+}
+
+/// Points in time, and work that waits for its turn.
+struct Time {
     timers: Timers,
     posts: Arc<Posts>,
-    /// What waits for certain threads.
-    trays: Trays,
-    limits: Limits,
-    kinds: Kinds,
-    hooks: Hooks,
-    endings: Endings,
-    /// What was lost at the end of the pool and not reported yet.
-    lost: Mutex<LeftUndone>,
-    phase: AtomicU32,
-    /// Registrations whose `closed` has not been told and finished.
-    live: AtomicUsize,
-    /// Of these, how many belong to handlers that wait for a shutdown themselves.
-    excused: AtomicUsize,
-    excused_keys: Mutex<HashSet<Key>>,
-    counters: Arc<Counters>,
 }
 
 impl Registry {
@@ -132,21 +125,19 @@ impl Registry {
             me: me.clone(),
             reports: set.reports(),
             set,
-            open,
             slots: SlotTable::new(),
-            returned: ReturnList::new(),
-            timers: Timers::new(clock),
-            posts: Posts::new(limits.post_limit),
+            lists: Lists {
+                returned: ReturnList::new(),
+                open,
+                mailboxes: Mailboxes::default(),
+            },
+            time: Time {
+                timers: Timers::new(clock),
+                posts: Posts::new(limits.post_limit),
+            },
             limits,
-            trays: Trays::default(),
-            kinds: Kinds::default(),
-            hooks,
-            endings: Endings::default(),
-            lost: Mutex::default(),
-            phase: AtomicU32::new(ACCEPTING),
-            live: AtomicUsize::new(0),
-            excused: AtomicUsize::new(0),
-            excused_keys: Mutex::default(),
+            user: UserCode::new(hooks, Arc::clone(&counters), limits.nesting),
+            life: LifeCycle::new(),
             counters,
         })
     }
@@ -169,7 +160,7 @@ impl Registry {
         self.change(key, |word| word.notify(key.generation))
     }
 
-    /// Who does not own a registration found nothing there, or is about to see.
+    /// Clears `bits` for a non-owner that got, or is about to get, `WouldBlock`.
     pub(super) fn clear_ready(&self, key: Key, bits: Ready) {
         // If it is over, there is nothing to clear.
         let _ = self.change(key, |word| word.clear(key.generation, bits));
@@ -180,7 +171,7 @@ impl Registry {
         let _ = self.change(key, |word| word.set(key.generation, bits));
     }
 
-    /// Has a registration closed by whoever visits it next.
+    /// Has a registration closed by the thread that visits it next.
     pub(super) fn ask_to_close(&self, key: Key) {
         let slot = self.slots.get(key.index);
         // If it is over, there is nothing to do.
@@ -202,35 +193,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether registrations are still accepted.
-    pub(crate) fn is_accepting(&self) -> bool {
-        self.phase() == ACCEPTING
-    }
-
-    /// Whether user code of this registry runs on this thread.
-    pub(crate) fn runs_here(&self) -> bool {
-        frames::count(self.address()) > 0
-    }
-
-    /// Whether a handler that runs here may wait, and others be called meanwhile, one inside the other.
-    pub(crate) fn check_depth(&self) -> io::Result<()> {
-        let (depth, limit) = (frames::count(self.address()), self.limits.nesting);
-        if depth <= limit {
-            return Ok(());
-        }
-        let text =
-            format!("wait for a reply: {depth} handlers wait on this thread, and {limit} may");
-        Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
-    }
-
-    /// Makes the leader look up, whoever that is.
+    /// Makes the leader return from its wait.
     pub(crate) fn wake_set(&self) {
         self.set.wake();
-    }
-
-    /// Registrations that have not ended.
-    pub(crate) fn live(&self) -> usize {
-        self.live.load(Ordering::Acquire)
     }
 
     /// How the set reports.
@@ -239,8 +204,8 @@ impl Registry {
     }
 
     /// Whether the set may be looked at more often than needed.
-    pub(crate) fn is_looked_at_cheaply(&self) -> bool {
-        self.set.is_looked_at_cheaply()
+    pub(crate) fn is_cheap_to_poll(&self) -> bool {
+        self.set.is_cheap_to_poll()
     }
 
     /// How its set can be waited in beside others.
@@ -267,13 +232,39 @@ impl Registry {
         &self.me
     }
 
+    /// Whether registrations are still accepted.
+    pub(crate) fn is_accepting(&self) -> bool {
+        self.life.is_accepting()
+    }
+
+    /// Whether a drain has nothing left to wait for.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.life.is_drained()
+    }
+
+    /// Registrations that have not ended.
+    pub(crate) fn live(&self) -> usize {
+        self.life.live()
+    }
+
+    /// What was lost at the end of the pool since this was last asked, and how many registrations
+    /// have not ended. Of these two, each is in one.
+    pub(crate) fn left_undone(&self) -> (LeftUndone, usize) {
+        self.life.left_undone()
+    }
+
+    /// User code of this registry: its kinds, its hooks, and its frames.
+    pub(crate) fn user(&self) -> &UserCode {
+        &self.user
+    }
+
     // What the holder of the lead uses.
 
-    /// Owns the slot at `index`, taken off the line; of a member, its group. `None`: it was handed to a thread that it
-    /// belongs to, or need not be visited.
+    /// Owns the slot at `index`, taken off the line; of a member, its group. `None`: it was handed
+    /// to a thread that it belongs to, or need not be visited.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
         let slot = self.slots.get(index)?;
-        if slot.has_home() && self.hand_home(index, slot) == Handed::There {
+        if slot.has_affinity() && self.hand_to_its_thread(index, slot) == Handed::There {
             return None;
         }
         self.claimed(slot.claim(index)?)
@@ -304,15 +295,16 @@ impl Registry {
 
     /// Moves everything that was put back by others to the end of the line.
     pub(super) fn take_returned(&self, line: &mut Line) {
-        self.returned
+        self.lists
+            .returned
             .take_all(|index| self.link(index), |index| line.append(index));
     }
 
-    /// Announces the leader's sleep, unless something was put back. Until when it may sleep that wants to until
-    /// `until`.
+    /// Announces the leader's sleep, unless something was put back. Until when it may sleep that
+    /// wants to until `until`.
     pub(super) fn may_sleep(&self, until: Option<Timestamp>) -> Option<Timestamp> {
-        match self.returned.announce_sleep() {
-            Sleep::Announced => self.timers.sleep_limit(until),
+        match self.lists.returned.announce_sleep() {
+            Sleep::Announced => self.time.timers.sleep_limit(until),
             Sleep::NotYet => Some(Timestamp::PAST),
         }
     }
@@ -329,10 +321,11 @@ impl Registry {
 
     /// Lets a registration begin, which is counted from here on.
     fn admit<'r>(&'r self, begin: impl FnOnce() -> io::Result<Owned<'r>>) -> io::Result<Owned<'r>> {
-        // Counted before it is looked whether registrations are accepted: a drain waits for it, or is seen.
-        self.live.fetch_add(1, Ordering::AcqRel);
+        // Counted before it is looked whether registrations are accepted: a drain waits for it, or
+        // is seen.
+        self.life.count_in();
         begin().inspect_err(|_| {
-            self.live.fetch_sub(1, Ordering::AcqRel);
+            self.life.count_back();
             self.set.wake();
         })
     }
@@ -342,15 +335,15 @@ impl Registry {
         let key = owned.key();
         owned.with_entry(|place| *place = Some(entry));
         // A drain that passed this slot before `occupy` is seen here; a later one marks it.
-        if self.phase() != ACCEPTING {
+        if !self.life.is_accepting() {
             owned.readiness().drain();
         }
         self.let_go(owned);
         self.handle(key)
     }
 
-    /// Finds a slot, and lets the set watch the source. The slot is owned, so that what the set tells
-    /// waits until the entry is in place.
+    /// Finds a slot, and lets the set watch the source. The slot is owned, so that the set's
+    /// reports wait until the entry is in place.
     fn begin(&self, descriptor: RawFd, interest: Interest) -> io::Result<Owned<'_>> {
         let attempted = || format!("register descriptor {descriptor}");
         let owned = self.occupy(interest, attempted)?;
@@ -372,7 +365,7 @@ impl Registry {
     fn occupy(&self, interest: Interest, attempted: impl Fn() -> String) -> io::Result<Owned<'_>> {
         let refusal = |kind, reason| io::Error::new(kind, format!("{}: {reason}", attempted()));
         // A change of the word, so that of this step and `drain` the second one sees the first.
-        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
+        if !self.life.accepts() {
             return Err(refusal(
                 io::ErrorKind::BrokenPipe,
                 "the pool is shutting down",
@@ -400,12 +393,13 @@ impl Registry {
         }
     }
 
-    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open line.
+    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open
+    /// line.
     fn put_back(&self, index: u32) {
         if self.is_open() {
             return self.put_in_open_line(index);
         }
-        if let Pushed::WakeLeader = self.returned.push(index, self.link(index)) {
+        if let Pushed::WakeLeader = self.lists.returned.push(index, self.link(index)) {
             self.set.wake();
         }
     }
@@ -416,10 +410,10 @@ impl Registry {
             return;
         };
         self.put_back(index);
-        // After the end nobody takes the list any more. Either the sweep saw this slot QUEUED and has
-        // owned it, or this thread sees the end here: both changed the same owner word. (Who signals from
-        // outside found it IDLE: then the sweep is still to come.)
-        if self.phase() == SHUT {
+        // After the end no thread takes the list any more. Either the sweep saw this slot QUEUED
+        // and has owned it, or this thread sees the end here: both changed the same owner word. (A
+        // signal from outside found it IDLE: then the sweep is still to come.)
+        if self.life.is_shut() {
             self.sweep(index);
         }
     }
@@ -429,7 +423,7 @@ impl Registry {
     #[inline(always)]
     pub(super) fn let_go_into(&self, owned: Owned<'_>, line: &mut Line) -> Option<Remains<'_>> {
         let index = self.rest_or_requeue(owned)?;
-        if self.phase() == SHUT {
+        if self.life.is_shut() {
             let registry = self;
             return Some(Remains { registry, index });
         }
@@ -437,7 +431,8 @@ impl Registry {
         None
     }
 
-    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list. (Inlined: every turn has one.)
+    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list. (Inlined: every
+    /// turn has one.)
     #[inline(always)]
     fn rest_or_requeue(&self, mut owned: Owned<'_>) -> Option<u32> {
         loop {
@@ -460,8 +455,8 @@ impl Registry {
         }
     }
 
-    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its next visit. (Apart: no
-    /// handle of a set that reports edges needs it.)
+    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its
+    /// next visit. (Apart: no handle of a set that reports edges needs it.)
     #[inline(never)]
     fn arm(&self, owned: &mut Owned<'_>, state: State) {
         let (readiness, key) = (owned.readiness(), owned.key());
@@ -476,8 +471,9 @@ impl Registry {
         });
     }
 
-    /// The same for a descriptor, if there is one. If it can't for want of memory, the handle is taken for ready, so
-    /// that it is visited and armed again. Who is refused is to be closed at its next visit, for the reason that is told.
+    /// The same for a descriptor, if there is one. If it can't for want of memory, the handle is
+    /// taken for ready, so that it is visited and armed again. A refused handle is to be closed at
+    /// its next visit, for the returned reason.
     fn arm_descriptor(
         &self,
         descriptor: Option<RawFd>,
@@ -504,29 +500,9 @@ impl Registry {
         }
     }
 
-    /// Runs user code that may panic, and knows on which thread.
-    pub(super) fn in_frame<R>(
-        &self,
-        of: Option<Key>,
-        user: impl FnOnce() -> R,
-    ) -> Result<R, String> {
-        let frame = frames::enter(self.address(), of);
-        let told = caught(user);
-        frame.leave();
-        told
-    }
-
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self) as usize
-    }
-
     fn link(&self, index: u32) -> &super::return_list::Link {
         let slot = self.slots.get(index);
         &slot.expect("a listed slot exists").link
-    }
-
-    fn phase(&self) -> u32 {
-        self.phase.load(Ordering::Acquire)
     }
 }
 

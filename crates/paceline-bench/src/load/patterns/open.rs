@@ -7,9 +7,9 @@
 //!                    ====D==========  =E==
 //! ```
 //!
-//! Arrivals are those of many people who know nothing of each other (a Poisson process): the gaps between them are
+//! Arrivals are those of many independent clients (a Poisson process): the gaps between them are
 //! random, from a fixed seed, and the rate is their mean. They wait in order. No queue is kept: what was not asked
-//! yet is told by the arrival that is next.
+//! yet is reported by the next arrival.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ pub(in crate::load) struct Arrivals {
     next: f64,
     /// The mean of the gaps, in nanoseconds.
     gap: f64,
-    /// Where chance comes from.
+    /// The source of randomness.
     chance: Chance,
 }
 
@@ -57,7 +57,7 @@ impl Arrivals {
         })
     }
 
-    /// Goes on to the one after the next.
+    /// Advances to the one after the next.
     fn advance(&mut self) {
         self.next -= self.gap * self.chance.fraction().ln();
     }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_never_got_a_connection_are_told_at_the_end() {
+    fn requests_without_a_connection_are_counted_at_the_end() {
         let (mut lines, mut open) = (List::default(), open(vec![0], 1e6));
         open.due(&mut lines, 0);
         open.due(&mut lines, 100_000);

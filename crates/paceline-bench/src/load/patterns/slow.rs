@@ -1,4 +1,4 @@
-//! The closed loop, beside some who ask much and hardly read.
+//! The closed loop, beside clients that send many requests and read slowly.
 //!
 //! ```text
 //!  closed loop   measured as ever
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Before the load begins they ask until nothing more is taken: by then the server can send them no more, and the
-//! question is who else waits for that. The slow readers are not watched and not counted: every 10 ms each reads at
+//! question is which others wait for that. The slow readers are not watched and not counted: every 10 ms each reads at
 //! most one reply and writes what the kernel takes.
 
 use std::{

@@ -17,7 +17,7 @@ use super::{
 const HEIGHTS: (f64, f64) = (86.0, 322.0);
 /// How many names stand in a row of the legend.
 const NAMES_IN_ROW: usize = 4;
-/// Colours of the peers that can be told apart on white and on black; ours has its own.
+/// Colours of the peers that differ on white and on black; ours has its own.
 const COLOURS: [&str; 6] = [
     "#3f7fc1", "#8a8f98", "#2a9d8f", "#a56cc1", "#b58900", "#d45087",
 ];
@@ -54,21 +54,21 @@ const COURSES: [Course; 3] = [
         file: "active-connections",
         title: "Short requests over ever more connections",
         unit: "connections, all active",
-        start: "f-",
-        also: Some(("a", 64.0)),
+        start: "connections-",
+        also: Some(("short-requests", 64.0)),
     },
     Course {
         file: "idle-connections",
         title: "100 active connections among ever more idle ones",
         unit: "connections, 100 active",
-        start: "i-",
+        start: "mostly-idle-",
         also: None,
     },
     Course {
         file: "threads",
         title: "More threads than are needed",
         unit: "threads",
-        start: "j-",
+        start: "threads-",
         also: None,
     },
 ];
@@ -237,9 +237,10 @@ impl Panel {
         Panel {
             across: Scale::logarithmic((first / 1.2, last * 1.2), places),
             // What is slow may lie near zero; what is dear would press the others down to it.
-            up: match quantity.more_is_better() {
-                true => Scale::from_zero(ends, heights),
-                false => Scale::fitting(&ends, heights),
+            up: if quantity.more_is_better() {
+                Scale::from_zero(ends, heights)
+            } else {
+                Scale::fitting(&ends, heights)
             },
             places,
         }
@@ -315,7 +316,7 @@ impl Panel {
     }
 }
 
-/// Draws which line is whose, and tells where it ends.
+/// Draws the legend, and returns where it ends.
 fn legend(svg: &mut Svg, lines: &[Line<'_>]) -> f64 {
     for (index, line) in lines.iter().enumerate() {
         let x = 20.0 + 195.0 * (index % NAMES_IN_ROW) as f64;
@@ -339,9 +340,9 @@ mod tests {
     #[test]
     fn two_points_make_a_line_and_one_none() {
         let run = run_of(vec![
-            record("j-4", "paceline", 0, 100.0),
-            record("j-16", "paceline", 0, 100.0),
-            record("f-512", "paceline", 0, 100.0),
+            record("threads-4", "paceline", 0, 100.0),
+            record("threads-16", "paceline", 0, 100.0),
+            record("connections-512", "paceline", 0, 100.0),
         ]);
         let files: Vec<String> = plots(&Samples::of(&run))
             .into_iter()
@@ -353,13 +354,13 @@ mod tests {
     #[test]
     fn names_of_other_works_are_no_numbers() {
         let [active, ..] = COURSES;
-        assert_eq!(active.number("f-512"), Some(512.0));
-        assert_eq!(active.number("a"), Some(64.0));
+        assert_eq!(active.number("connections-512"), Some(512.0));
+        assert_eq!(active.number("short-requests"), Some(64.0));
         assert_eq!(
             [
-                active.number("f-many"),
-                active.number("f-0"),
-                active.number("b")
+                active.number("connections-many"),
+                active.number("connections-0"),
+                active.number("one-connection")
             ],
             [None; 3]
         );

@@ -1,6 +1,6 @@
 //! All goals of a quantity at a glance: paceline / peer, around the line at 1.
 //!
-//! A verdict is told by colour and by shape: a disc is reached, a ring open, a diamond missed. What matters is near
+//! A verdict has a colour and a shape: a disc is reached, a ring open, a diamond missed. What matters is near
 //! 1; a ratio far from it is an arrow at the edge, and its figure.
 
 use crate::{

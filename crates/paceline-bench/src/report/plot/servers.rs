@@ -1,7 +1,7 @@
 //! All servers under one work: throughput and processor time per request, side by side.
 //!
 //! A bar ends at the median; the line is from the least to the greatest run. A bar that would make all others small
-//! is broken: it leaves the scale, and only its figure tells how long it is.
+//! is broken: it leaves the scale, and only its figure shows how long it is.
 
 use crate::{
     goals::Quantity,

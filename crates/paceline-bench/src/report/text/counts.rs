@@ -44,7 +44,7 @@ pub(super) fn section(run: &Run) -> String {
         "## Counts per request\n\n\
          Server and client together, each in a pass of its own. *Same thread*: the share of events that were handled \
          by the thread that had handled the one before of their connection. *No leader*: the share of the time in \
-         which nobody led (a leader that processes its own event and then leads again counts), and the longest \
+         which no thread led (a leader that processes its own event and then leads again counts), and the longest \
          stretch.\n\n{}",
         table.markdown()
     )

@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 
 use crate::service::{Task, REQUEST};
 
-/// Longer than anything here takes: who waits so long has waited in vain.
+/// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Many requests in one piece come back equal, in order.
@@ -134,13 +134,13 @@ fn ask(name: &str, mut stream: &TcpStream, sent: &[u8]) {
 /// The next replies are `sent`.
 fn expect(name: &str, mut stream: &TcpStream, sent: &[u8]) {
     let mut came = vec![0; sent.len()];
-    let told = stream.read_exact(&mut came);
-    assert!(told.is_ok(), "{name}: {told:?}");
+    let result = stream.read_exact(&mut came);
+    assert!(result.is_ok(), "{name}: {result:?}");
     assert!(came == sent, "{name}: the reply is not the request");
 }
 
 /// There is nothing more to come. (A reset is an end too, if something was left unread.)
 fn expect_end(name: &str, mut stream: &TcpStream) {
-    let told = stream.read(&mut [0]);
-    assert!(matches!(told, Ok(0)), "{name}: {told:?}");
+    let result = stream.read(&mut [0]);
+    assert!(matches!(result, Ok(0)), "{name}: {result:?}");
 }

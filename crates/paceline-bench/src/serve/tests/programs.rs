@@ -52,7 +52,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        let told = self.0.wait().unwrap();
-        assert!(told.success() || std::thread::panicking(), "{told}");
+        let status = self.0.wait().unwrap();
+        assert!(status.success() || std::thread::panicking(), "{status}");
     }
 }

@@ -1,10 +1,19 @@
 //! Openings that end before there is a connection.
 
+use std::net::TcpListener;
+
 use super::*;
 use crate::{
     front::tests::World,
     pools::{Ask, Order, Orders, Scope},
 };
+
+/// A world whose host takes connections and says nothing: a login there does not end.
+fn silent() -> (World, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    (World::new(&format!("host=127.0.0.1 port={port}")), listener)
+}
 
 /// The connection that these orders open.
 fn ordered(orders: &Orders<Arc<Server>>) -> ServerId {
@@ -38,7 +47,7 @@ fn a_refused_lookup_ends_its_opening() {
 /// pause was complete.
 #[test]
 fn what_is_given_up_before_its_turn_is_not_opened() {
-    let world = World::new("host=127.0.0.1 port=1");
+    let (world, _silent) = silent();
     let (_client, _, opening) = world.ask();
     let aborting = pause(&world);
     world.front.carry_out(aborting);
@@ -49,7 +58,7 @@ fn what_is_given_up_before_its_turn_is_not_opened() {
 /// The book gives an opening up while the name of its host is searched for.
 #[test]
 fn what_is_given_up_during_its_lookup_is_not_opened() {
-    let world = World::new("host=127.0.0.1 port=1");
+    let (world, _silent) = silent();
     let (_client, _, opening) = world.ask();
     let id = ordered(&opening);
     world.front.openings().begin(id);

@@ -187,14 +187,15 @@ impl Session {
         pool.database.counters.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.say(&out, call);
-        let half = ClientHalf::new(values, is_proven);
+        let values = self.front.commons.values(values);
+        let half = ClientHalf::new(values, is_proven).with_others(&asked.request.others);
         let now = self.front.now();
         self.client.watch.enter(Phase::Idle, now);
         self.state = State::Idle(Box::new(Member {
             id: asked.id,
             pool,
             half,
-            key,
+            process: key.process,
         }));
     }
 
@@ -203,7 +204,8 @@ impl Session {
         let live = self.front.live();
         let config = pool.database.config();
         let effective = live.config.effective(&config, user);
-        self.client.facts().limits = Limits::of(&effective);
+        let limits = self.front.commons.limits(Limits::of(&effective));
+        self.client.facts().limits = Some(limits);
     }
 
     fn begin_console(&mut self, access: Access, call: &mut Call<'_, '_, '_>) {
@@ -212,7 +214,7 @@ impl Session {
         };
         let Some(asked) = login.asked else { return };
         let key = self.front.new_key(self.client.number, asked.request.minor);
-        let console = ConsoleSession::new(asked.id, access, key);
+        let console = ConsoleSession::new(asked.id, access, key.process);
         self.front.console.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.client.watch.enter(Phase::Console, self.front.now());

@@ -72,7 +72,8 @@ impl Session {
         }
         let name = own.and_then(|config| config.auth_dbname.as_ref());
         let name = name.unwrap_or(&settings.auth_dbname).as_str();
-        if name == CONSOLE {
+        let at_console = name.is_empty() && asked.request.database == CONSOLE;
+        if name == CONSOLE || at_console {
             let text = "cannot use the reserved \"pgbouncer\" database as an auth_dbname";
             return Err(self.config_error(text));
         }

@@ -74,7 +74,8 @@ impl Session {
         let Some(info) = self.wire.tls_info() else {
             return Handshake::Good;
         };
-        self.client.facts().tls = format!("{}/{}", info.version, info.cipher_suite).into();
+        let shown = format!("{}/{}", info.version, info.cipher_suite);
+        self.client.facts().tls = self.front.commons.text(&shown);
         let Some(login) = self.login() else {
             return Handshake::Good;
         };

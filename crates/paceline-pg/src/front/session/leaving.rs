@@ -12,7 +12,7 @@ use crate::{
         server::Server,
     },
     pg_wire::{backend, NewReport, Severity},
-    pools::Left,
+    pools::{ClientId, Left},
     protocol::{AfterLoss, Broken, Loss, Mode, Relay, Release, Violation},
 };
 
@@ -96,6 +96,7 @@ impl Session {
             State::Bound(member, bound) => self.end_bound(member, bound, call),
             State::Idle(member) | State::Waiting(member) => self.forget(&member),
             State::Login(login) => self.end_login(*login, call),
+            State::Shared(away) => self.forget_client(away.id, away.process),
             State::Console(console) => self.end_console(*console),
             State::Leaving(_) => {}
         }
@@ -121,10 +122,15 @@ impl Session {
         let Bound {
             server, arrival, ..
         } = bound;
-        let (release, mode) = {
+        let terms = member.pool.terms();
+        let mode = terms.relay.mode;
+        let resets = terms.reset.is_some() && (mode == Mode::Session || self.resets_always());
+        let (release, is_spoilt) = {
             let core = server.core();
-            (core.half.may_release(), member.pool.terms().relay.mode)
+            let is_reset = resets && terms.reset.as_deref().is_some_and(resets_parameters);
+            (core.half.may_release(), core.half.is_altered() && !is_reset)
         };
+        drop(terms);
         let is_clean = self.input_is_clean(&member);
         self.forget(&member);
         if arrival == Arrival::Coming {
@@ -138,8 +144,10 @@ impl Session {
                 call,
             );
         }
-        let resets = member.pool.terms().reset.is_some();
-        if resets && (mode == Mode::Session || self.resets_always()) {
+        if is_spoilt {
+            let reason = "its parameters can't be reset";
+            self.front.close_server(&server, reason, call);
+        } else if resets {
             self.front.reset_server(&server, call);
         } else {
             self.front.give_back(&server, call);
@@ -156,11 +164,14 @@ impl Session {
     }
 
     fn forget(&self, member: &Member) {
-        let id = member.id;
+        self.forget_client(member.id, member.process);
+    }
+
+    fn forget_client(&self, id: ClientId, process: i32) {
         let (_left, orders): (Left, _) = self
             .front
             .with_book(|book, now, orders| book.leave(id, now, orders));
-        self.front.forget_key(&member.key);
+        self.front.forget_key(process);
         self.front.carry_out(orders);
     }
 
@@ -303,8 +314,16 @@ impl Session {
     }
 }
 
+/// Whether a query is known to give all parameters their values of the server's start.
+fn resets_parameters(query: &[u8]) -> bool {
+    let query = query.trim_ascii();
+    let query = query.strip_suffix(b";").unwrap_or(query).trim_ascii();
+    let known: [&[u8]; 2] = [b"DISCARD ALL", b"RESET ALL"];
+    known.iter().any(|known| query.eq_ignore_ascii_case(known))
+}
+
 /// What a client gets whose session ends with its server.
-fn crash_report(after: AfterLoss) -> Vec<u8> {
+pub(crate) fn crash_report(after: AfterLoss) -> Vec<u8> {
     let (code, text) = match after {
         AfterLoss::Kept(Loss::Nothing | Loss::RolledBack) => ("08006", "server conn crashed?"),
         AfterLoss::Kept(Loss::Unknown) | AfterLoss::Closed => (

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     config::{
         hba::{Attempt, Method},
-        AuthType as Configured, Settings, CONSOLE,
+        AuthType as Configured, PoolMode, Settings, CONSOLE,
     },
     console::Access,
     front::{
@@ -31,7 +31,7 @@ use crate::{
         Admission, AuthType, ClientLogin, ClientStep, ClientTls, LoginSettings, Seeds,
         SessionRequest, StartupRules, StoredPassword, Transport,
     },
-    pools::{CancelAsked, CancelId, ClientId, Destination, Privilege, Refusal},
+    pools::{CancelAsked, CancelId, ClientId, Destination, Privilege, Refusal, UserId},
     protocol::Tracked,
 };
 
@@ -114,7 +114,7 @@ pub(crate) fn login_settings(
         rules: StartupRules {
             tracked: tracked.names().map(name).collect(),
             ignored: ignored.map(str::to_owned).collect(),
-            passes_others: false,
+            passes_others: true,
         },
         mock_seed: mock_seed(),
     }
@@ -246,7 +246,6 @@ impl Session {
         } else {
             None
         };
-        let database = self.find_database(&request.database, is_console);
         // A name that is not known is kept only when it has proved to be a user's.
         let user_id = self.front.known_user(&request.user);
         let privilege = match access {
@@ -254,18 +253,9 @@ impl Session {
             Some(Access::Admin) => Privilege::Claimed,
             _ => Privilege::Ordinary,
         };
-        let destination = if is_console {
-            Destination::Console
-        } else {
-            Destination::from(database.as_ref().map(|database| database.id))
-        };
-        let now = self.front.now();
-        let entered = self
-            .front
-            .book()
-            .enter(destination, user_id, privilege, now);
-        let id = match entered {
-            Ok(id) => id,
+        let entered = self.enter(&request.database, is_console, user_id, privilege);
+        let (id, database) = match entered {
+            Ok(entered) => entered,
             Err(refusal) => {
                 self.refuse(refusal.code(), &refusal.to_string(), call);
                 return None;
@@ -285,6 +275,11 @@ impl Session {
         if is_console && access.is_none() {
             self.keep_asked(asked);
             self.refuse("08P01", "not allowed", call);
+            return None;
+        }
+        if let Some(text) = self.refusal_of_others(&asked) {
+            self.keep_asked(asked);
+            self.refuse("08P01", &text, call);
             return None;
         }
         if !self.choose_method(&asked, call) {
@@ -307,6 +302,19 @@ impl Session {
             }
             Some(Ok(None)) | None => Some(self.admission(&user, stored)),
         }
+    }
+
+    /// Why the client's parameters that are not tracked are refused: only a session has a server
+    /// for itself, on which it may set them.
+    fn refusal_of_others(&self, asked: &Asked) -> Option<String> {
+        let text = asked.request.refusal_of_others.clone()?;
+        let Some(database) = &asked.database else {
+            return Some(text);
+        };
+        let config = database.config();
+        let user = config.user.as_deref().unwrap_or(&asked.request.user);
+        let mode = self.front.live().config.effective(&config, user).pool_mode;
+        (mode != PoolMode::Session).then_some(text)
     }
 
     fn keep_asked(&mut self, asked: Asked) {
@@ -363,11 +371,13 @@ impl Session {
     /// Writes the line that says who wants to log in.
     fn note_attempt(&mut self, request: &SessionRequest, is_console: bool) {
         let tls = {
+            let commons = &self.front.commons;
+            let (database, user) = (commons.text(&request.database), commons.text(&request.user));
+            let application = commons.text(&application(request));
             let mut facts = self.client.facts();
-            facts.database = Arc::from(request.database.as_str());
-            facts.user = Arc::from(request.user.as_str());
+            (facts.database, facts.user) = (database, user);
             facts.is_console = is_console;
-            facts.application = application(request);
+            facts.application = application;
             if facts.tls.is_empty() {
                 "no".to_owned()
             } else {
@@ -406,6 +416,30 @@ impl Session {
 
     fn is_trusted(&self, user: &str, access: Option<Access>) -> bool {
         access.is_some() && self.is_own_user(user)
+    }
+
+    /// Counts the client for its database and its user.
+    fn enter(
+        &self,
+        name: &str,
+        is_console: bool,
+        user: Option<UserId>,
+        privilege: Privilege,
+    ) -> Result<(ClientId, Option<Arc<Database>>), Refusal> {
+        loop {
+            let database = self.find_database(name, is_console);
+            let destination = if is_console {
+                Destination::Console
+            } else {
+                Destination::from(database.as_ref().map(|database| database.id))
+            };
+            let now = self.front.now();
+            match self.front.book().enter(destination, user, privilege, now) {
+                // It was unused, and was forgotten since it was found.
+                Err(Refusal::Gone) => {}
+                entered => return entered.map(|id| (id, database)),
+            }
+        }
     }
 
     fn find_database(&self, name: &str, is_console: bool) -> Option<Arc<Database>> {
@@ -536,11 +570,11 @@ impl Session {
 /// What a client gets that was parked for too long.
 const NO_HOST: &str = "query_wait_timeout: no host of the database has the role that is asked for";
 
-fn application(request: &SessionRequest) -> Box<str> {
+fn application(request: &SessionRequest) -> String {
     let given = request
         .parameters
         .iter()
         .find(|(name, _)| name == "application_name");
     let value = given.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    value.unwrap_or_default().into()
+    value.unwrap_or_default()
 }

@@ -7,6 +7,7 @@ mod failover;
 mod model;
 mod random;
 mod rules;
+mod unused;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

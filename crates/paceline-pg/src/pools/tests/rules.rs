@@ -246,6 +246,23 @@ fn a_lifetime_of_zero_is_one_use() {
     assert_eq!(closed(&outcome), Some(CloseReason::LifetimeOver));
 }
 
+/// The first server of a pool, which has only logged in, was closed when its client asked for it.
+#[test]
+fn a_server_that_was_not_used_is_used_whatever_its_age_is() {
+    let mut world = World::new(Settings {
+        server_lifetime: ms(0),
+        ..sized(2)
+    });
+    let client = world.client();
+    assert_eq!(world.arrive(client), Welcome::Waiting);
+    let [server] = world.opened()[..] else {
+        unreachable!("one is opened");
+    };
+    assert_eq!(world.log_in(server), GiveBack::Idle);
+    let _welcome = world.take_orders();
+    assert!(matches!(world.ask(client), Ask::Server { server: it, .. } if it == server));
+}
+
 #[test]
 fn idle_servers_are_closed_but_for_the_least() {
     let mut world = World::new(Settings {
@@ -481,27 +498,34 @@ fn a_pool_without_clients_is_forgotten() {
         world.book.leave(client, ms(5), &mut world.orders),
         Left::Nothing
     );
-    world
-        .book
-        .close_idle_pools(ms(100), ms(105), &mut world.orders);
+    let remove = |world: &mut World, at| {
+        let (book, orders) = (&mut world.book, &mut world.orders);
+        book.remove_idle_pools(ms(100), ms(at), orders);
+        world.take_orders()
+    };
+    // An idle server is left to `server_idle_timeout`.
+    assert_eq!(remove(&mut world, 106), []);
+    let _ = world.book.closed(server, ms(110), &mut world.orders);
+    assert_eq!(remove(&mut world, 206), []);
+    let pool = world.pool;
+    assert_eq!(remove(&mut world, 207), [Order::PoolRemoved { pool }]);
+}
+
+/// A pool that keeps connections without clients was removed and made again, while its logins failed.
+#[test]
+fn a_pool_with_a_minimum_is_not_forgotten() {
+    let forced = DatabaseSettings {
+        forced_user: true,
+        ..DatabaseSettings::default()
+    };
+    let settings = Settings {
+        min_pool_size: 1,
+        ..sized(2)
+    };
+    let mut world = World::with_database(settings, forced);
+    let (book, orders) = (&mut world.book, &mut world.orders);
+    book.remove_idle_pools(ms(100), ms(1000), orders);
     assert_eq!(world.take_orders(), []);
-    world
-        .book
-        .close_idle_pools(ms(100), ms(106), &mut world.orders);
-    let orders = world.take_orders();
-    assert!(
-        matches!(
-            orders[..],
-            [
-                Order::Close {
-                    reason: CloseReason::IdlePool,
-                    ..
-                },
-                Order::PoolRemoved { .. }
-            ]
-        ),
-        "{orders:?}"
-    );
 }
 
 /// The end of a server reaches its client before the book: the client asks again at once, and the

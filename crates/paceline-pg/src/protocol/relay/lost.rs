@@ -68,6 +68,24 @@ impl Relay<'_> {
         AfterLoss::Kept(loss)
     }
 
+    /// Answers one of several clients that shared the server connection, after its loss: its batch
+    /// was sent. `is_oldest`: its replies may have begun.
+    pub fn shared_lost(&mut self, is_oldest: bool, to_client: &mut Vec<u8>) -> AfterLoss {
+        let is_torn = is_oldest && !self.server.walk.is_between_messages();
+        if is_torn || self.server.model.is_pinned() {
+            return AfterLoss::Closed;
+        }
+        if let Some(names) = &mut self.client.names {
+            names.undo_all();
+        }
+        if let Some(before) = self.server.before.take().filter(|_| is_oldest) {
+            self.client.take_over(&before);
+        }
+        backend::error(to_client, &self.report_of(Loss::Unknown));
+        backend::ready_for_query(to_client, TransactionStatus::Idle);
+        AfterLoss::Kept(Loss::Unknown)
+    }
+
     /// One error and one `Z` for each request that has a `Z`.
     fn answer_outstanding(&mut self, loss: Loss, to_client: &mut Vec<u8>) {
         let report = self.report_of(loss);

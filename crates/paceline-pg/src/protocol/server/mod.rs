@@ -4,7 +4,7 @@ pub(crate) mod model;
 mod own;
 mod tally;
 
-use paceline_pg_wire::{TransactionStatus, Walk};
+use paceline_pg_wire::{Header, TransactionStatus, Walk};
 
 pub use own::{Alone, OwnOutcome, Purpose};
 
@@ -37,6 +37,10 @@ pub struct ServerHalf {
     pub(super) is_doubtful: bool,
     /// The loss when the server was found to be broken.
     pub(super) broken: Option<Loss>,
+    /// Whether batches of several clients may be outstanding.
+    pub(super) is_shared: bool,
+    /// Whether it has parameters of a client that are not tracked: only a reset removes them.
+    pub(super) is_altered: bool,
     /// Whether a Flush was sent because of too many outstanding messages.
     pub(super) is_flushed: bool,
 }
@@ -143,6 +147,8 @@ impl ServerHalf {
             before: None,
             is_doubtful: false,
             broken: None,
+            is_shared: false,
+            is_altered: false,
             is_flushed: false,
         }
     }
@@ -157,6 +163,31 @@ impl ServerHalf {
         } else {
             Release::Held
         }
+    }
+
+    /// Several clients share the server from now on, or no more. It is at a boundary.
+    pub fn set_shared(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+    }
+
+    /// The replies to the oldest batch: how many bytes there are up to the end of its `Z`, or all
+    /// bytes if that has not come.
+    #[must_use]
+    pub fn up_to_ready(&self, input: &[u8]) -> usize {
+        let mut at = self.walk.rest().min(input.len());
+        while let Ok(Some(header)) = Header::first(&input[at..]) {
+            at = input.len().min(at + header.message());
+            if header.tag == b'Z' {
+                return at;
+            }
+        }
+        input.len()
+    }
+
+    /// Whether the server has parameters of a client that no other client may find.
+    #[must_use]
+    pub fn is_altered(&self) -> bool {
+        self.is_altered
     }
 
     /// The transaction status in the server's last `Z`.

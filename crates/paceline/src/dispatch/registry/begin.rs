@@ -9,8 +9,8 @@ use super::{
         entry::Registered,
         handle::Handle,
         handler::{EventHandler, Interest},
+        mailboxes::Affinity,
         provenance::{Accepted, Provenance},
-        trays::Home,
         Rejected,
     },
     time::until,
@@ -85,7 +85,7 @@ impl Registry {
     {
         // The user's code, which may panic, before anything begins.
         let (descriptor, greets) = (source.descriptor().as_raw_fd(), handler.speaks_first());
-        let kind = self.kinds.chosen::<H>(handler.kind());
+        let kind = self.user.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
@@ -115,11 +115,11 @@ impl Registry {
         H: ConcurrentHandler<S>,
     {
         let descriptor = source.descriptor().as_raw_fd();
-        let kind = self.kinds.chosen::<H>(handler.kind());
+        let kind = self.user.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
-                *lock(&owned.slot().home) = Some(Box::new(Home::Everyone));
+                *lock(&owned.slot().affinity) = Some(Box::new(Affinity::Everyone));
                 let entry = Concurrent::new(source, descriptor, handler, kind);
                 Ok(self.put_in_place(owned, Box::new(entry)))
             }

@@ -5,16 +5,15 @@ use std::{collections::HashSet, os::fd::RawFd};
 use super::{
     super::{
         deferred::{self, Nesting, When},
-        entry::{Ending, Entry, Undone, Verdict},
+        entry::{Ending, Verdict},
         frames,
-        handle::{HandleId, Key},
+        handle::Key,
         handler::Closed,
-        readiness::{Stale, State},
+        readiness::Stale,
         slot::Owned,
     },
-    Registry, ACCEPTING, DRAINING, SHUT,
+    Loss, Registry,
 };
-use crate::sync::{atomic::Ordering, lock};
 
 /// Why an end was not waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +24,8 @@ pub(in crate::dispatch) enum NotWaited {
     InOwnHandler,
 }
 
-/// A slot that was let go by the holder of the lead after the end of the pool. When this is dropped,
-/// after the lead, the registration ends.
+/// A slot that was let go by the holder of the lead after the end of the pool. When this is
+/// dropped, after the lead, the registration ends.
 #[must_use]
 pub(crate) struct Remains<'r> {
     pub(super) registry: &'r Registry,
@@ -44,8 +43,8 @@ impl Registry {
     pub(in crate::dispatch) fn close(&self, key: Key) -> Result<(), Stale> {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
         let before = slot.readiness.request_close(key.generation)?;
-        let is_shut = self.phase() == SHUT;
-        // After the end of the pool nobody takes it off its list any more.
+        let is_shut = self.life.is_shut();
+        // After the end of the pool no thread takes it off its list any more.
         if is_shut {
             self.sweep(key.index);
         }
@@ -67,8 +66,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends a registration and waits until its handler and source are dropped. If somebody else has asked
-    /// for its end, or it is ending already, that is waited for.
+    /// Ends a registration and waits until its handler and source are dropped. If another thread
+    /// has asked for its end, or it is ending already, the call waits for that.
     pub(in crate::dispatch) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
         if self.is_in_frame(key) {
             return Err(NotWaited::InOwnHandler);
@@ -77,13 +76,13 @@ impl Registry {
             return Err(NotWaited::Stale);
         }
         self.finish_deferred();
-        self.endings.wait_until(|| self.is_over(key));
+        self.life.endings.wait_until(|| self.is_over(key));
         Ok(())
     }
 
     /// Whether the handler of a registration, or of its group, runs on this thread.
     fn is_in_frame(&self, key: Key) -> bool {
-        let address = self.address();
+        let address = self.user.address();
         let group = || self.slot_of(key).ok()?.group();
         frames::contains(address, key)
             || group().is_some_and(|group| frames::contains(address, group))
@@ -93,14 +92,12 @@ impl Registry {
     fn is_over(&self, key: Key) -> bool {
         let slot = self.slots.get(key.index);
         let is_stale = slot.is_none_or(|slot| slot.readiness.look().generation() != key.generation);
-        is_stale && !self.endings.contains(key)
+        is_stale && !self.life.endings.contains(key)
     }
 
     /// Accepts no more registrations; lets the others end when they have nothing left to do.
     pub(crate) fn drain(&self) {
-        let _ =
-            self.phase
-                .compare_exchange(ACCEPTING, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
+        self.life.begin_drain();
         for (index, slot) in self.slots.iter() {
             if slot.readiness.drain().needs_visit() {
                 self.signal_from_outside(index);
@@ -111,20 +108,10 @@ impl Registry {
         self.finish_deferred();
     }
 
-    /// Whether a drain has nothing left to wait for.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.phase() != ACCEPTING
-            && self.live.load(Ordering::Acquire) <= self.excused.load(Ordering::Acquire)
-    }
-
     /// A handler that runs on this thread waits for the drain: its own handle is not waited for.
     pub(crate) fn excuse_own_frames(&self) {
-        let mut keys = lock(&self.excused_keys);
-        // Each registration once: several threads may be inside of a concurrent one. And the members of a group, which
-        // can't end before its handler returns.
-        keys.extend(self.own_keys());
-        self.excused.swap(keys.len(), Ordering::AcqRel);
-        drop(keys);
+        // And the members of a group, which can't end before its handler returns.
+        self.life.excuse(self.own_keys());
         self.set.wake();
     }
 
@@ -135,7 +122,7 @@ impl Registry {
 
     /// The registrations whose handlers run on this thread, and the members of groups among them.
     fn own_keys(&self) -> HashSet<Key> {
-        let mut keys: HashSet<_> = frames::keys(self.address()).into_iter().collect();
+        let mut keys: HashSet<_> = frames::keys(self.user.address()).into_iter().collect();
         if !keys.is_empty() {
             keys.extend(self.members_of(&keys));
         }
@@ -145,28 +132,23 @@ impl Registry {
     /// Ends everything: idle handles by this thread, busy ones by their own when their handler
     /// returns.
     pub(crate) fn shut(&self) {
-        self.phase.swap(SHUT, Ordering::AcqRel);
+        self.life.shut();
         let indices: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
         indices.into_iter().for_each(|index| self.sweep(index));
         self.finish_deferred();
     }
 
-    /// What was lost at the end of the pool since this was last asked, and how many registrations have not ended. Of
-    /// these two, each is in one.
-    pub(crate) fn left_undone(&self) -> (LeftUndone, usize) {
-        let mut lost = lock(&self.lost);
-        (std::mem::take(&mut *lost), self.live())
-    }
-
     /// How a registration ends whose end was asked for.
     pub(in crate::dispatch) fn verdict_on_request(&self) -> Verdict {
-        match self.phase() {
-            SHUT => Verdict::CloseByForce,
-            _ => Verdict::close(Closed::Requested),
+        if self.life.is_shut() {
+            Verdict::CloseByForce
+        } else {
+            Verdict::close(Closed::Requested)
         }
     }
 
-    /// Ends the registration in a slot at the end of all, if no handler runs there; of a member, its group.
+    /// Ends the registration in a slot at the end of all, if no handler runs there; of a member,
+    /// its group.
     pub(super) fn sweep(&self, index: u32) {
         let Some(slot) = self.slots.get(index) else {
             return;
@@ -192,13 +174,14 @@ impl Registry {
         self.end_and_list(owned, why, false);
     }
 
-    /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
-    /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
+    /// The end of a registration: out of the set, out of the slot, `closed` called, dropped. In
+    /// this order: when `closed` is called, the key is stale and the slot free; the descriptor is
+    /// closed last.
     fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, by_force: bool) {
         let (key, state) = (owned.key(), owned.readiness().look());
         let mut entry = owned.with_entry(Option::take);
         if let Some(entry) = &mut entry {
-            self.endings.begin(key);
+            self.life.endings.begin(key);
             if let Some(descriptor) = entry.descriptor() {
                 entry.leave_set();
                 let _ = self.set.remove(descriptor);
@@ -218,32 +201,33 @@ impl Registry {
         }
     }
 
-    /// Calls `closed`, drops everything, and counts the registration out: now, or after the end that this thread finishes
-    /// just then. No thread uses the registration any more.
+    /// Calls `closed`, drops everything, and counts the registration out: now, or after the end
+    /// that this thread finishes just then. No thread uses the registration any more.
     pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending>, end: End) {
-        match deferred::enter_or_defer(self.address(), (ending, end)) {
+        match deferred::enter_or_defer(self.user.address(), (ending, end)) {
             When::Later => {}
             When::Now((ending, end)) => {
                 self.finish_now(ending, end);
                 self.finish_deferred();
-                deferred::leave(self.address());
+                deferred::leave(self.user.address());
             }
         }
     }
 
     /// The same, and never later: what is left is borrowed.
     pub(super) fn finish_at_once(&self, ending: Box<dyn Ending + '_>, end: End) {
-        let nesting = deferred::enter(self.address());
+        let nesting = deferred::enter(self.user.address());
         self.finish_now(ending, end);
         if nesting == Nesting::Outermost {
             self.finish_deferred();
-            deferred::leave(self.address());
+            deferred::leave(self.user.address());
         }
     }
 
-    /// Finishes what this thread has deferred. No other thread does, so a thread that waits for an end calls this before.
+    /// Finishes what this thread has deferred. No other thread does, so a thread that waits for an
+    /// end calls this before.
     fn finish_deferred(&self) {
-        while let Some((ending, end)) = deferred::next(self.address()) {
+        while let Some((ending, end)) = deferred::next(self.user.address()) {
             self.finish_now(ending, end);
         }
     }
@@ -256,16 +240,16 @@ impl Registry {
             loss,
         } = end;
         self.take_leave(ending, key, why, descriptor);
-        self.count_out(loss);
-        self.endings.finish(key);
+        self.life.count_out(loss);
+        self.life.endings.finish(key);
         self.wake_drain();
     }
 
     /// There is one registration less: a drain may have waited for that.
     pub(super) fn wake_drain(&self) {
-        // A change of the word, so that of this step and `drain` the second one sees the first: else
-        // this thread could miss the drain, and the leader that `live` is zero.
-        if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
+        // A change of the word: else this thread could miss the drain, and the leader that `live`
+        // is zero.
+        if !self.life.accepts() {
             self.set.wake();
         }
     }
@@ -273,22 +257,22 @@ impl Registry {
     /// Makes the key stale, then forgets its point in time, and only then gives the slot to others.
     pub(super) fn empty(&self, owned: Owned<'_>) {
         owned.readiness().retire();
-        self.timers.forget(owned.times());
+        self.time.timers.forget(owned.times());
         self.clear_out(owned);
     }
 
     /// Gives a slot to others whose key is stale, and which has no point in time any more.
     pub(super) fn clear_out(&self, owned: Owned<'_>) {
-        owned.slot().leave_home();
+        owned.slot().leave_affinity();
         owned.leave_group();
         self.send_on_waiting(owned.slot());
         // After the end it may still be in a list, so it is not used again.
-        if self.phase() != SHUT {
+        if !self.life.is_shut() {
             self.slots.vacate(owned);
         }
     }
 
-    /// Tells the end, and drops everything.
+    /// Reports the end, and drops everything.
     fn take_leave(
         &self,
         mut ending: Box<dyn Ending + '_>,
@@ -298,81 +282,30 @@ impl Registry {
     ) {
         // Tasks have no hook.
         if descriptor.is_some() {
-            self.tell_closed(key, &why, ending.provenance());
+            self.user.tell_closed(key, &why, ending.provenance());
         }
-        let called = self.in_frame(Some(key), || {
+        let called = self.user.in_frame(Some(key), || {
             ending.dissolve(self);
             ending.closed(why);
         });
-        called.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        called.unwrap_or_else(|panic| self.user.tell_panic(key, &panic));
         if let Some(descriptor) = descriptor {
             self.hurry_close(descriptor);
         }
-        let frame = frames::enter(self.address(), Some(key));
+        let frame = frames::enter(self.user.address(), Some(key));
         let dropped = ending.dismantle();
         frame.leave();
         for part in dropped {
-            part.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+            part.unwrap_or_else(|panic| self.user.tell_panic(key, &panic));
         }
     }
 
-    /// The close of a descriptor waits for nothing once the pool ends: a shutdown has a deadline (S1), and a drop does not
-    /// wait (S3). It comes after `closed`, which may set the option itself.
+    /// The close of a descriptor waits for nothing once the pool ends: a shutdown has a deadline
+    /// (S1), and a drop does not wait (S3). It comes after `closed`, which may set the option
+    /// itself.
     fn hurry_close(&self, descriptor: RawFd) {
-        if self.phase() != ACCEPTING {
+        if !self.life.is_accepting() {
             self.set.close_at_once(descriptor);
-        }
-    }
-
-    /// One registration less; one more in the list, if something was lost with it. Both under the lock, so that
-    /// `left_undone` finds it in exactly one of the two.
-    pub(super) fn count_out(&self, loss: Option<Loss>) {
-        let lost = loss.map(|loss| {
-            let mut lost = lock(&self.lost);
-            lost.note(loss);
-            lost
-        });
-        self.live.fetch_sub(1, Ordering::AcqRel);
-        drop(lost);
-    }
-}
-
-/// What was lost at the end of the pool.
-#[derive(Debug, Default)]
-pub(crate) struct LeftUndone {
-    /// Handles that were ended by force.
-    pub(crate) handles: Vec<LostHandle>,
-    /// Posted work, and timers that were due, that was not done.
-    pub(crate) posts: usize,
-    /// Timers that were not due.
-    pub(crate) timers: usize,
-    /// Items that were accepted and not handled.
-    pub(crate) items: usize,
-}
-
-/// A handle that was ended by force, and what was lost with it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LostHandle {
-    pub(crate) handle: HandleId,
-    /// Bytes of output that were kept.
-    pub(crate) unsent: usize,
-    /// Something waited for its handler.
-    pub(crate) unhandled: bool,
-}
-
-impl LostHandle {
-    /// A handle with so much kept output whose word said this. Its source was asked whether input
-    /// is `unread`.
-    pub(in crate::dispatch) fn new(
-        key: Key,
-        unsent: usize,
-        state: State,
-        unread: Option<bool>,
-    ) -> Self {
-        Self {
-            handle: HandleId::new(key),
-            unsent,
-            unhandled: state.has_unhandled(unread),
         }
     }
 }
@@ -386,45 +319,6 @@ pub(in crate::dispatch) struct End {
     pub(super) loss: Option<Loss>,
 }
 
-/// What was lost with one registration.
-pub(super) enum Loss {
-    Handle(LostHandle),
-    Post,
-    Timer,
-    Items(usize),
-}
-
-impl Loss {
-    /// At the end of the pool a handle is lost if it was ended by force; what it kept would have been sent otherwise. Work
-    /// is lost if it was not done, however it ended. And items are, whatever the reason is.
-    fn of(entry: &dyn Entry, key: Key, why: &Closed, by_force: bool, state: State) -> Option<Self> {
-        match entry.undone() {
-            Undone::Items(0) => None,
-            Undone::Items(count) => Some(Self::Items(count)),
-            _ if !matches!(why, Closed::Shutdown) => None,
-            Undone::Output(unsent) => {
-                let lost = || LostHandle::new(key, unsent, state, entry.has_unread());
-                by_force.then(|| Self::Handle(lost()))
-            }
-            Undone::Post => Some(Self::Post),
-            Undone::Timer if state.is_notified() => Some(Self::Post),
-            Undone::Timer => Some(Self::Timer),
-            Undone::Nothing => None,
-        }
-    }
-}
-
-impl LeftUndone {
-    fn note(&mut self, loss: Loss) {
-        match loss {
-            Loss::Handle(lost) => self.handles.push(lost),
-            Loss::Post => self.posts += 1,
-            Loss::Timer => self.timers += 1,
-            Loss::Items(count) => self.items += count,
-        }
-    }
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::{sync::Arc, time::Duration};
@@ -435,8 +329,9 @@ mod tests {
         simulated::Simulation,
     };
 
-    /// What the end of the pool takes stays in the list that it is in. A registration that came through the
-    /// door just before the end, and finds its slot after it, is not given that one: it would be in two lists.
+    /// What the end of the pool takes stays in the list that it is in. A registration that came
+    /// through the door just before the end, and finds its slot after it, is not given that one: it
+    /// would be in two lists.
     #[test]
     fn slots_of_the_end_are_not_used_again() {
         let world = Simulation::new(1);

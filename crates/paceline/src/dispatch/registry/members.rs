@@ -22,11 +22,12 @@ use super::{
         slot::{Owned, Slot},
         Rejected,
     },
-    close::{End, Loss, LostHandle},
+    close::End,
+    life::{Loss, LostHandle},
     time::until,
-    Registry, ACCEPTING,
+    Registry,
 };
-use crate::{handle_set::Source, sync::atomic::Ordering, timer::TimeLimits};
+use crate::{handle_set::Source, timer::TimeLimits};
 
 /// What [`Begins`] comes to.
 type Beginning<S> = (TimeLimits, Option<Box<Provenance>>, Option<Box<Opening<S>>>);
@@ -38,7 +39,7 @@ impl Registry {
         S: Send + 'static,
         H: GroupHandler<S>,
     {
-        let kind = self.kinds.chosen::<H>(handler.kind());
+        let kind = self.user.kinds.chosen::<H>(handler.kind());
         match self.admit(|| self.occupy(Interest::NONE, || "group".to_owned())) {
             Err(error) => Err(Rejected::new(handler, error)),
             Ok(owned) => {
@@ -76,7 +77,7 @@ impl Registry {
         match group.inbox().put(member, join) {
             Ok(()) => {
                 // A drain that passed this slot before `occupy` is seen here; a later one marks it.
-                if self.phase() != ACCEPTING {
+                if !self.life.is_accepting() {
                     owned.readiness().drain();
                 }
                 self.let_go(owned);
@@ -85,7 +86,7 @@ impl Registry {
             Err(member) => {
                 let _ = self.set.remove(descriptor);
                 self.empty(owned);
-                self.live.fetch_sub(1, Ordering::AcqRel);
+                self.life.count_back();
                 self.set.wake();
                 let (source, _) = member.channel.into_source();
                 Err(Rejected::new(source, group.ended("register")))
@@ -123,20 +124,20 @@ impl Registry {
         channel: Channel<S>,
         limits: TimeLimits,
         opening: Option<Box<Opening<S>>>,
-    ) -> Member<S> {
+    ) -> Box<Member<S>> {
         let key = owned.key();
         if opening.is_none() {
             owned.readiness().greet();
         }
         self.limit_times(owned, limits);
-        Member {
+        Box::new(Member {
             key,
             channel,
             opening,
-        }
+        })
     }
 
-    /// Moves a member of another group into this one, if nobody has that group.
+    /// Moves a member of another group into this one, if no thread has that group.
     pub(in crate::dispatch) fn adopt<S>(
         &self,
         to: &Group<S>,
@@ -198,12 +199,12 @@ impl Registry {
         told
     }
 
-    /// A member goes into this group. Its handler is told.
+    /// A member goes into this group. Its handler is called for that.
     pub(in crate::dispatch) fn pass_to<S: Send + 'static>(
         &self,
         group: &Group<S>,
-        member: Member<S>,
-    ) -> Result<(), Member<S>> {
+        member: Box<Member<S>>,
+    ) -> Result<(), Box<Member<S>>> {
         let key = member.key;
         let slot = self.slot(key);
         let join = |member: &Member<S>| {
@@ -219,8 +220,8 @@ impl Registry {
         Ok(())
     }
 
-    /// A member was claimed: queues it at its group, and owns that if nobody has it. (Apart, so that the claim of others is
-    /// short.)
+    /// A member was claimed: queues it at its group, and owns that if no other thread has it.
+    /// (Apart, so that the claim of others is short.)
     #[inline(never)]
     pub(super) fn own_group_of(&self, member: Owned<'_>, group: Key) -> Option<Owned<'_>> {
         let slot = self.slots.get(group.index)?;
@@ -228,7 +229,8 @@ impl Registry {
         let _ = slot.waiting.push(index, self.link(index));
         match slot.readiness.notify(group.generation) {
             Ok(_) => self.try_own_group(group),
-            // It had moved, and its old group was deserted. Of this push and that end the second one sees the first.
+            // It had moved, and its old group was deserted. Of this push and that end the second
+            // one sees the first.
             Err(_) => {
                 self.send_on_waiting(slot);
                 None
@@ -236,7 +238,7 @@ impl Registry {
         }
     }
 
-    /// Owns a group if nobody has it; else its owner will look again.
+    /// Owns a group if no thread has it; else its owner visits it again.
     fn try_own_group(&self, group: Key) -> Option<Owned<'_>> {
         let owned = self.slots.try_own(group.index)?;
         if owned.key() == group {
@@ -247,7 +249,7 @@ impl Registry {
         None
     }
 
-    /// Moves everyone who waits for this group to the end of its own queue.
+    /// Moves every member that waits for this group to the end of its own queue.
     pub(in crate::dispatch) fn take_waiting(&self, group: Key, queue: &mut VecDeque<u32>) {
         if let Some(slot) = self.slots.get(group.index) {
             slot.waiting
@@ -260,7 +262,8 @@ impl Registry {
         self.slots.claim(index)
     }
 
-    /// A member that was queued at a group which it has left: to the line, and from there to its group.
+    /// A member that was queued at a group which it has left: to the line, and from there to its
+    /// group.
     pub(in crate::dispatch) fn send_on(&self, member: Owned<'_>) {
         self.put_back(member.requeue());
     }
@@ -269,13 +272,14 @@ impl Registry {
         queue.drain(..).for_each(|index| self.put_back(index));
     }
 
-    /// The same for those who wait at a slot whose group has ended.
+    /// The same for members that wait at a slot whose group has ended.
     pub(super) fn send_on_waiting(&self, slot: &Slot) {
         slot.waiting
             .take_all(|index| self.link(index), |index| self.put_back(index));
     }
 
-    /// Lets a member go that stays in its group; this thread owns that. The slot, if it is to be queued there again.
+    /// Lets a member go that stays in its group; this thread owns that. The slot, if it is to be
+    /// queued there again.
     pub(in crate::dispatch) fn let_go_member<S: 'static>(
         &self,
         mut owned: Owned<'_>,
@@ -325,18 +329,18 @@ impl Registry {
 
     /// A member ends: out of the set, and out of its slot.
     pub(in crate::dispatch) fn take_out(&self, key: Key, owned: Owned<'_>, descriptor: RawFd) {
-        self.endings.begin(key);
+        self.life.endings.begin(key);
         let _ = self.set.remove(descriptor);
         self.empty(owned);
     }
 
     /// The same at the end of the pool: its slot is not owned, and never used again.
     pub(in crate::dispatch) fn take_out_of_the_end(&self, key: Key, descriptor: RawFd) {
-        self.endings.begin(key);
+        self.life.endings.begin(key);
         let _ = self.set.remove(descriptor);
         let slot = self.slot(key);
         slot.readiness.retire();
-        self.timers.forget(&slot.times);
+        self.time.timers.forget(&slot.times);
     }
 
     /// Calls `closed` for a member, drops its source, and counts it out. It is listed if it is

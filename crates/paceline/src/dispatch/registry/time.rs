@@ -27,7 +27,8 @@ use crate::{
 /// than this.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A timer that comes later than this, in milliseconds, is late. The system's waits count in milliseconds too.
+/// A timer that comes later than this, in milliseconds, is late. The system's waits count in
+/// milliseconds too.
 const ON_TIME: u64 = 1;
 
 impl Registry {
@@ -36,7 +37,7 @@ impl Registry {
     where
         F: FnOnce(&mut TaskContext<'_>) + Send + 'static,
     {
-        let admitted = self.posts.admit().and_then(|ticket| {
+        let admitted = self.time.posts.admit().and_then(|ticket| {
             let owned = self.admit(|| self.occupy(Interest::NONE, || "post".to_owned()))?;
             Ok((ticket, owned))
         });
@@ -44,7 +45,7 @@ impl Registry {
             Err(error) => Err(Rejected::new(work, error)),
             Ok((ticket, owned)) => {
                 owned.readiness().notify_self();
-                let task = Once::posted(work, ticket, self.kinds.of::<F>());
+                let task = Once::posted(work, ticket, self.user.kinds.of::<F>());
                 self.put_in_place(owned, Box::new(task));
                 self.counters.posted.one_more();
                 Ok(())
@@ -61,7 +62,7 @@ impl Registry {
             Err(error) => Err(Rejected::new(work, error)),
             Ok(owned) => {
                 let at = self.now().after(span);
-                let task = Once::timer(work, self.kinds.of::<F>());
+                let task = Once::timer(work, self.user.kinds.of::<F>());
                 Ok(self.put_in_place_until(owned, Box::new(task), at))
             }
         }
@@ -78,7 +79,7 @@ impl Registry {
             Err(error) => Err(Rejected::new(work, error)),
             Ok((period, owned)) => {
                 let at = self.now().after(period);
-                let task = Every::new(work, period, at, self.kinds.of::<F>());
+                let task = Every::new(work, period, at, self.user.kinds.of::<F>());
                 Ok(self.put_in_place_until(owned, Box::new(task), at))
             }
         }
@@ -96,7 +97,7 @@ impl Registry {
         }
         let (exists, fixed) = (|| is_of(slot, key), || is_fixed(slot));
         let (times, key) = (&slot.times, key.to_bits());
-        self.heed(self.timers.set_idle(times, key, idle, exists, fixed))
+        self.heed(self.time.timers.set_idle(times, key, idle, exists, fixed))
     }
 
     /// Sets the deadline of a registration, or clears it.
@@ -109,7 +110,7 @@ impl Registry {
         let at = within.map(|within| self.now().after(within));
         let (exists, fixed) = (|| is_of(slot, key), || is_fixed(slot));
         let (times, key) = (&slot.times, key.to_bits());
-        self.heed(self.timers.set_deadline(times, key, at, exists, fixed))
+        self.heed(self.time.timers.set_deadline(times, key, at, exists, fixed))
     }
 
     /// The same for the handler of the registration, which owns it.
@@ -117,7 +118,10 @@ impl Registry {
         let slot = self.slots.get(key.index);
         if let Some(slot) = slot.filter(|slot| !is_fixed(slot)) {
             let at = within.map(|within| self.now().after(within));
-            let set = self.timers.set_own_deadline(&slot.times, key.to_bits(), at);
+            let set = self
+                .time
+                .timers
+                .set_own_deadline(&slot.times, key.to_bits(), at);
             // Its registration is not over.
             let _ = self.heed(set);
         }
@@ -127,6 +131,7 @@ impl Registry {
     pub(in crate::dispatch) fn fix_deadline(&self, key: Key, within: Duration) {
         let (times, at) = (&self.slot(key).times, self.now().after(within));
         let set = self
+            .time
             .timers
             .set_deadline(times, key.to_bits(), Some(at), || true, || false);
         // Its registration is not over.
@@ -138,6 +143,7 @@ impl Registry {
         let times = &self.slot(key).times;
         times.note_use(self.now());
         let set = self
+            .time
             .timers
             .set_idle(times, key.to_bits(), Some(idle), || true, || false);
         // Its registration is not over.
@@ -147,7 +153,7 @@ impl Registry {
     /// Clears it if it is still this one.
     pub(in crate::dispatch) fn clear_own_deadline(&self, key: Key, at: Timestamp) {
         if let Some(times) = self.times_of(key) {
-            self.timers.clear_own_deadline(times, at);
+            self.time.timers.clear_own_deadline(times, at);
         }
     }
 
@@ -156,7 +162,7 @@ impl Registry {
         if !limits.is_unlimited() {
             let times = owned.times();
             times.note_use(self.now());
-            let set = self.timers.limit(times, owned.key().to_bits(), limits);
+            let set = self.time.timers.limit(times, owned.key().to_bits(), limits);
             let set = self.heed(set);
             debug_assert!(set.is_ok(), "an owned registration exists");
         }
@@ -182,7 +188,11 @@ impl Registry {
     pub(in crate::dispatch) fn call_at(&self, key: Key, at: Timestamp) -> Result<(), Stale> {
         let slot = self.slot_of(key)?;
         let exists = || is_of(slot, key);
-        self.heed(self.timers.call_at(&slot.times, key.to_bits(), at, exists))
+        self.heed(
+            self.time
+                .timers
+                .call_at(&slot.times, key.to_bits(), at, exists),
+        )
     }
 
     /// After a point in time was set: a leader that would sleep over it is woken.
@@ -192,7 +202,7 @@ impl Registry {
             Set::Later => {}
             Set::Earliest if self.is_open() => self.set_alarm(),
             Set::Earliest => {
-                if let Pushed::WakeLeader = self.returned.nudge() {
+                if let Pushed::WakeLeader = self.lists.returned.nudge() {
                     self.set.wake();
                 }
             }
@@ -213,7 +223,7 @@ impl Registry {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.timers.now()
+        self.time.timers.now()
     }
 
     /// A periodic timer could not be called so often.
@@ -221,11 +231,12 @@ impl Registry {
         self.counters.missed_ticks.add(ticks);
     }
 
-    /// Lines up everything whose time has come. This thread holds the lead, and has just asked the set: what that has
-    /// told comes first, and if it has not told everything (`batch`), nobody is taken for idle yet. Or nobody leads.
+    /// Lines up every handle whose time has come. This thread holds the lead, and has just polled
+    /// the set: those reports come first, and if it has not reported everything (`batch`), no
+    /// handle is taken for idle yet. Or the set has no lead.
     pub(in crate::dispatch) fn expire(&self, batch: Batch, mut enlist: impl FnMut(u32)) {
         let line = &mut enlist;
-        self.timers.expire(|due, now, late| {
+        self.time.timers.expire(|due, now, late| {
             let key = Key::from_bits(due.key);
             match due.purpose {
                 Purpose::Call => self.call(key, late, line),
@@ -330,7 +341,7 @@ fn idle_end_of(slot: &Slot, now: Timestamp, batch: Batch) -> Found {
     let later = now.after(span.max(SHORTEST));
     let look_again = match end {
         Some(end) if end > now => end,
-        // The set has more to tell.
+        // The set has more to report.
         Some(_) if !is_over => now,
         _ => later,
     };

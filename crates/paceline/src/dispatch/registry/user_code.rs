@@ -1,26 +1,85 @@
-//! User code that runs on behalf of the registry: hooks, and work for after a handle was given back.
+//! User code that runs on behalf of the registry: hooks, and work for after a handle was given
+//! back.
+
+use std::{io, sync::Arc};
 
 use super::{
     super::{
         claim::Duty,
         concurrent::Share,
         context::Afterwards,
+        frames,
         handle::{HandleId, Key},
         handler::{Closed, Next, Panics},
-        hooks::ClosedHandle,
-        kind::HandlerKind,
+        hooks::{ClosedHandle, Hooks},
+        kind::{HandlerKind, Kinds},
         provenance::Provenance,
         task::TaskContext,
         unread::Finding,
     },
     Registry,
 };
-use crate::observe::Unread;
+use crate::{
+    observe::{Counters, Unread},
+    unwind::caught,
+};
 
-impl Registry {
+/// What user code the registry calls, and knows of it.
+pub(crate) struct UserCode {
+    pub(super) kinds: Kinds,
+    hooks: Hooks,
+    counters: Arc<Counters>,
+    /// Handlers that may wait for replies on one thread, one inside the other.
+    nesting: usize,
+}
+
+impl UserCode {
+    pub(super) fn new(hooks: Hooks, counters: Arc<Counters>, nesting: usize) -> Self {
+        Self {
+            kinds: Kinds::default(),
+            hooks,
+            counters,
+            nesting,
+        }
+    }
+
     /// The kind of calls with this name.
     pub(crate) fn handler_kind(&self, name: &str) -> HandlerKind {
         self.kinds.named(name)
+    }
+
+    /// Whether user code of this registry runs on this thread.
+    pub(crate) fn runs_here(&self) -> bool {
+        frames::count(self.address()) > 0
+    }
+
+    /// Whether a handler that runs here may wait, and others be called meanwhile, one inside the
+    /// other.
+    pub(crate) fn check_depth(&self) -> io::Result<()> {
+        let (depth, limit) = (frames::count(self.address()), self.nesting);
+        if depth <= limit {
+            return Ok(());
+        }
+        let text =
+            format!("wait for a reply: {depth} handlers wait on this thread, and {limit} may");
+        Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+    }
+
+    /// Runs user code that may panic, and knows on which thread.
+    pub(in crate::dispatch) fn in_frame<R>(
+        &self,
+        of: Option<Key>,
+        user: impl FnOnce() -> R,
+    ) -> Result<R, String> {
+        let frame = frames::enter(self.address(), of);
+        let told = caught(user);
+        frame.leave();
+        told
+    }
+
+    /// Its name among the frames of a thread.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
     }
 
     /// A handler panicked: why its handle is closed, if it is.
@@ -36,8 +95,8 @@ impl Registry {
         }
     }
 
-    /// Counts a panic of user code, and tells the hook. The handle is with this thread, so the hook can't
-    /// wait for its end.
+    /// Counts a panic of user code, and calls the hook. The handle is with this thread, so the hook
+    /// can't wait for its end.
     pub(in crate::dispatch) fn tell_panic(&self, key: Key, panic: &str) {
         self.tell_panic_in(Some(key), key, panic);
     }
@@ -73,7 +132,7 @@ impl Registry {
         }
     }
 
-    /// Tells the hook of an end.
+    /// Calls the hook for an end.
     pub(super) fn tell_closed(&self, key: Key, why: &Closed, provenance: Option<&Provenance>) {
         if let Closed::TimedOut = why {
             self.counters.timed_out.one_more();
@@ -94,13 +153,25 @@ impl Registry {
         }
     }
 
+    /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with
+    /// this thread.
+    pub(in crate::dispatch) fn drop_afterwards(&self, afterwards: &mut Afterwards) {
+        let key = afterwards.of;
+        for work in std::mem::take(&mut afterwards.work) {
+            let dropped = self.in_frame(Some(key), || drop(work));
+            dropped.unwrap_or_else(|panic| self.tell_panic(key, &panic));
+        }
+    }
+}
+
+impl Registry {
     /// Calls the handler of a concurrent handle, as others may do at the same time, and leaves it.
     fn use_share(&self, share: Share, duty: &dyn Duty) {
         let told = self.call_shared(&share, duty);
         if let Some(why) = self.judge_call(&share, told) {
             let second = share.common.wish(why);
-            let dropped = self.in_frame(None, || drop(second));
-            dropped.unwrap_or_else(|panic| self.tell_panic(share.of, &panic));
+            let dropped = self.user.in_frame(None, || drop(second));
+            dropped.unwrap_or_else(|panic| self.user.tell_panic(share.of, &panic));
             self.ask_to_close(share.of);
         }
         if let Some((ending, end)) = share.common.leave() {
@@ -114,7 +185,9 @@ impl Registry {
         let slot = self.slots.get(key.index);
         let user = slot.map(|slot| slot.user(key.generation));
         let begun = share.common.kind().begin();
-        let told = self.in_frame(Some(key), || share.common.call(share, self, duty));
+        let told = self
+            .user
+            .in_frame(Some(key), || share.common.call(share, self, duty));
         self.note_use(key);
         drop(user);
         let took = self.now().nanos_since(start);
@@ -141,29 +214,21 @@ impl Registry {
                 if share.notified {
                     again();
                 }
-                return self.judge_panic(share.of, panic);
+                return self.user.judge_panic(share.of, panic);
             }
         }
         None
     }
 
-    /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with this thread.
-    pub(in crate::dispatch) fn drop_afterwards(&self, afterwards: &mut Afterwards) {
-        let key = afterwards.of;
-        for work in std::mem::take(&mut afterwards.work) {
-            let dropped = self.in_frame(Some(key), || drop(work));
-            dropped.unwrap_or_else(|panic| self.tell_panic(key, &panic));
-        }
-    }
-
-    /// Does what a handler wanted to be done after its handle was given back; of a concurrent handle, calls it.
+    /// Does what a handler wanted to be done after its handle was given back; of a concurrent
+    /// handle, calls it.
     pub(crate) fn run_afterwards(&self, afterwards: Afterwards, duty: &dyn Duty) {
         if let Some(share) = afterwards.share {
             self.use_share(share, duty);
         }
         for work in afterwards.work {
-            let done = self.in_frame(None, || work(&mut TaskContext { duty }));
-            done.unwrap_or_else(|panic| self.tell_panic_in(None, afterwards.of, &panic));
+            let done = self.user.in_frame(None, || work(&mut TaskContext { duty }));
+            done.unwrap_or_else(|panic| self.user.tell_panic_in(None, afterwards.of, &panic));
         }
     }
 }
