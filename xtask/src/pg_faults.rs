@@ -25,7 +25,7 @@ another promise, or has clients or connections that hang.
 
   --transactions N  acknowledged transactions of each row, at least (default 400)
   --strikes N       how often the fault strikes in each row, at least (default 2)
-  --pause N         a pause behind each strike, N times as long as that (default 0)
+  --pause N         a pause behind each strike, N times as long as that (default 1)
 
 Lists have commas between. PostgreSQL is Debian's postgresql-15: `cargo xtask setup`.",
     run: |args| Ok(check(&words(args)?, LIMIT)),

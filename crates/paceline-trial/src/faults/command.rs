@@ -28,7 +28,7 @@ misrouted, of unknown outcome; other broken promises; clients and connections th
       --state LIST       idle, query, parsed, copy-in, copy-out, open, commit (default: all)
       --mode MODE        transaction (default) or session
       --clients N        clients at work meanwhile (default 6)
-      --pause N          a pause behind each strike, N times as long as that (default 0)
+      --pause N          a pause behind each strike, N times as long as that (default 1)
       --limit SECONDS    the longest time of a row (default 600)
       --seed N           repeats the choices of chance (default 1)
       --help             print this
@@ -88,7 +88,7 @@ fn parse(mut parser: Parser) -> Result<Option<Options>, lexopt::Error> {
             transactions: 400,
             strikes: 2,
             clients: 6,
-            pause: 0,
+            pause: 1,
             limit: Duration::from_secs(600),
         },
         backs: Kind::ALL.to_vec(),

@@ -166,20 +166,21 @@ impl Session {
         call: &mut Call<'_, '_, '_>,
     ) {
         self.front.note_assigned(&server, &self.client);
-        let query = match self.login().map(|login| &mut login.stage) {
-            Some(Stage::Secret(query)) => query,
-            _ => return self.decline(&server, arrival, call),
+        let Some(Stage::Secret(_)) = self.login().map(|login| &login.stage) else {
+            return self.decline(&server, arrival, call);
         };
         let arrival = match arrival {
             Arrival::Here => Arrival::Here,
-            Arrival::Coming => match server.take(call) {
+            Arrival::Coming => match self.front.fetch(&server, &self.client, call) {
                 Taken::Here => Arrival::Here,
                 Taken::Coming => Arrival::Coming,
                 // Its end is reported to the book by the group that it was in.
                 Taken::Gone => return self.ask_for_secret_again(call),
             },
         };
-        query.server = Some((server, arrival));
+        if let Some(Stage::Secret(query)) = self.login().map(|login| &mut login.stage) {
+            query.server = Some((server, arrival));
+        }
         if arrival == Arrival::Here {
             self.send_auth_query(call);
         }

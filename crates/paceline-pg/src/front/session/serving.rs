@@ -15,7 +15,7 @@ use crate::{
     front::{
         buffers,
         call::Call,
-        client::{Delivery, Given, Letter, Phase, Way},
+        client::{Client, Delivery, Given, Letter, Phase, Way},
         server::{Errand, Server, Taken},
     },
     pools::{Ask, ClientId, GiveBack},
@@ -59,8 +59,7 @@ impl Session {
         server: Arc<Server>,
         call: &mut Call<'_, '_, '_>,
     ) {
-        self.front.note_assigned(&server, &self.client);
-        let arrival = match server.take(call) {
+        let arrival = match self.front.fetch(&server, &self.client, call) {
             Taken::Here => Arrival::Here,
             Taken::Coming => Arrival::Coming,
             Taken::Gone => {
@@ -245,6 +244,25 @@ pub(crate) enum Passed {
 }
 
 impl crate::front::state::Front {
+    /// Has a server come to the group that calls, for this client. The book has given it to the
+    /// client.
+    ///
+    /// The server may end at that moment. `server_gone` removes it from the register, and then takes
+    /// the client that gets the letter. So a server that is in the register after its client was
+    /// noted comes, or the letter follows; one that is not in it has had no client for a letter.
+    pub(crate) fn fetch(
+        &self,
+        server: &Arc<Server>,
+        client: &Arc<Client>,
+        call: &mut Call<'_, '_, '_>,
+    ) -> Taken {
+        self.note_assigned(server, client);
+        match server.take(call) {
+            Taken::Coming if !self.has_server(server.id) => Taken::Gone,
+            taken => taken,
+        }
+    }
+
     /// A server goes back to the book: to the next client, or home. It is a member of the group
     /// that calls.
     pub(crate) fn give_back(&self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
