@@ -233,6 +233,13 @@ fn of_text(message: &str) -> Failure {
     if let Some(index) = name("no such index: ") {
         return Failure::new("42704", format!("index \"{index}\" does not exist"));
     }
+    let near = message.strip_prefix("near ");
+    if let Some(near) = near.and_then(|rest| rest.strip_suffix(": syntax error")) {
+        return Failure::new("42601", format!("syntax error at or near {near}"));
+    }
+    if message == "incomplete input" {
+        return Failure::new("42601", "syntax error at end of input");
+    }
     let has = |part: &str| message.contains(part);
     let code = if has("already exists") {
         "42P07"

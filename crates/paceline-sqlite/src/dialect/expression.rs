@@ -166,6 +166,12 @@ impl Expression<'_, '_> {
         if source.is_word(start, "case") {
             return self.case();
         }
+        if source.is_word(start, "array") && source.is_mark(start + 1, "[") {
+            let items = results::arguments(source, start + 2..end - 1);
+            let first = items.into_iter().next();
+            let first = first.map_or(Hint::UNKNOWN, |item| hint(source, item));
+            return Hint::Array(Box::new(first));
+        }
         match source.kind(start) {
             Some(Kind::Number) if end == start + 1 => number(source.text(start)),
             Some(Kind::Parameter) if end == start + 1 => Hint::Parameter,

@@ -197,7 +197,15 @@ fn is_catalogue(source: &Source<'_>, at: usize) -> bool {
             || word.ends_with("obj_description")
             || matches!(
                 word.as_str(),
-                "col_description" | "format_type" | "current_schemas" | "pg_encoding_to_char"
+                "col_description"
+                    | "format_type"
+                    | "current_schemas"
+                    | "pg_encoding_to_char"
+                    | "pg_size_pretty"
+                    | "pg_database_size"
+                    | "pg_table_size"
+                    | "pg_relation_size"
+                    | "pg_total_relation_size"
             );
     }
     let is_relation = at > 0

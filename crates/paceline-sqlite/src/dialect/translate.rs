@@ -56,6 +56,7 @@ pub(crate) fn translate(source: &Source<'_>, facts: &Facts) -> String {
         primaries: (0..source.len()).collect(),
         copied: 0,
         commas: Vec::new(),
+        brackets: Vec::new(),
         is_table: tables::is_defined(source),
         counter: tables::counter(source),
         has_order: (0..source.len()).any(|at| source.is_word(at, "order")),
@@ -83,6 +84,8 @@ struct Pass<'p, 's> {
     has_order: bool,
     /// Words of calls that become commas.
     commas: Vec<usize>,
+    /// Square brackets that become round ones.
+    brackets: Vec<usize>,
     /// Closing brackets of calls around later tokens: where each is due, and its text.
     closings: Vec<(usize, String)>,
 }
@@ -132,7 +135,11 @@ impl Pass<'_, '_> {
     }
 
     fn replace(&mut self, at: usize) -> Option<usize> {
-        if let Some(behind) = self.counter(at).or_else(|| self.comma(at)) {
+        if let Some(behind) = self
+            .counter(at)
+            .or_else(|| self.comma(at))
+            .or_else(|| self.bracket(at))
+        {
             return Some(behind);
         }
         match self.source.kind(at)? {
@@ -223,6 +230,7 @@ impl Pass<'_, '_> {
             "fetch" if self.source.is_one_of(at + 1, &["first", "next"]) => self.fetch_first(at),
             "generate_series" | "unnest" if self.source.is_mark(at + 1, "(") => self.series(at),
             "array" if self.source.is_mark(at + 1, "(") => self.array_of_rows(at),
+            "array" if self.source.is_mark(at + 1, "[") => self.array_of_values(at),
             "pg_get_indexdef" | "pg_get_viewdef" | "pg_get_triggerdef" => {
                 self.definition(at, "paceline_definition", "definition")
             }

@@ -309,6 +309,7 @@ impl Open {
                     formats: &portal.formats,
                     described,
                     settings: &open.settings,
+                    has_results: !prepared.is_definition(),
                 };
                 open.run_on(link, cx, output, |sink| {
                     sink.announces = described.is_none();

@@ -61,8 +61,12 @@ fn of(link: &Link, tables: &[String], hint: &Hint) -> Found {
             _ => Found::plain(Type::NUMERIC),
         },
         Hint::Array(hint) => {
-            let kind = of(link, tables, hint).kind().and_then(Type::array);
-            kind.map_or(Found::Unknown, Found::plain)
+            let kind = match of(link, tables, hint) {
+                Found::Literal => Some(Type::TEXT),
+                found => found.kind(),
+            };
+            kind.and_then(Type::array)
+                .map_or(Found::Unknown, Found::plain)
         }
     }
 }

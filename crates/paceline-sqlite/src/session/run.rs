@@ -46,6 +46,8 @@ pub(super) struct Run<'r> {
     /// The description of the results that the client has; `None`: it gets one now.
     pub(super) described: Option<&'r [Shape]>,
     pub(super) settings: &'r Settings,
+    /// Whether its rows are the client's: SQLite returns some for definitions too.
+    pub(super) has_results: bool,
 }
 
 /// The results of a statement.
@@ -113,8 +115,10 @@ impl Run<'_> {
     }
 
     fn step(&self, statement: &mut Statement<'_>, sink: &mut Sink<'_>) -> Result<Ran, Failure> {
-        if statement.column_count() == 0 {
-            statement.raw_execute()?;
+        if statement.column_count() == 0 || !self.has_results {
+            let mut rows = statement.raw_query();
+            while rows.next()?.is_some() {}
+            drop(rows);
             return Ok(Ran {
                 changes: self.link.connection.changes(),
                 ..Ran::default()

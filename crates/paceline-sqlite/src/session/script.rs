@@ -152,7 +152,7 @@ impl Open {
             }
             Kind::Catalogue(sql) => {
                 let ran = self.with_catalogue(|open, link| {
-                    open.run_simple(link, sql, original, output, cx)
+                    open.run_simple(link, sql, original, true, output, cx)
                 })?;
                 self.apply_settings(&ran)?;
                 backend::command_complete(output.spool.end(), tag(ran.rows, 0).as_bytes());
@@ -164,7 +164,8 @@ impl Open {
         let Some(held) = self.acquire(cx, need)? else {
             return Ok(Progress::Parked);
         };
-        let result = self.run_simple(held.link(), sql, original, output, cx);
+        let has_results = !matches!(statement.kind, Kind::Define(_));
+        let result = self.run_simple(held.link(), sql, original, has_results, output, cx);
         self.put_back(held);
         let ran = result?;
         self.note(statement, need);
@@ -205,6 +206,7 @@ impl Open {
         link: &Link,
         sql: &str,
         original: &str,
+        has_results: bool,
         output: &mut Output,
         cx: &mut Cx<'_>,
     ) -> Result<Ran, Failure> {
@@ -217,6 +219,7 @@ impl Open {
             formats: &[],
             described: None,
             settings: &self.settings,
+            has_results,
         };
         self.run_on(link, cx, output, |sink| run.run(sink))
     }

@@ -13,6 +13,14 @@ use crate::types::{array, Type};
 pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_aggregate_function("array_agg", 1, flags, Collect)?;
+    connection.create_scalar_function("pg_array_of", -1, PURE, |cx| {
+        let element = |index| match cx.get_raw(index) {
+            ValueRef::Null => Ok(None),
+            _ => text(cx, index),
+        };
+        let all: Result<Vec<_>> = (0..cx.len()).map(element).collect();
+        Ok(array::of_texts(all?))
+    })?;
     connection.create_scalar_function("to_regtype", 1, PURE, |cx| {
         Ok(text(cx, 0)?
             .and_then(|name| Type::named(&name))

@@ -15,6 +15,7 @@ pub(crate) const SAME: &[&str] = &[
     "SELECT 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid",
     "SELECT true::text, false::text, (1 = 1)::text, true::int",
     "SELECT '\\x00ff'::bytea",
+    "SELECT ARRAY[1, 2] AS a, ARRAY['x', 'y z'] AS b",
     "SELECT '{1,2,NULL}'::int[], '{\"a b\",c}'::text[]",
     "SELECT count(*), count(a), sum(a), min(c), max(b) FROM t",
     "SELECT CASE WHEN a > 0 THEN 'more' ELSE 'less' END FROM t ORDER BY id",

@@ -67,6 +67,23 @@ impl Pass<'_, '_> {
         None
     }
 
+    /// `ARRAY[a, b]`, which is no array of an array.
+    pub(super) fn array_of_values(&mut self, at: usize) -> Option<usize> {
+        let close = self.source.behind_bracket(at + 1) - 1;
+        let is_nested = (at + 2..close).any(|index| self.source.is_mark(index, "["));
+        if is_nested || !self.source.is_mark(close, "]") {
+            return None;
+        }
+        self.brackets.push(close);
+        self.put(at, at + 2, "pg_array_of(")
+    }
+
+    /// Writes a round bracket in place of the one that ends an array.
+    pub(super) fn bracket(&mut self, at: usize) -> Option<usize> {
+        let is_end = self.brackets.contains(&at);
+        is_end.then(|| self.put(at, at + 1, ")"))?
+    }
+
     /// Writes a comma in place of a word that separates arguments.
     pub(super) fn comma(&mut self, at: usize) -> Option<usize> {
         let is_comma = self.commas.contains(&at);

@@ -149,6 +149,10 @@ fn spellings_become_sqlites() {
              AS with_alias",
         ),
         (
+            "insert into t values (array[1, f(2)], 3)",
+            "insert into t values (pg_array_of(1, f(2)), 3)",
+        ),
+        (
             "select current_user, current_database()",
             "select 'ada', 'bank'",
         ),
