@@ -155,7 +155,10 @@ fn prepared_statements_are_counted() {
     let Some(postgres) = postgres::server() else {
         return;
     };
-    let pooler = Pooler::of(postgres, "pool_mode = transaction\nmax_prepared_statements = 10");
+    let pooler = Pooler::of(
+        postgres,
+        "pool_mode = transaction\nmax_prepared_statements = 10",
+    );
     let mut client = pooler.client();
     let shown = || {
         let rows = pooler.admin("SHOW CLIENTS");
