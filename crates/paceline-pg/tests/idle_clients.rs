@@ -1,5 +1,6 @@
 //! How much memory an idle client takes of the front-end, which is the reason for a pooler. The front-end runs in this
 //! program, and the allocator of this program counts: what it keeps in reserve, and the kernel's buffers, do not count.
+//! (Such an allocator can't be written without unsafe code.)
 
 #[path = "front/client.rs"]
 #[allow(dead_code, reason = "each test program uses a part of it")]

@@ -1,5 +1,5 @@
 //! How much memory an idle connection takes. The server runs in this program, and the allocator of this program counts: what
-//! it keeps in reserve, and the kernel's buffers, do not count.
+//! it keeps in reserve, and the kernel's buffers, do not count. (Such an allocator can't be written without unsafe code.)
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -28,9 +28,9 @@ const ALLOWED: &[&str] = &[
     "crates/paceline-server/tests/alone/allocations.rs",
     // And another one.
     "crates/paceline-server/tests/http_allocations.rs",
+    "crates/paceline-server/tests/idle_connections.rs",
     "crates/paceline-pg/tests/allocations.rs",
     "crates/paceline-pg/tests/idle_clients.rs",
-    "crates/paceline-server/tests/idle_connections.rs",
     // Makes an eventfd, a timerfd and a terminal.
     "crates/paceline/tests/variants/sources.rs",
     // Numbers that are no open descriptors.

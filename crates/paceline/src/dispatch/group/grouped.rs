@@ -133,7 +133,7 @@ where
             Verdict::Close(why) => Some(*why),
             Verdict::Panicked(panic) => self.judge_panic(member.key, *panic, visit),
             Verdict::CloseByForce => {
-                let leaver = Leaver::by_force(member, owned.readiness().look());
+                let leaver = Leaver::by_force(*member, owned.readiness().look());
                 visit
                     .registry
                     .take_out(leaver.key, owned, leaver.descriptor);
@@ -143,7 +143,7 @@ where
         match why {
             None => self.let_go(owned, member, goes_to, visit.registry),
             Some(why) => {
-                let leaver = Leaver::new(member);
+                let leaver = Leaver::new(*member);
                 visit
                     .registry
                     .take_out(leaver.key, owned, leaver.descriptor);
@@ -355,7 +355,7 @@ where
         };
         while let Some(member) = self.roster.members.pop() {
             let state = registry.slot(member.key).readiness.look();
-            let leaver = Leaver::by_force(member, state);
+            let leaver = Leaver::by_force(*member, state);
             registry.take_out_of_the_end(leaver.key, leaver.descriptor);
             self.part_from(leaver, Closed::Shutdown, &mut visit);
         }
@@ -385,7 +385,7 @@ struct Leaver<S> {
 }
 
 impl<S: 'static> Leaver<S> {
-    fn new(member: Box<Member<S>>) -> Self {
+    fn new(member: Member<S>) -> Self {
         let (key, descriptor) = (member.key, member.channel.descriptor());
         let (source, provenance) = member.channel.into_source();
         Self {
@@ -397,7 +397,7 @@ impl<S: 'static> Leaver<S> {
         }
     }
 
-    fn by_force(member: Box<Member<S>>, state: State) -> Self {
+    fn by_force(member: Member<S>, state: State) -> Self {
         let (key, channel) = (member.key, &member.channel);
         let lost = || LostHandle::new(key, channel.unsent(), state, channel.has_unread());
         let lost = (!channel.is_lingering()).then(lost);
