@@ -3,7 +3,7 @@
 use std::{io, time::UNIX_EPOCH};
 
 use paceline_pg::{
-    config::{hba, load, Config, Error, Key, Settings, Userlist},
+    config::{hba, load, Config, Key, Reason, Settings, Userlist},
     console::{Access, Command},
     log,
 };
@@ -39,8 +39,13 @@ fn ini(bytes: &[u8]) {
             shown_settings_are_read_again(&config.settings);
             nothing_differs_from_itself(config);
         }
-        Err(Error::Line(problem)) => assert!(is_line(problem.line, lines), "{problem}"),
-        Err(_) => {}
+        Err(faulty) => {
+            assert!(!faulty.errors.is_empty());
+            for problem in &faulty.errors {
+                let is_whole_file = problem.reason == Reason::NoMainSection;
+                assert!(is_whole_file || is_line(problem.line, lines), "{problem}");
+            }
+        }
     }
 }
 

@@ -28,8 +28,9 @@ minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
-          and after them asan with leaks, fuzz (an hour for each target), power-cut (many images of a disk
-          that lost its power), instructions, msrv, deny, mutants and coverage; hours.
+          and after them peers (the lints of the benchmark with the HTTP servers of others), asan with leaks, fuzz
+          (an hour for each target), power-cut (many images of a disk that lost its power), instructions, msrv,
+          deny, mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {
@@ -142,6 +143,10 @@ const STEPS: &[Step] = &[
 
 /// The steps that a full run adds.
 const FULL_STEPS: &[Step] = &[
+    Step {
+        name: "peers",
+        run: |_| peers(),
+    },
     Step {
         name: "asan",
         run: |_| sanitizer::check_addresses_and_leaks(tsan::DEFAULT_MESSAGES, FULL_LIMIT),
@@ -296,6 +301,20 @@ fn features() -> Verdict {
         return bare;
     }
     check(&["--features", "tls-ring,json,tracing"])
+}
+
+/// The benchmark's feature that brings the HTTP servers of others: it takes minutes to build, so no other step has it.
+fn peers() -> Verdict {
+    cargo(&[
+        "clippy",
+        "--package",
+        "paceline-bench",
+        "--all-targets",
+        "--features=http-peers",
+        "--",
+        "-D",
+        "warnings",
+    ])
 }
 
 /// The documentation, private items too, without a warning.

@@ -193,11 +193,12 @@ fn required_features(manifest: &toml::Table, name: &str) -> Vec<String> {
 
 /// The tests, if there are any: a run of none would pass and prove nothing.
 pub(crate) fn at_least_one(tests: Vec<String>, filter: &str) -> Result<Vec<String>, String> {
-    match tests.is_empty() {
-        true => Err(format!(
+    if tests.is_empty() {
+        Err(format!(
             "no test matches `{filter}`: a run of none proves nothing"
-        )),
-        false => Ok(tests),
+        ))
+    } else {
+        Ok(tests)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own verbs. This file parses and dispatches; each verb has a module of its own.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::match_bool)]
 
 use std::process::ExitCode;
 

@@ -77,9 +77,10 @@ fn listed(document: &str) -> BTreeSet<Place> {
     for row in document.lines().filter(|line| line.starts_with('|')) {
         let names = row.split('|').nth(1).map(markdown::code_spans);
         for (_, name) in names.into_iter().flatten() {
-            match name.ends_with(".rs") {
-                true => file = name,
-                false => drop(listed.insert((file.clone(), name))),
+            if name.ends_with(".rs") {
+                file = name
+            } else {
+                listed.insert((file.clone(), name));
             }
         }
     }
@@ -102,9 +103,10 @@ fn place(survivor: &str) -> Place {
             &whole[..ends[0].min(ends[1])]
         }
     };
-    let name = match function.contains(char::is_alphanumeric) {
-        true => plain(function),
-        false => CONSTANT.to_owned(),
+    let name = if function.contains(char::is_alphanumeric) {
+        plain(function)
+    } else {
+        CONSTANT.to_owned()
     };
     (file.to_owned(), name)
 }

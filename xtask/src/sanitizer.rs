@@ -13,11 +13,10 @@ pub(crate) fn obstacle() -> Option<String> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Some("the sanitizers are set up for x86-64 Linux only".to_owned());
     }
-    match rust_src_is_installed() {
-        true => None,
-        false => {
-            Some("the component rust-src is not installed (`cargo xtask setup` gets it)".to_owned())
-        }
+    if rust_src_is_installed() {
+        None
+    } else {
+        Some("the component rust-src is not installed (`cargo xtask setup` gets it)".to_owned())
     }
 }
 

@@ -18,10 +18,10 @@ usage: cargo xtask setup
 
 Installs, where missing: the components rustfmt, clippy and rust-src (with rustup), and, with apt-get, on
 Debian and as root only: strace, gcc, valgrind, clients for the tests of the server (swaks, socat,
-netcat-openbsd, openssl, sslscan, python3, curl, nodejs, wrk, slowhttptest, chromium), for the pooler and the
-embedded back-end postgresql-15, its client, python3-venv and python3-psycopg, and with pip or apt-get the Python
-modules requests, websockets and h11. A test whose client is missing says so and passes. Says of each whether it was present, was installed or could
-not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
+netcat-openbsd, openssl, sslscan, python3, curl, nodejs, npm, golang-go, wrk, slowhttptest, chromium), for the
+pooler and the embedded back-end postgresql-15, its client, python3-venv and python3-psycopg, with pip or apt-get the
+Python modules requests, websockets and h11, and with npm the module undici. A test whose client is missing says so
+and passes. Says of each whether it was present, was installed or could not be had. What could not be had is no failure here: the verb that needs it says so. Run it as often as
 you like. `cargo xtask ci` begins with it.",
     run: |args| {
         args.nothing()?;
@@ -128,6 +128,24 @@ const NEEDS: &[Need] = &[
         name: "nodejs",
         purpose: "tests of the HTTP server: fetch",
         is_there: || run::answers("node", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "npm",
+        purpose: "tests of the HTTP server: brings undici",
+        is_there: || run::answers("npm", &["--version"]),
+        install: with_apt_get,
+    },
+    Need {
+        name: "undici",
+        purpose: "tests of the HTTP server: a client that pipelines",
+        is_there: has_undici,
+        install: with_npm,
+    },
+    Need {
+        name: "golang-go",
+        purpose: "tests of the HTTP server: Go's net/http",
+        is_there: || run::answers("go", &["version"]),
         install: with_apt_get,
     },
     Need {
@@ -269,6 +287,18 @@ fn with_pip(module: &str) -> Result<(), String> {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", module]);
     install(&mut pip).or_else(|_| with_apt_get(&format!("python3-{module}")))
+}
+
+/// Whether Node finds undici among npm's global modules.
+fn has_undici() -> bool {
+    let script = "NODE_PATH=$(npm root --global) node -e 'require(\"undici\")'";
+    run::answers("sh", &["-c", script])
+}
+
+/// Installs a module of Node for all programs. The version runs on Debian's Node.
+fn with_npm(module: &str) -> Result<(), String> {
+    let module = format!("{module}@6");
+    install(Command::new("npm").args(["install", "--global", "--silent", &module]))
 }
 
 /// An apt-get that asks nothing.

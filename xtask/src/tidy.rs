@@ -10,11 +10,14 @@ use xtask_common::workspace::Workspace;
 
 mod absence;
 mod counts;
+mod language;
 mod leftovers;
 mod links;
 mod names;
 mod phrasing;
+mod picture;
 mod planted;
+mod rooms;
 mod shape;
 mod unsafe_code;
 
@@ -38,8 +41,12 @@ Reads every file that git tracks or would track and prints each offence as `path
   unsafe      only in the files that are listed for it; all crates but the core forbid it
   absence     promotion knows no descriptor, handle sets no thread, dispatch no pool, the core no layer
               above it; codecs, times, TLS layer and paceline-pg-wire do no I/O and read no clock
+  rooms       the rooms of the core form a directed acyclic graph, which is printed
+  picture     the functions that ARCHITECTURE.md's pictures name exist
   headers     every file of the libraries says what it is
   length      no Rust file over 600 lines
+  columns     no line of the core's sources over 100 columns
+  language    the core's comments name the actor (not: who, somebody, nobody, told, tells)
   endings     no white space at the end of a line, one newline at the end of a file
   faults      every planted fault is complete, and its text is in the code exactly once
   words       no words that do not belong here
@@ -61,7 +68,7 @@ struct Check {
 }
 
 /// All checks.
-const CHECKS: [Check; 14] = [
+const CHECKS: &[Check] = &[
     Check {
         name: "links",
         find: links::find,
@@ -95,12 +102,28 @@ const CHECKS: [Check; 14] = [
         find: absence::find,
     },
     Check {
+        name: "rooms",
+        find: rooms::find,
+    },
+    Check {
+        name: "picture",
+        find: picture::find,
+    },
+    Check {
         name: "headers",
         find: shape::find_missing_headers,
     },
     Check {
         name: "length",
         find: shape::find_long_files,
+    },
+    Check {
+        name: "columns",
+        find: shape::find_long_lines,
+    },
+    Check {
+        name: "language",
+        find: language::find,
     },
     Check {
         name: "endings",
@@ -187,6 +210,10 @@ fn report(tree: &Tree) -> Verdict {
     for (check, offence) in &offences {
         println!("{offence} [{check}]");
     }
+    println!("the rooms of the core, from the bottom, and what each uses:");
+    for line in rooms::picture(tree) {
+        println!("  {line}");
+    }
     let summary = format!(
         "{} files, {} checks, {} offences",
         tree.paths().count(),
@@ -225,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_help_explains_every_check() {
-        for check in &CHECKS {
+        for check in CHECKS {
             assert!(
                 VERB.help.contains(&format!("\n  {}", check.name)),
                 "{} is not explained",

@@ -124,9 +124,10 @@ fn walk(root: &Path, within: &str, paths: &mut Vec<String>) -> io::Result<()> {
         let entry = entry?;
         let path = PathBuf::from(within).join(entry.file_name());
         let path = path.to_string_lossy().into_owned();
-        match entry.file_type()?.is_dir() {
-            true => walk(root, &path, paths)?,
-            false => paths.push(path),
+        if entry.file_type()?.is_dir() {
+            walk(root, &path, paths)?
+        } else {
+            paths.push(path)
         }
     }
     Ok(())

@@ -168,11 +168,12 @@ fn measure(args: &RunArgs) -> io::Result<()> {
     };
     let run = run::run(&args.choice, words, keep)?;
     say(&report::markdown(&run, None))?;
-    match run.records.iter().any(|record| record.clean) {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if run.records.iter().any(|record| record.clean) {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             "nothing could be counted: the machine was never quiet (see the head of the report); with --noisy everything counts",
-        )),
+        ))
     }
 }
 

@@ -107,9 +107,10 @@ impl Heat {
 
     /// A server that can't be measured takes no part. Without a home none does.
     fn leave_out(&mut self, place: usize) {
-        match place == self.home {
-            true => self.places.clear(),
-            false => self.places.retain(|other| *other != place),
+        if place == self.home {
+            self.places.clear()
+        } else {
+            self.places.retain(|other| *other != place)
         }
     }
 
@@ -121,16 +122,18 @@ impl Heat {
         random: &mut Random,
     ) -> Result<(), Trouble> {
         let gives_up = self.gives_up() && wanted.demand == Demand::Quiet;
-        let demand = match gives_up {
-            true => Demand::Nothing,
-            false => wanted.demand,
+        let demand = if gives_up {
+            Demand::Nothing
+        } else {
+            wanted.demand
         };
         self.left -= 1;
         random.shuffle(&mut self.places);
         let run = self.measure(stands, wanted.each, demand);
-        match run.is_ok() {
-            true => self.keep(stands, gives_up),
-            false => self.places.iter().for_each(|at| stands[*at].forget()),
+        if run.is_ok() {
+            self.keep(stands, gives_up)
+        } else {
+            self.places.iter().for_each(|at| stands[*at].forget())
         }
         run
     }
@@ -171,13 +174,13 @@ impl Heat {
             }
         }
         let home = &mut stands[self.home];
-        match disturbed {
-            false => home.keep(),
-            true if home.has_any() => home.forget(),
-            true => {
-                home.keep();
-                home.note_disturbed();
-            }
+        if disturbed && home.has_any() {
+            home.forget();
+            return;
+        }
+        home.keep();
+        if disturbed {
+            home.note_disturbed();
         }
     }
 }

@@ -126,9 +126,10 @@ fn measure<A: Asker>(
     greet(&mut driver)?;
     let mut slice =
         |warm_up, length| measure_once(&mut driver, &mut asker()?, plan.pid, warm_up, length);
-    match plan.in_slices {
-        false => Ok(slice(plan.warm_up, plan.seconds)?.load()),
-        true => slices::conducted(orders, answers, slice),
+    if plan.in_slices {
+        slices::conducted(orders, answers, slice)
+    } else {
+        Ok(slice(plan.warm_up, plan.seconds)?.load())
     }
 }
 

@@ -102,12 +102,13 @@ pub(crate) fn install() -> io::Result<()> {
     println!("installing {}", PACKAGES.join(", "));
     let done = command.status();
     let done = done.map_err(|error| failed("start apt-get (it is Debian's)", &error))?;
-    match done.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if done.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "apt-get install {} failed ({done}): it has to be run as root, after `apt-get update`",
             PACKAGES.join(" ")
-        ))),
+        )))
     }
 }
 

@@ -32,8 +32,9 @@ pub(crate) fn plain_bar(steps: u64) -> ProgressBar {
 
 /// A line above the bar; without a terminal there is no bar, and the line is printed alone.
 pub(crate) fn say(bar: &ProgressBar, line: &str) {
-    match bar.is_hidden() {
-        true => eprintln!("{line}"),
-        false => bar.println(line),
+    if bar.is_hidden() {
+        eprintln!("{line}")
+    } else {
+        bar.println(line)
     }
 }

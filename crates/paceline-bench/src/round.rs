@@ -258,11 +258,12 @@ impl Slicing for Stand {
 /// That others used few cores.
 fn check_foreign(load: &Load, allowed: f64) -> Result<(), String> {
     let foreign = load.foreign;
-    match foreign > allowed {
-        true => Err(format!(
+    if foreign > allowed {
+        Err(format!(
             "others used {foreign:.2} cores, {allowed} are allowed"
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

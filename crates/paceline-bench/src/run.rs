@@ -94,9 +94,10 @@ pub(crate) fn run(
     };
     leave_out_absent(&mut batches, &mut run.absent);
     let steps = servers::steps_of_20us();
-    let demand = match choice.noisy {
-        true => Demand::Nothing,
-        false => Demand::Quiet,
+    let demand = if choice.noisy {
+        Demand::Nothing
+    } else {
+        Demand::Quiet
     };
     let wanted = Wanted::of(choice.seconds, demand);
     let bar = progress(&batches, choice, wanted.slices);
@@ -168,9 +169,10 @@ fn leave_out_absent(batches: &mut [Vec<Entry>], absent: &mut Vec<String>) {
 
 /// What is chosen, as lists of entries that are measured in the same rounds.
 fn batches(choice: &Choice) -> io::Result<Vec<Vec<Entry>>> {
-    let entries = match choice.goals {
-        true => needed_for_goals(),
-        false => chosen(choice)?,
+    let entries = if choice.goals {
+        needed_for_goals()
+    } else {
+        chosen(choice)?
     };
     let mut batches: Vec<(Batch, Vec<Entry>)> = Vec::new();
     for entry in entries {

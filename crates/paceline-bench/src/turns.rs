@@ -2,6 +2,7 @@
 //! instructions: nothing else runs, and no clock is needed. With lines, it is `paceline-server` that handles them, or the
 //! handler that it is measured by.
 
+mod hello;
 mod lines;
 
 use std::{
@@ -29,6 +30,8 @@ pub(crate) enum Handler {
     BareLines,
     /// Lines, by a session of paceline-server
     ServerLines,
+    /// Requests of HTTP, by a route of paceline-server
+    ServerHello,
 }
 
 /// The observers.
@@ -51,14 +54,16 @@ pub(crate) fn run(turns: u64, handler: Handler, by: &Observed) -> io::Result<()>
         Handler::Frames => frames(turns, by),
         Handler::BareLines => lines::bare(turns),
         Handler::ServerLines => lines::by_server(turns),
+        Handler::ServerHello => hello::by_server(turns),
     }
 }
 
 fn frames(turns: u64, by: &Observed) -> io::Result<()> {
     let builder = Pool::builder().threads(0).board(by.board);
-    let pool = match by.observed {
-        true => builder.observer(Nobody).build()?,
-        false => builder.build()?,
+    let pool = if by.observed {
+        builder.observer(Nobody).build()?
+    } else {
+        builder.build()?
     };
     let _observation = by.observed_later.then(|| pool.observe(Nobody));
     let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -2,8 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use lexopt::prelude::{Long, Short, Value};
-use paceline_pg::front::{self, Start};
+use lexopt::prelude::{Long, Short, Value, ValueExt};
+use paceline_pg::front::{self, Start, StartError};
 
 use crate::command::{Command, Mistake};
 
@@ -18,16 +18,17 @@ The PostgreSQL pooler: shares few server connections between many clients.
 
 usage: paceline front [OPTIONS] FILE.ini
 
-  -q, --quiet      log to the file alone, not to standard error
-  -v, --verbose    log more; may be repeated
-  -h, --help       this text
+  -q, --quiet       log to the file alone, not to standard error
+  -v, --verbose     log more; may be repeated
+  -u, --user=USER   run as this user, if started as root
+  -h, --help        this text
 
 FILE.ini is a pgbouncer.ini. SIGHUP reloads it. SIGTERM waits until all clients have disconnected,
 SIGINT until all transactions have ended. A second signal, or SIGQUIT, ends the program at once.";
 
 fn run(arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
     let mut options = lexopt::Parser::from_args(arguments);
-    let (mut file, mut is_quiet, mut verbosity) = (None, false, 0);
+    let (mut file, mut is_quiet, mut verbosity, mut user) = (None, false, 0, None);
     while let Some(argument) = options.next()? {
         match argument {
             Short('h') | Long("help") => {
@@ -36,6 +37,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
             }
             Short('q') | Long("quiet") => is_quiet = true,
             Short('v') | Long("verbose") => verbosity += 1,
+            Short('u') | Long("user") => user = Some(options.value()?.string()?),
             Value(path) if file.is_none() => file = Some(PathBuf::from(path)),
             other => return Err(other.unexpected().into()),
         }
@@ -45,6 +47,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
         file,
         is_quiet,
         verbosity,
+        user,
     }))
 }
 
@@ -52,9 +55,14 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
 pub(crate) fn serve(start: Start) -> ExitCode {
     match front::run(start) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("paceline: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints each line of the error.
+pub(crate) fn failed(error: &StartError) -> ExitCode {
+    for line in error.to_string().lines() {
+        eprintln!("paceline: {line}");
+    }
+    ExitCode::FAILURE
 }

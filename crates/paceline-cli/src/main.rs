@@ -3,7 +3,7 @@
 //! ```text
 //!   main -> pgbouncer   `paceline [-d|-R|-q|-v|-u USER|-V|-h] FILE.ini`: PgBouncer's own command line
 //!        -> COMMANDS    `paceline front FILE.ini`, `paceline check ...`: one row for each
-//!        -> DEMO        without arguments
+//!        -> DEMO        without arguments, or with options of the demo alone
 //! ```
 
 #![forbid(unsafe_code)]
@@ -50,6 +50,10 @@ fn dispatch(mut arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
         Some(command) => {
             arguments.remove(0);
             (command.run)(arguments)
+        }
+        None if first == Some("help") => {
+            pgbouncer::print_help(COMMANDS);
+            Ok(ExitCode::SUCCESS)
         }
         None => pgbouncer::run(arguments, COMMANDS),
     }

@@ -23,6 +23,14 @@ pub(crate) const DEMO: Command = Command {
     run: |arguments| Ok(paceline_demo::main(arguments)),
 };
 
+/// The lines of the demo's help that describe its options.
+pub(crate) fn demo_options() -> String {
+    let lines = paceline_demo::HELP.lines();
+    let lines = lines.skip_while(|line| !line.starts_with("  --"));
+    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    lines.join("\n")
+}
+
 /// `paceline guard`: runs another program of the demo, and ends it with the demo.
 pub(crate) const GUARD: Command = Command {
     name: "guard",

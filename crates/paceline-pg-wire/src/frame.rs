@@ -182,6 +182,12 @@ impl Walk {
         (Step::More { bytes, is_last }, bytes.len())
     }
 
+    /// How many bytes of the present message are to come.
+    #[must_use]
+    pub fn rest(&self) -> usize {
+        self.rest
+    }
+
     /// Whether the stream is at the end of a message.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {

@@ -6,20 +6,36 @@ mod support;
 mod bank;
 #[path = "front/cancels.rs"]
 mod cancels;
+#[path = "front/certificates.rs"]
+mod certificates;
 #[path = "front/client.rs"]
 mod client;
 #[path = "front/clients.rs"]
 mod clients;
 #[path = "front/cluster.rs"]
 mod cluster;
+#[path = "front/gate.rs"]
+mod gate;
 #[path = "front/hazards.rs"]
 mod hazards;
 #[path = "front/hosts.rs"]
 mod hosts;
+#[path = "front/keys.rs"]
+mod keys;
+#[path = "front/openings.rs"]
+mod openings;
 #[path = "front/operations.rs"]
 mod operations;
 #[path = "front/pooler.rs"]
 mod pooler;
+#[path = "front/secure.rs"]
+mod secure;
+#[path = "front/shared.rs"]
+mod shared;
+#[path = "front/tls_client.rs"]
+mod tls_client;
+#[path = "front/tls_postgres.rs"]
+mod tls_postgres;
 
 use std::{
     thread,

@@ -62,14 +62,9 @@ fn honoured() -> String {
             Effect::Restart => "restart",
         };
         let own = if key.is_own() { " *Ours.*" } else { "" };
-        let pending = if key.is_pending() {
-            " *Not built yet: a warning.*"
-        } else {
-            ""
-        };
         let (default, about) = (code(key.default), key.about.trim());
         list += &format!(
-            "| `{}` | {default} | {changes} | {about}{own}{pending} |\n",
+            "| `{}` | {default} | {changes} | {about}{own} |\n",
             key.name
         );
     }

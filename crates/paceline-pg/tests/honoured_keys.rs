@@ -1,6 +1,4 @@
 //! A key that is honoured is used: its field is named somewhere outside of the configuration.
-//!
-//! Keys that are read and not used yet are listed, and each use of them in a file is a warning.
 
 use std::{collections::HashSet, fs, path::Path};
 
@@ -38,14 +36,12 @@ fn collect(folder: &Path, words: &mut HashSet<String>) {
 /// The worst answer to a key is to accept it and to do nothing: the administrator believes that a
 /// limit or a time-out holds.
 #[test]
-fn every_honoured_key_is_used_or_listed_as_pending() {
+fn every_honoured_key_is_used() {
     let words = words();
     let mut wrong = Vec::new();
     for key in Key::all().filter(|key| key.standing == Standing::Honoured) {
-        // The sources are full of users: that word says nothing of the key.
-        let is_used = key.name != "user" && words.contains(key.name);
-        if is_used == key.is_pending() {
-            wrong.push((key.name, is_used));
+        if !words.contains(key.name) {
+            wrong.push(key.name);
         }
     }
     for key in Database::keys() {
@@ -57,11 +53,9 @@ fn every_honoured_key_is_used_or_listed_as_pending() {
             name => name,
         };
         let is_global = Key::find(field).is_some();
-        let is_pending = Database::pending_keys().contains(&key.name);
-        if !is_global && words.contains(field) == is_pending {
-            wrong.push((key.name, !is_pending));
+        if !is_global && !words.contains(field) {
+            wrong.push(key.name);
         }
     }
-    let text = "(key, whether it is used): change the table of pending keys in config/keys.rs";
-    assert!(wrong.is_empty(), "{text}: {wrong:?}");
+    assert!(wrong.is_empty(), "keys that nothing uses: {wrong:?}");
 }

@@ -23,6 +23,7 @@ usage: hello [options]
 
   --listen ADDR   where to listen (default 127.0.0.1:8080; port 0 lets the system choose)
   --threads N     how many threads serve (default: four per core)
+  --body-memory N bytes of memory for bodies over 64 KiB; those that find none go to temporary files (default: 64 MiB)
   --help          this text
 
 It prints `listening on ADDR` when it is ready. Ctrl-C or SIGTERM ends it gracefully, and it prints a
@@ -43,12 +44,16 @@ fn serve(options: Options) -> io::Result<()> {
     if let Some(threads) = options.threads {
         server = server.threads(threads);
     }
+    if let Some(bytes) = options.body_memory {
+        server = server.body_memory(bytes);
+    }
     server.run_with(support::announce)
 }
 
 struct Options {
     listen: String,
     threads: Option<usize>,
+    body_memory: Option<usize>,
 }
 
 impl Options {
@@ -56,6 +61,7 @@ impl Options {
         let mut options = Self {
             listen: "127.0.0.1:8080".to_owned(),
             threads: None,
+            body_memory: None,
         };
         while let Some(arg) = parser.next()? {
             match arg {
@@ -63,6 +69,7 @@ impl Options {
                 Arg::Long("threads") => {
                     options.threads = Some(support::count(parser, "--threads")?)
                 }
+                Arg::Long("body-memory") => options.body_memory = Some(parser.value()?.parse()?),
                 other => return Err(other.unexpected()),
             }
         }

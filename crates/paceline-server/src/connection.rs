@@ -14,6 +14,7 @@
 mod ending;
 mod handshake;
 mod input;
+mod letters;
 mod output;
 mod settle;
 mod workers;
@@ -27,7 +28,7 @@ use std::{
 use paceline::{Closed, Context, EventHandler, Handle, Next, Overdue};
 
 pub(crate) use self::handshake::Opening;
-use self::output::EndOfOutput;
+use self::{letters::Letters, output::EndOfOutput};
 use crate::{
     codec::Codec,
     dialog::Dialog,
@@ -35,20 +36,21 @@ use crate::{
     events,
     limits::Limit,
     link::Link,
-    mailbox::Letter,
+    moment::Moment,
     peer::{Changes, Peer, PeerAddress},
     secure::Secure,
     service::{ConnectionPlace, Service},
     session::{Ended, Session},
     stream::Stream,
-    times::{Moment, Times, Verdict},
+    times::{Times, Verdict},
     wire::Wire,
 };
 
-/// One connection.
+/// One connection. There are thousands that are idle: what few of them have is in a box.
 pub(crate) struct Connection<C: Codec, N: Session<C>> {
     service: Arc<Service>,
-    address: PeerAddress,
+    /// What it begins with, until its first call.
+    beginning: Option<Box<Beginning>>,
     /// What others know of it, from its first call on.
     link: Option<Arc<Link>>,
     /// `None` while a worker has it.
@@ -59,8 +61,6 @@ pub(crate) struct Connection<C: Codec, N: Session<C>> {
     /// The session wants TLS from the end of this call on.
     #[cfg(feature = "_tls")]
     tls_due: Option<crate::tls::Tls>,
-    /// How TLS begins, if the connection begins with it.
-    opening: Opening,
     /// Input that is no whole item yet, or was not handled yet.
     input: Vec<u8>,
     /// `input` may hold a whole item.
@@ -84,11 +84,17 @@ pub(crate) struct Connection<C: Codec, N: Session<C>> {
     items: u64,
     bytes_in: u64,
     /// Letters of rooms that are sent and perhaps kept by the pool.
-    letters: Vec<Letter>,
+    letters: Letters,
     /// Why the connection ends, if it was the server that decided so.
-    why: Option<Ended>,
+    why: Option<Box<Ended>>,
     /// Its place among the connections of its service, unless a listener of the pool counts it.
     place: Option<ConnectionPlace>,
+}
+
+/// What a connection begins with.
+struct Beginning {
+    address: PeerAddress,
+    opening: Opening,
 }
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
@@ -104,14 +110,13 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             items: 0,
             bytes_in: 0,
             service,
-            address,
+            beginning: Some(Box::new(Beginning { address, opening })),
             link: None,
             dialog: Some(Dialog::new(codec, session)),
             desk: None,
             secure: None,
             #[cfg(feature = "_tls")]
             tls_due: None,
-            opening,
             input: Vec::new(),
             holds_item: false,
             wants_again: false,
@@ -120,9 +125,9 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             has_mail: false,
             is_read: true,
             paused_since: None,
-            times: Times::opening(Duration::MAX, Limit::Silent),
+            times: Times::opening(Moment::MAX, Limit::Silent),
             deadline: None,
-            letters: Vec::new(),
+            letters: Letters::default(),
             why: None,
             place: None,
         }
@@ -205,9 +210,19 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     fn all_is_sent(&mut self) {
         let service = &self.service;
         self.times.output_sent(|| service.now());
-        if !self.letters.is_empty() {
-            self.letters.drain(..).for_each(Letter::reached);
-        }
+        self.letters.reached();
+    }
+
+    /// The server has decided that the connection ends.
+    fn note_end(&mut self, why: Ended) {
+        self.why = Some(Box::new(why));
+    }
+
+    /// The address of the peer; it is always known.
+    fn address(&self) -> Option<&PeerAddress> {
+        let begins = self.beginning.as_ref();
+        let known = self.link.as_ref().map(|link| link.address());
+        known.or_else(|| begins.map(|beginning| &beginning.address))
     }
 
     fn is_paused(&self) -> bool {
@@ -230,11 +245,14 @@ where
     }
 
     fn connected(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next> {
-        let (address, service) = (self.address.clone(), Arc::clone(&self.service));
-        let link = Arc::new(Link::new(cx.handle(), address, service));
+        let Some(beginning) = self.beginning.take() else {
+            return Ok(Next::Continue);
+        };
+        let service = Arc::clone(&self.service);
+        let link = Arc::new(Link::new(cx.handle(), beginning.address, service));
         self.service.enter(&link);
         self.link = Some(link);
-        let next = self.begin(cx);
+        let next = self.begin(beginning.opening, cx);
         self.settle(cx, 0, next)
     }
 
@@ -283,9 +301,9 @@ where
     fn closed(&mut self, why: Closed) {
         if matches!(why, Closed::Finished) {
             // The pool has sent all output before it says so.
-            self.letters.drain(..).for_each(Letter::reached);
+            self.letters.reached();
         }
-        self.letters.clear();
+        self.letters.missed();
         self.place = None;
         let ended = self.ending(why);
         match &self.link {
@@ -295,7 +313,9 @@ where
             }
             None => {
                 self.service.counters().ended(&ended);
-                events::not_made(&self.service.name, &self.address, &ended);
+                if let Some(address) = self.address() {
+                    events::not_made(&self.service.name, address, &ended);
+                }
             }
         }
         match (&mut self.dialog, &self.desk) {

@@ -33,9 +33,9 @@ use crate::{
     codec::Codec,
     dialog::{Dialog, Progress},
     link::Link,
+    moment::Moment,
     session::Session,
     sync::lock,
-    times::Moment,
 };
 
 /// Which threads run the sessions.

@@ -50,6 +50,7 @@ mod limits;
 mod link;
 mod listen;
 mod mailbox;
+mod moment;
 mod page;
 mod peer;
 mod remote;

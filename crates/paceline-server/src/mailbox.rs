@@ -3,8 +3,9 @@
 //! A letter decides exactly once: [`Letter::reached`] uses it up, and a letter that is dropped in
 //! any other way has missed. So a receipt counts each addressee once, whatever ends a connection.
 
+mod waiting;
+
 use std::{
-    collections::VecDeque,
     panic::{catch_unwind, AssertUnwindSafe},
     sync::{
         atomic::{AtomicUsize, Ordering},
@@ -14,6 +15,7 @@ use std::{
 
 use paceline::Piece;
 
+use self::waiting::Waiting;
 use crate::{
     encoding::{Body, Encoding},
     link::ConnectionId,
@@ -177,9 +179,7 @@ struct Inside {
     closes: bool,
     /// The session is called behind what waits.
     calls: bool,
-    mail: VecDeque<Mail>,
-    /// What the letters cost that wait.
-    bytes: usize,
+    waiting: Waiting,
     rooms: Vec<Weak<Members>>,
 }
 
@@ -229,7 +229,7 @@ impl Mailbox {
 
     pub(crate) fn post(&self, mail: Mail) -> Posted {
         let mut inside = lock(&self.inside);
-        let bytes = inside.bytes + mail.cost();
+        let bytes = inside.waiting.bytes() + mail.cost();
         let comes_late = inside.output_ends && matches!(mail, Mail::Letter(_));
         if inside.is_closed || comes_late || bytes > self.limit {
             return Posted::NoPlace(mail);
@@ -244,9 +244,9 @@ impl Mailbox {
             // One of them is enough.
             return Posted::Behind;
         }
-        inside.bytes = bytes;
-        inside.mail.push_back(mail);
-        if inside.mail.len() == 1 {
+        let is_first = inside.waiting.is_empty();
+        inside.waiting.push(mail);
+        if is_first {
             Posted::First
         } else {
             Posted::Behind
@@ -256,25 +256,20 @@ impl Mailbox {
     /// The oldest mail.
     pub(crate) fn take(&self) -> Option<Mail> {
         let mut inside = lock(&self.inside);
-        let mail = inside.mail.pop_front()?;
-        inside.bytes -= mail.cost();
+        let mail = inside.waiting.pop()?;
         if matches!(mail, Mail::Call) {
             inside.calls = false;
-        }
-        if inside.mail.is_empty() {
-            // An idle connection keeps no memory for mail.
-            inside.mail = VecDeque::new();
         }
         Some(mail)
     }
 
     pub(crate) fn has_mail(&self) -> bool {
-        !lock(&self.inside).mail.is_empty()
+        !lock(&self.inside).waiting.is_empty()
     }
 
     /// How many of its bytes are taken.
     pub(crate) fn waiting(&self) -> usize {
-        lock(&self.inside).bytes
+        lock(&self.inside).waiting.bytes()
     }
 
     /// Notes a room, which the connection leaves when it closes. Whether it is open.
@@ -298,9 +293,8 @@ impl Mailbox {
         let (mail, rooms) = {
             let mut inside = lock(&self.inside);
             inside.is_closed = true;
-            inside.bytes = 0;
             (
-                std::mem::take(&mut inside.mail),
+                std::mem::take(&mut inside.waiting),
                 std::mem::take(&mut inside.rooms),
             )
         };
@@ -330,5 +324,24 @@ mod tests {
         assert!(matches!(mailbox.take(), Some(Mail::EndOfOutput)));
         assert!(matches!(mailbox.take(), Some(Mail::Close)));
         assert!(mailbox.take().is_none());
+    }
+
+    /// Mail arrives in its order, and an empty mailbox has no memory for it.
+    #[test]
+    fn mail_keeps_its_order() {
+        let mailbox = Mailbox::new(0);
+        assert!(matches!(mailbox.post(Mail::Call), Posted::First));
+        for mail in [Mail::EndOfOutput, Mail::Close] {
+            assert!(matches!(mailbox.post(mail), Posted::Behind));
+        }
+        assert!(matches!(mailbox.take(), Some(Mail::Call)));
+        assert!(matches!(mailbox.post(Mail::Call), Posted::Behind));
+        assert!(matches!(mailbox.take(), Some(Mail::EndOfOutput)));
+        assert!(matches!(mailbox.take(), Some(Mail::Close)));
+        assert!(mailbox.has_mail());
+        assert!(matches!(mailbox.take(), Some(Mail::Call)));
+        assert!(mailbox.take().is_none() && !mailbox.has_mail());
+        assert!(matches!(mailbox.post(Mail::Call), Posted::First));
+        assert!(size_of::<Mailbox>() <= 56, "{}", size_of::<Mailbox>());
     }
 }

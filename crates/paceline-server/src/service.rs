@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
     },
+    time::Duration,
 };
 
 use paceline::PoolClock;
@@ -18,10 +19,10 @@ use crate::{
     events,
     limits::{Limit, Limits},
     link::{ConnectionId, Link},
+    moment::Moment,
     routes::{RouteReport, Routes},
     session::Ended,
     sync::lock,
-    times::Moment,
 };
 
 /// What all connections of one listener share, and all outgoing connections of one kind.
@@ -86,7 +87,7 @@ impl Service {
     }
 
     pub(crate) fn now(&self) -> Moment {
-        self.clock.now()
+        Moment::new(self.clock.now())
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -224,7 +225,7 @@ impl Gate {
     ///
     /// It needs no thread of the pool, each of which may be in a session. If `clock` is virtual, the
     /// caller arranges a notification for `until`: the wait itself takes as long in real time.
-    pub(crate) fn wait(&self, clock: &PoolClock, until: Moment, is_done: impl Fn() -> bool) {
+    pub(crate) fn wait(&self, clock: &PoolClock, until: Duration, is_done: impl Fn() -> bool) {
         let mut is_forced: MutexGuard<'_, bool> = lock(&self.is_forced);
         // `leave` notifies after a connection is gone: either `is_done` sees that, or the
         // notification comes behind the wait below.

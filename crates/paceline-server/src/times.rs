@@ -15,10 +15,10 @@
 
 use std::time::Duration;
 
-use crate::limits::{LeastRate, Limit, Limits};
-
-/// A moment on the pool's clock.
-pub(crate) type Moment = Duration;
+use crate::{
+    limits::{LeastRate, Limit, Limits},
+    moment::Moment,
+};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,11 @@ struct Output {
 }
 
 /// The times of one connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Times {
     awaited: Awaited,
-    output: Option<Output>,
+    /// In a box, because an idle connection keeps none.
+    output: Option<Box<Output>>,
     /// The session's own deadline.
     own: Option<Moment>,
 }
@@ -113,12 +114,14 @@ impl Times {
                 (*since, *bytes) = (now, 0);
             }
             (Limit::WriteRate, _) => {
-                let kept_since = self.output.map_or(now, |output| output.kept_since);
-                self.output = (unsent > 0).then_some(Output {
+                let output = self.output.take();
+                let kept_since = output.map_or(now, |output| output.kept_since);
+                let output = Output {
                     since: now,
                     given: unsent as u64,
                     kept_since,
-                });
+                };
+                self.output = (unsent > 0).then(|| Box::new(output));
             }
             _ => {}
         }
@@ -170,11 +173,11 @@ impl Times {
             Some(output) => output.given += unsent.saturating_sub(before) as u64,
             None => {
                 let now = now();
-                self.output = Some(Output {
+                self.output = Some(Box::new(Output {
                     since: now,
                     given: unsent as u64,
                     kept_since: now,
-                });
+                }));
             }
         }
     }
@@ -198,7 +201,7 @@ impl Times {
 
     /// When the pool must ask next.
     pub(crate) fn deadline(&self, limits: &Limits, unsent: usize, is_read: bool) -> Option<Moment> {
-        if let (Awaited::Next, None) = (self.awaited, self.output) {
+        if let (Awaited::Next, None) = (self.awaited, &self.output) {
             // The usual turn.
             return self.own;
         }
@@ -244,7 +247,8 @@ impl Times {
                 read_rate(limits, since, bytes),
             ),
         };
-        let output = self.output.zip(limits.least_rate).map(|(output, rate)| {
+        let output = self.output.as_ref().zip(limits.least_rate);
+        let output = output.map(|(output, rate)| {
             let taken = output.given.saturating_sub(unsent as u64);
             (too_slow_at(rate, output.since, taken), Limit::WriteRate)
         });

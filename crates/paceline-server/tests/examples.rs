@@ -7,6 +7,7 @@ mod examples {
     mod certificates;
     mod chat_rooms;
     mod dispatcher;
+    mod hello;
     mod line_echo;
     mod memory;
     mod program;

@@ -12,6 +12,8 @@ mod limits;
 mod routes;
 #[path = "http/routing.rs"]
 mod routing;
+#[path = "http/socket_cases.rs"]
+mod socket_cases;
 #[path = "http/sockets.rs"]
 mod sockets;
 #[path = "http/support.rs"]

@@ -287,3 +287,50 @@ const check = (got, wanted) => { if (got !== wanted) throw new Error(got.slice(0
     let printed = run("node", &["-e", script, &base]).expect("node is there");
     assert_eq!(printed, "done\n");
 }
+
+/// A script beside this file.
+fn script(name: &str) -> String {
+    format!("{}/tests/http_clients/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// undici's own client, which pipelines requests: Node's fetch does not.
+#[test]
+fn undici() {
+    let site = Site::new("undici");
+    let Some(folder) = run("npm", &["root", "--global"]) else {
+        return;
+    };
+    let mut node = Command::new("node");
+    node.env("NODE_PATH", folder.trim());
+    let has_it = node.args(["-e", "require('undici')"]).output();
+    if !has_it.is_ok_and(|output| output.status.success()) {
+        eprintln!("node has no module undici: passed over");
+        return;
+    }
+    let mut node = Command::new("node");
+    let ran = node
+        .env("NODE_PATH", folder.trim())
+        .args([script("undici.js"), site.url("")])
+        .output()
+        .expect("node is there");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "done\n", "{errors}");
+}
+
+/// Go's net/http, with its keep-alive and 100-continue.
+#[test]
+fn go() {
+    let site = Site::new("go");
+    if run("go", &["version"]).is_none() {
+        return;
+    }
+    let ran = Command::new("go")
+        .args(["run", &script("client.go"), &site.url("")])
+        .env("GO111MODULE", "off")
+        .env("GOFLAGS", "")
+        .env("GOCACHE", site.folder.join("go-cache"))
+        .output()
+        .expect("go is there");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "done\n", "{errors}");
+}

@@ -11,6 +11,48 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) detail: Option<String>,
     pub(crate) hint: Option<String>,
+    /// SQLite's text for a violated constraint that has no name yet.
+    pub(crate) violated: Option<String>,
+    pub(crate) place: Option<Box<Place>>,
+}
+
+/// The table, the column and the constraint that an error is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    table: String,
+    column: Option<String>,
+    constraint: Option<String>,
+}
+
+impl Place {
+    pub(crate) fn of_table(table: &str) -> Self {
+        Self {
+            table: table.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn column(mut self, name: &str) -> Self {
+        self.column = Some(name.to_owned());
+        self
+    }
+
+    pub(crate) fn constraint(mut self, name: &str) -> Self {
+        self.constraint = Some(name.to_owned());
+        self
+    }
+
+    /// Adds the fields that PostgreSQL gives to errors about tables.
+    fn add_to(&self, report: NewReport) -> NewReport {
+        let fields = [(b'c', &self.column), (b'n', &self.constraint)];
+        let report = report.field(b's', "public").field(b't', self.table.clone());
+        fields
+            .into_iter()
+            .fold(report, |report, (letter, name)| match name {
+                Some(name) => report.field(letter, name.clone()),
+                None => report,
+            })
+    }
 }
 
 impl Failure {
@@ -22,6 +64,8 @@ impl Failure {
             message: message.into(),
             detail: None,
             hint: None,
+            violated: None,
+            place: None,
         }
     }
 
@@ -48,6 +92,20 @@ impl Failure {
         self
     }
 
+    /// The place that the error is about.
+    pub(crate) fn at(mut self, place: Place) -> Self {
+        self.place = Some(Box::new(place));
+        self
+    }
+
+    /// A violated constraint, with SQLite's text until it is named.
+    fn violated(code: &'static str, message: &str, text: &str) -> Self {
+        Self {
+            violated: Some(text.to_owned()),
+            ..Self::new(code, message).detail(text)
+        }
+    }
+
     pub(crate) fn is_fatal(&self) -> bool {
         self.severity == Severity::Fatal
     }
@@ -60,7 +118,10 @@ impl Failure {
         if let Some(hint) = &self.hint {
             report = report.hint(hint.clone());
         }
-        report
+        match &self.place {
+            Some(place) => place.add_to(report),
+            None => report,
+        }
     }
 
     /// Another transaction has committed since this one read: the client may try again.
@@ -98,16 +159,17 @@ fn of_code(extended: i32, message: &str) -> Failure {
         ffi::SQLITE_CONSTRAINT_UNIQUE
         | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
         | ffi::SQLITE_CONSTRAINT_ROWID => {
-            Failure::new("23505", "duplicate key value violates unique constraint").detail(message)
+            let text = "duplicate key value violates unique constraint";
+            Failure::violated("23505", text, message)
         }
         ffi::SQLITE_CONSTRAINT_FOREIGNKEY => {
-            Failure::new("23503", "a foreign key constraint is violated").detail(message)
+            Failure::violated("23503", "a foreign key constraint is violated", message)
         }
         ffi::SQLITE_CONSTRAINT_NOTNULL => {
-            Failure::new("23502", "null value violates not-null constraint").detail(message)
+            Failure::violated("23502", "null value violates not-null constraint", message)
         }
         ffi::SQLITE_CONSTRAINT_CHECK => {
-            Failure::new("23514", "new row violates check constraint").detail(message)
+            Failure::violated("23514", "new row violates check constraint", message)
         }
         ffi::SQLITE_CONSTRAINT_DATATYPE => Failure::new("22P02", message),
         ffi::SQLITE_BUSY_SNAPSHOT => Failure::stale_snapshot(),
@@ -169,7 +231,18 @@ fn of_text(message: &str) -> Failure {
         "42883"
     } else if has("ambiguous column name") {
         "42702"
-    } else if has("integer overflow") {
+    } else if has("division by zero") {
+        "22012"
+    } else if has("invalid input syntax for type date") || has("invalid input syntax for type time")
+    {
+        "22007"
+    } else if has("invalid input syntax") || has("malformed array literal") {
+        "22P02"
+    } else if has("unrecognized configuration parameter") {
+        "42704"
+    } else if has("invalid regular expression") {
+        "2201B"
+    } else if has("integer overflow") || has("out of range") {
         "22003"
     } else if has("duplicate column name") {
         "42701"
@@ -219,6 +292,7 @@ mod tests {
             ("SELEC 1", "42601"),
             ("SELECT (1", "42601"),
             ("SELECT abs(-9223372036854775808)", "22003"),
+            ("CREATE UNIQUE INDEX i ON t(nosuch)", "42703"),
         ] {
             assert_eq!(code_of(table, sql), code, "{sql}");
         }

@@ -91,7 +91,9 @@ fn psql_describes_tables() {
         ),
         ("\\d+ names", &["View definition", "CREATE VIEW"]),
         ("\\l", &["bank", "UTF8"]),
-        ("\\du", &["Superuser"]),
+        ("\\du", &["Superuser", "demo"]),
+        ("\\df", &["0 rows"]),
+        ("\\d+ child", &["child_amount_key", "child_id_fkey"]),
         ("\\dn", &["public"]),
     ] {
         let text = run(&psql, world.address(), &["-c", command, "bank"]);

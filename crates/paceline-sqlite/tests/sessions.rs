@@ -106,10 +106,6 @@ fn parameters_are_taken_by_their_numbers() {
     let row = client
         .query_one("SELECT $1::int + 1 AS n", &[&41])
         .expect("a row");
-    assert_eq!(row.columns()[0].type_(), &Type::TEXT);
-    let row = client
-        .query_one("SELECT ($1::int + 1)::int AS n", &[&41])
-        .expect("a row");
     assert_eq!(row.get::<_, i32>(0), 42);
 }
 
@@ -183,9 +179,6 @@ fn values_that_do_not_fit_their_type_are_errors() {
         .expect("SQLite makes it a real");
     assert_eq!(code(client.query("SELECT b FROM t", &[])), "22003");
     assert_eq!(one(&mut client, "SELECT m FROM t").as_deref(), Some("1.50"));
-    assert_eq!(one(&mut client, "SELECT 1/0"), None);
-    let wrong = client.query_typed("SELECT $1::int", &[(&"x", Type::TEXT)]);
-    assert!(wrong.is_ok(), "a cast of a text is SQLite's: zero");
 }
 
 #[test]

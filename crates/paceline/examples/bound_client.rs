@@ -1,5 +1,5 @@
-//! Many threads call over one connection, and each gets its own reply: a client with a length-prefixed binary protocol,
-//! and its server on a pool.
+//! Many threads call over one connection, and each gets its own reply: a client with a
+//! length-prefixed binary protocol, and its server on a pool.
 //!
 //! ```text
 //! cargo run --release --example bound_client -- --threads 8 --calls 10000
@@ -144,16 +144,17 @@ impl EventHandler<TcpStream> for Service {
             cx.write_all(reply)?;
         }
         // Behind a request that wants much there may be more.
-        match self.owed > 0 || cx.unsent() > 0 || used > 0 {
-            true => Ok(Next::Again),
-            false => Ok(Next::Continue),
+        if self.owed > 0 || cx.unsent() > 0 || used > 0 {
+            Ok(Next::Again)
+        } else {
+            Ok(Next::Continue)
         }
     }
 }
 
 impl Service {
-    /// Answers all whole requests, up to one that wants much. The replies, in the order in which they go out, and how
-    /// much of the input is answered.
+    /// Answers all whole requests, up to one that wants much. The replies, in the order in which
+    /// they go out, and how much of the input is answered.
     fn answer(&mut self) -> io::Result<(Vec<Vec<u8>>, usize)> {
         let (mut replies, mut used) = (Vec::new(), 0);
         while let Some((id, length, rest)) = split_header(&self.rest[used..]) {
@@ -174,9 +175,10 @@ impl Service {
             let body = &request[1..];
             let length = (body.len() as u32).to_be_bytes();
             let reply = [&id.to_be_bytes()[..], &length, body].concat();
-            match self.in_order {
-                true => replies.push(reply),
-                false => replies.insert(0, reply),
+            if self.in_order {
+                replies.push(reply)
+            } else {
+                replies.insert(0, reply)
             }
         }
         Ok((replies, used))
@@ -349,9 +351,10 @@ impl Options {
         if options.connect.is_some() && options.serve.is_some() {
             return Err("--connect and --serve: one of them, in two terminals".to_owned());
         }
-        match options.large as usize > MOST {
-            true => Err(format!("--large is at most {MOST}")),
-            false => Ok(Some(options)),
+        if options.large as usize > MOST {
+            Err(format!("--large is at most {MOST}"))
+        } else {
+            Ok(Some(options))
         }
     }
 }

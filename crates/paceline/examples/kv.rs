@@ -4,8 +4,8 @@
 //! cargo run --release --example kv -- --listen 127.0.0.1:7001 --threads 4
 //! ```
 //!
-//! Then, from another terminal: `nc 127.0.0.1 7001`, and type `SET colour blue`, `GET colour`. Ctrl-C stops
-//! it gracefully.
+//! Then, from another terminal: `nc 127.0.0.1 7001`, and type `SET colour blue`, `GET colour`.
+//! Ctrl-C stops it gracefully.
 //!
 //! ```text
 //!   ready:   rest of last time, then what is there      [Connection::gather]
@@ -14,8 +14,9 @@
 //!            no whole line left?                        keep the rest, `Next::Continue`
 //! ```
 //!
-//! What a connection can make the server hold: an unfinished line while it is idle (`LONGEST_LINE`); while
-//! it does not read its answers, one scratch buffer of input and one batch of answers.
+//! What a connection can make the server hold: an unfinished line while it is idle
+//! (`LONGEST_LINE`); while it does not read its answers, one scratch buffer of input and one batch
+//! of answers.
 
 use std::{
     collections::HashMap,
@@ -103,8 +104,8 @@ impl EventHandler<TcpStream> for Connection {
 }
 
 impl Connection {
-    /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has gone.
-    /// If it has gone in the middle of a line, it does not wait for the answer.
+    /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has
+    /// gone. If it has gone in the middle of a line, it does not wait for the answer.
     fn gather(&self, buffer: &mut [u8], cx: &mut Context<'_, TcpStream>) -> io::Result<usize> {
         let kept = self.rest.len();
         buffer[..kept].copy_from_slice(&self.rest);
@@ -117,7 +118,8 @@ impl Connection {
         }
     }
 
-    /// Answers whole lines for as long as the client takes the answers. Returns the rest of the input.
+    /// Answers whole lines for as long as the client takes the answers. Returns the rest of the
+    /// input.
     fn answer_lines<'i>(
         &mut self,
         mut input: &'i [u8],
@@ -165,7 +167,8 @@ fn tell(answers: &mut Vec<u8>, line: &[u8]) {
     answers.push(b'\n');
 }
 
-/// What all connections share. It is locked for one command at a time, and never while a thread blocks.
+/// What all connections share. It is locked for one command at a time, and never while a thread
+/// blocks.
 #[derive(Default)]
 struct Store(Mutex<HashMap<Vec<u8>, Vec<u8>>>);
 

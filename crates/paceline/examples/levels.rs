@@ -1,13 +1,13 @@
-//! Service levels: urgent and bulk clients on one listener. The first byte names the class, and the connection moves to the
-//! level of its class.
+//! Service levels: urgent and bulk clients on one listener. The first byte names the class, and the
+//! connection moves to the level of its class.
 //!
 //! ```text
 //! cargo run --release --example levels             # with levels
 //! cargo run --release --example levels -- --plain  # without: the urgent ones wait behind the bulk
 //! ```
 //!
-//! It is its own load: bulk clients keep every thread of their level busy, urgent ones ask now and then, and in the end it
-//! prints how long each class has waited for its answers.
+//! It is its own load: bulk clients keep every thread of their level busy, urgent ones ask now and
+//! then, and in the end it prints how long each class has waited for its answers.
 
 use std::{
     env,
@@ -109,7 +109,8 @@ impl EventHandler<TcpStream> for Session {
 }
 
 impl Session {
-    /// The class is known: the connection continues in its level, with everything that the client has sent meanwhile.
+    /// The class is known: the connection continues in its level, with everything that the client
+    /// has sent meanwhile.
     fn classify(&mut self, cx: &mut Context<'_, TcpStream>, first: u8) -> io::Result<Next> {
         let class = match first {
             b'u' => Class::Urgent,
@@ -125,9 +126,10 @@ impl Session {
 
 /// Serves both classes, and asks.
 fn run(options: &Options) -> io::Result<()> {
-    let (levels, listener) = match options.plain {
-        true => serve_plainly()?,
-        false => serve_in_levels(options)?,
+    let (levels, listener) = if options.plain {
+        serve_plainly()?
+    } else {
+        serve_in_levels(options)?
     };
     let address = listener.local_addr();
     let is_over = AtomicBool::new(false);
@@ -170,7 +172,8 @@ fn serve_plainly() -> io::Result<(Levels, Listener)> {
     Ok((levels, listener))
 }
 
-/// A pool for each class. Every connection begins in the urgent one, where waits are short, until its class is known.
+/// A pool for each class. Every connection begins in the urgent one, where waits are short, until
+/// its class is known.
 fn serve_in_levels(options: &Options) -> io::Result<(Levels, Listener)> {
     let bulk = Pool::builder().threads(THREADS).thread_nice(|_| 10);
     let bulk = match options.age_limit {
@@ -291,9 +294,10 @@ impl Options {
                 _ => return Err(format!("unknown option {name}")),
             }
         }
-        match options.plain && options.age_limit.is_some() {
-            true => Err("--age-limit: only the level of the bulk has one".to_owned()),
-            false => Ok(Some(options)),
+        if options.plain && options.age_limit.is_some() {
+            Err("--age-limit: only the level of the bulk has one".to_owned())
+        } else {
+            Ok(Some(options))
         }
     }
 }

@@ -16,8 +16,9 @@
 //!               '---------------------------------------------------------'
 //! ```
 //!
-//! The two connections of a session are a group, so no two threads ever handle them at once: the handler needs no lock.
-//! If one of them fails, the other is reset, so that no peer takes half a stream for a whole one.
+//! The two connections of a session are a group, so no two threads ever handle them at once: the
+//! handler needs no lock. If one of them fails, the other is reset, so that no peer takes half a
+//! stream for a whole one.
 
 use std::{
     env, io,
@@ -171,15 +172,14 @@ impl GroupHandler<TcpStream> for Session {
         if self.half(side).input == Input::Flows && cx.is_readable() {
             self.pass(side, cx, members)?;
         }
-        match self.is_over() {
-            true => {
-                let other = self.half(side.other()).handle.clone();
-                linger(cx.source(), None);
-                members.each(|_, cx| linger(cx.source(), None));
-                members.finish(&other)?;
-                Ok(Next::Close)
-            }
-            false => Ok(Next::Continue),
+        if self.is_over() {
+            let other = self.half(side.other()).handle.clone();
+            linger(cx.source(), None);
+            members.each(|_, cx| linger(cx.source(), None));
+            members.finish(&other)?;
+            Ok(Next::Close)
+        } else {
+            Ok(Next::Continue)
         }
     }
 
@@ -230,7 +230,8 @@ impl Session {
         self.listen_to(side.other())
     }
 
-    /// Everything that was given to this side is sent: the other one's input continues, or its end is passed on.
+    /// Everything that was given to this side is sent: the other one's input continues, or its end
+    /// is passed on.
     fn taken_by(&mut self, side: Side, cx: &mut Context<'_, TcpStream>) -> io::Result<()> {
         let other = self.half(side.other());
         match other.input {
@@ -253,8 +254,8 @@ impl Session {
         self.listen_to(side)
     }
 
-    /// Sets what this side waits for now: input that can be passed on, and the end of its output, if the other side
-    /// waits for that.
+    /// Sets what this side waits for now: input that can be passed on, and the end of its output,
+    /// if the other side waits for that.
     fn listen_to(&mut self, side: Side) -> io::Result<()> {
         let awaited = matches!(self.half(side.other()).input, Input::Paused | Input::Ending);
         let half = self.half(side);
@@ -273,9 +274,10 @@ impl Session {
 
     fn side_of(&self, handle: &Handle) -> Side {
         let client = self.client.as_ref().map(|client| &client.handle);
-        match client == Some(handle) {
-            true => Side::Client,
-            false => Side::Server,
+        if client == Some(handle) {
+            Side::Client
+        } else {
+            Side::Server
         }
     }
 
@@ -304,7 +306,8 @@ fn of_the_other(other: &Handle, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// How long the kernel sends after a close: not at all, which resets the connection, or as always.
+/// How long the kernel sends after a close: not at all, which resets the connection, or
+/// as always.
 fn linger(stream: &TcpStream, span: Option<Duration>) {
     // If that fails it is closed as always.
     let _ = SockRef::from(stream).set_linger(span);

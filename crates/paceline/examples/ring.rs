@@ -4,8 +4,9 @@
 //! cargo run --release --example ring -- --records 1000000
 //! ```
 //!
-//! The parent starts itself once more, with one end of a Unix socket as the child's input. The parent sends the ring over
-//! it at the beginning; then it is only a bell for a sleeping side, and reports when the other process has ended.
+//! The parent starts itself once more, with one end of a Unix socket as the child's input. The
+//! parent sends the ring over it at the beginning; then it is only a bell for a sleeping side, and
+//! reports when the other process has ended.
 
 use std::{
     env, io,
@@ -75,7 +76,8 @@ struct Adder {
 
 impl EventHandler<RingConsumer> for Adder {
     fn ready(&mut self, cx: &mut Context<'_, RingConsumer>) -> io::Result<Next> {
-        // Some at a time, then the others have their turn; "would block" means that nothing is there now.
+        // Some at a time, then the others have their turn; "would block" means that nothing is
+        // there now.
         for _ in 0..64 {
             if !cx.try_read(|ring| ring.receive(&mut self.record))? {
                 return Ok(Next::Close);

@@ -4,8 +4,8 @@
 //! cargo run --release --example udp_echo -- --listen 127.0.0.1:7000 --threads 4
 //! ```
 //!
-//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it gracefully, and it says how many datagrams each
-//! thread has answered.
+//! Then, from another terminal: `nc -u 127.0.0.1 7000`. Ctrl-C stops it gracefully, and it says how
+//! many datagrams each thread has answered.
 
 use std::{
     collections::BTreeMap,

@@ -2,7 +2,8 @@
 
 use std::{error, fmt, io};
 
-/// The error, of the same kind, with what was attempted. Its source is the error itself, which has the system's number.
+/// The error, of the same kind, with what was attempted. Its source is the error itself, which has
+/// the system's number.
 pub(crate) fn attempted(what: impl fmt::Display, error: io::Error) -> io::Error {
     let what = what.to_string();
     io::Error::new(error.kind(), Attempted { what, error })
@@ -41,8 +42,8 @@ mod tests {
 
     use super::*;
 
-    /// What was attempted hid the number of the system's error: a full descriptor table has no kind of its own, so a caller
-    /// could not tell it from others. It is the source.
+    /// What was attempted hid the number of the system's error: a full descriptor table has no kind
+    /// of its own, so a caller could not tell it from others. It is the source.
     #[test]
     fn the_number_is_in_the_source() {
         let full = io::Error::from_raw_os_error(libc::EMFILE);

@@ -6,17 +6,17 @@
 //!   | | | | | | | | |             waits, claims  <-- promoted -- | T | T | T | T |
 //!   +---------------+   one event      |                         '---'---'---'---'
 //!   |  handle set   | ---------------> T                                 ^
-//!   +---------------+                  | gives the lead away,            | rejoins: leads if nobody
-//!           ^                          | then                            | does, else follows
+//!   +---------------+                  | gives the lead away,            | rejoins: leads
+//!           ^                          | then                            | or follows
 //!           |                          v                                 |
 //!           +------ releases ---- processing ----------------------------+
 //!                                 runs the handler: reads, computes, blocks, writes
 //! ```
 //!
-//! The thread that detects an event is the one that handles it: no queue, no hand-off, no allocation
-//! per request. It gives the lead away *before* it handles it, so the next event finds a leader even if
-//! this handler blocks. Handlers are plain synchronous code; a handful of threads serves thousands of
-//! connections.
+//! The thread that detects an event is the one that handles it: no queue, no hand-off, no
+//! allocation per request. It gives the lead away *before* it handles it, so the next event finds a
+//! leader even if this handler blocks. Handlers are plain synchronous code; a handful of threads
+//! serves thousands of connections.
 //!
 //! # A server
 //!
@@ -36,13 +36,15 @@
 //! }
 //! ```
 //!
-//! Where to go on: [`Pool`] has what a server does (listen, connect, post, end), [`Builder`] how it is set up,
-//! [`EventHandler`] and [`Context`] what a handler is and can do, [`Next`] what it answers; [`bound::Mux`] is the client's side.
-//! The user's guide is the module [`guide`]: protocols, kept output, errors, blocking, pushing, ending, testing.
+//! Where to go on: [`Pool`] has what a server does (listen, connect, post, end), [`Builder`] how it
+//! is set up, [`EventHandler`] and [`Context`] what a handler is and can do, [`Next`] what it
+//! answers; [`bound::Mux`] is the client's side. The user's guide is the module [`guide`]:
+//! protocols, kept output, errors, blocking, pushing, ending, testing.
 //!
 //! # What the types forbid
 //!
-//! The roles of a thread are types (see [`turn`]), so the pattern's classical mistakes do not compile.
+//! The roles of a thread are types (see [`turn`]), so the pattern's classical mistakes do not
+//! compile.
 //!
 //! Processing before promoting: only a [`turn::Processing`] can run a handler.
 //!
@@ -110,13 +112,15 @@
 //! | `levels` | several pools, and handles that move between them | |
 //! | `sets` | several handle sets, and threads that serve them all | |
 //! | `promotion` | how a thread becomes leader | descriptors |
-//! | `handle_set` | where the leader waits, or everyone: epoll, `poll`, io_uring, [`simulated`] | threads |
+//! | `handle_set` | where a leader waits: epoll, `poll`, io_uring, [`simulated`] | threads |
 //! | `dispatch` | how an event reaches a handler | the pool |
 //! | `timer` | points in time, as events of the same turn | handles |
-//! | `sources` | events that no socket tells: queues, semaphores, signals | the pool |
+//! | `sources` | events that no socket reports: queues, semaphores, signals | the pool |
 //! | [`bound`] | many threads share one connection, each awaits its own reply | the pool |
 //! | [`observe`] | what can be seen from outside | |
 //! | `sync` | atomics, locks, the parker, in three forms | |
+
+#![warn(clippy::match_bool)]
 
 pub mod turn;
 
@@ -134,6 +138,10 @@ mod dispatch;
 
 mod timer;
 
+mod idle;
+
+mod hub;
+
 mod sources;
 
 pub mod bound;
@@ -141,6 +149,10 @@ pub mod bound;
 pub mod observe;
 
 mod errors;
+
+mod key;
+
+mod unwind;
 
 mod sync;
 
@@ -157,7 +169,7 @@ pub use dispatch::{
     OutputLimit, Overdue, Pace, Panics, Piece, QueueOrder, Recall, Rejected, Returned, Scratch,
     Serve, TaskContext, TickContext,
 };
-pub use handle_set::{simulated, Descriptor, Source};
+pub use handle_set::{defer_accept, simulated, Descriptor, Source};
 pub use levels::{Level, Levels, LevelsBuilder, LevelsReport};
 pub use pool::{
     Builder, Entrance, Inspect, Listener, ListenerBuilder, ListenerSocket, Observation, Pool,

@@ -1,8 +1,9 @@
-//! One suite for all handle sets: what a handler sees does not depend on where the leader waits, or everyone.
+//! One suite for all handle sets: what a handler sees does not depend on where the leader waits, or
+//! everyone.
 //!
-//! Each case is a function over the set; each case on each set is a test of its own, `FILE::CASE::SET`.
-//! Most cases go through the roles by hand, on Unix sockets and pipes: there, what one end did is seen at
-//! the other when the call returns, so every count is exact.
+//! Each case is a function over the set; each case on each set is a test of its own,
+//! `FILE::CASE::SET`. Most cases go through the roles by hand, on Unix sockets and pipes: there,
+//! what one end did is seen at the other when the call returns, so every count is exact.
 
 mod support;
 

@@ -21,12 +21,12 @@ mod operations {
     mod observers_come_and_go;
     mod open_connections;
     mod open_metrics;
-    mod outfit;
     mod posts;
     mod scratch;
     mod shutdown_report;
     mod streams;
     mod stuck_handlers;
+    mod thread_settings;
     mod thread_state;
     mod time_outs;
     mod timers;

@@ -1,4 +1,5 @@
-//! Everything at once, many times, and misuse by chance: `cargo xtask stress` runs this optimized and for long.
+//! Everything at once, many times, and misuse by chance: `cargo xtask stress` runs this optimized
+//! and for long.
 
 mod misuse;
 mod support;

@@ -1,5 +1,5 @@
-//! The variants of the pattern: groups of callers on one connection, levels, several sets, other sources, pinned
-//! handles.
+//! The variants of the pattern: groups of callers on one connection, levels, several sets, other
+//! sources, pinned handles.
 
 mod support;
 

@@ -70,9 +70,10 @@ impl Args {
     pub fn filter(self) -> Result<String, Usage> {
         let mut names = self.names()?;
         let first = names.pop().unwrap_or_default();
-        match names.is_empty() {
-            true => Ok(first),
-            false => Err(Usage(format!("one filter at most, not also `{first}`"))),
+        if names.is_empty() {
+            Ok(first)
+        } else {
+            Err(Usage(format!("one filter at most, not also `{first}`")))
         }
     }
 

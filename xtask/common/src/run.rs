@@ -208,9 +208,10 @@ fn watch(mut child: Child, guard: Guard, deadline: Instant) -> Ending {
 
 /// The ending that an exit status means.
 fn ending(status: ExitStatus) -> Ending {
-    match status.success() {
-        true => Ending::Passed,
-        false => Ending::Failed(status.to_string()),
+    if status.success() {
+        Ending::Passed
+    } else {
+        Ending::Failed(status.to_string())
     }
 }
 
@@ -271,9 +272,10 @@ fn typed(command: &Command) -> String {
 
 /// A word, in quotes if a shell would otherwise split it.
 fn quoted(word: &str) -> String {
-    match word.contains([' ', '"', '$', '*']) {
-        true => format!("'{word}'"),
-        false => word.to_owned(),
+    if word.contains([' ', '"', '$', '*']) {
+        format!("'{word}'")
+    } else {
+        word.to_owned()
     }
 }
 

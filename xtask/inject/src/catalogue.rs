@@ -44,9 +44,10 @@ pub(super) enum Set {
 impl Set {
     /// That of a server with these arguments.
     pub(super) fn of(arguments: &[String]) -> Set {
-        match arguments.windows(2).any(|two| two == ["--set", "poll"]) {
-            true => Set::Poll,
-            false => Set::Epoll,
+        if arguments.windows(2).any(|two| two == ["--set", "poll"]) {
+            Set::Poll
+        } else {
+            Set::Epoll
         }
     }
 }

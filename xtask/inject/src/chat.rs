@@ -123,9 +123,10 @@ impl Guest {
         };
         let findings = self.ear.take(&buffer[..count]);
         found(&findings);
-        match findings.garbled {
-            true => Err(End::Garbled),
-            false => Ok(Heard::Words),
+        if findings.garbled {
+            Err(End::Garbled)
+        } else {
+            Ok(Heard::Words)
         }
     }
 

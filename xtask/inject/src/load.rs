@@ -456,9 +456,10 @@ impl Client {
         };
         let resets = self.roll(3) == 0;
         let mut found = |findings: &Findings| self.shared.found(findings);
-        let left = match resets {
-            true => connection.reset(&mut found),
-            false => connection.close(&mut found),
+        let left = if resets {
+            connection.reset(&mut found)
+        } else {
+            connection.close(&mut found)
         };
         if let Err(end) = left {
             self.give_up(&end, 0);

@@ -80,9 +80,10 @@ impl Stopped {
             .map_err(|error| Trouble::Failed(format!("no thread can be stopped: {error}")))?;
         let mut stopped = Stopped { holder };
         let said = first_line(stopped.holder.stdout.take());
-        match said == "stopped" {
-            true => Ok(stopped),
-            false => Err(stopped.excuse()),
+        if said == "stopped" {
+            Ok(stopped)
+        } else {
+            Err(stopped.excuse())
         }
     }
 

@@ -69,9 +69,12 @@ impl Wire {
 
     /// Sends everything.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        let late = |error: io::Error| match is_too_late(&error) {
-            true => End::Hung,
-            false => End::Ended,
+        let late = |error: io::Error| {
+            if is_too_late(&error) {
+                End::Hung
+            } else {
+                End::Ended
+            }
         };
         self.stream.write_all(bytes).map_err(late)
     }
@@ -117,10 +120,12 @@ impl Wire {
 
 /// Whether one can wait on after this error.
 fn bear(error: &io::Error, since: Instant) -> Result<(), End> {
-    match is_too_late(error) || error.kind() == io::ErrorKind::Interrupted {
-        false => Err(End::Ended),
-        true if since.elapsed() > LIMIT => Err(End::Hung),
-        true => Ok(()),
+    if !is_too_late(error) && error.kind() != io::ErrorKind::Interrupted {
+        Err(End::Ended)
+    } else if since.elapsed() > LIMIT {
+        Err(End::Hung)
+    } else {
+        Ok(())
     }
 }
 

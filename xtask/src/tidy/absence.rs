@@ -253,7 +253,7 @@ fn item_lines(code: &str, root: &str, item: &str) -> Vec<usize> {
 }
 
 /// The names that directly follow a `::`: one, or each first one inside braces.
-fn first_names(after: &str) -> Vec<&str> {
+pub(super) fn first_names(after: &str) -> Vec<&str> {
     let after = after.trim_start();
     match after.strip_prefix('{') {
         Some(group) => group_items(group).into_iter().map(first_name).collect(),

@@ -56,6 +56,27 @@ pub(super) fn find_long_files(tree: &Tree) -> Vec<Offence> {
     .collect()
 }
 
+/// The most characters a line may have, comments and literals included: `rustfmt` breaks neither.
+const MOST_COLUMNS: usize = 100;
+
+/// Where no line may be longer.
+const WITHIN_COLUMNS: &[&str] = &["crates/paceline/src/"];
+
+/// Finds lines of Rust files that are too long.
+pub(super) fn find_long_lines(tree: &Tree) -> Vec<Offence> {
+    let ours = |path: &str| WITHIN_COLUMNS.iter().any(|folder| path.starts_with(folder));
+    let mut offences = Vec::new();
+    for (path, text) in tree.texts_ending(".rs").filter(|(path, _)| ours(path)) {
+        let widths = text.lines().map(|line| line.chars().count()).enumerate();
+        let long = widths.filter(|(_, width)| *width > MOST_COLUMNS);
+        offences.extend(long.map(|(index, width)| {
+            let message = format!("{width} columns, more than {MOST_COLUMNS}");
+            Offence::new(path, index + 1, message)
+        }));
+    }
+    offences
+}
+
 /// Inputs of the fuzzer, which are not texts.
 const INPUTS: &str = "fuzz/corpus/";
 
@@ -144,6 +165,20 @@ mod tests {
         let found = find_long_files(&tree(&files));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].path, "b.rs");
+    }
+
+    #[test]
+    fn a_hundred_columns_pass_and_one_more_does_not() {
+        let text = format!("{}\n// {}\n", "ü".repeat(100), "x".repeat(98));
+        let files = [
+            ("crates/paceline/src/a.rs", text.as_str()),
+            ("crates/paceline/src/a.md", text.as_str()),
+            ("crates/other/src/a.rs", text.as_str()),
+        ];
+        let found = find_long_lines(&tree(&files));
+        let places = found.iter().map(|it| (it.path.as_str(), it.line));
+        let places: Vec<_> = places.collect();
+        assert_eq!(places, [("crates/paceline/src/a.rs", 2)]);
     }
 
     #[test]

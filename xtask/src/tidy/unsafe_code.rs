@@ -11,7 +11,7 @@ const ALLOWED: [&str; 22] = [
     "crates/paceline/src/handle_set/poll.rs",
     "crates/paceline/src/handle_set/system.rs",
     "crates/paceline/src/handle_set/uring.rs",
-    "crates/paceline/src/sync/bed_futex.rs",
+    "crates/paceline/src/sync/futex.rs",
     "crates/paceline/src/sync/idle_class.rs",
     "crates/paceline/src/sync/neighbour.rs",
     "crates/paceline/src/sync/system.rs",

@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     io::{self, Read, Write},
+    iter,
     net::{SocketAddr, TcpStream},
     sync::Arc,
     time::{Duration, Instant},
@@ -13,6 +14,7 @@ use std::{
 
 use rustls::{ClientConfig, ClientConnection};
 
+use super::works::Request;
 use crate::load::sealed::Sealed;
 
 /// How a good answer begins.
@@ -24,6 +26,7 @@ pub(super) struct OnTheWay {
     pub(super) since: Instant,
     /// How long its answer is.
     pub(super) length: usize,
+    pub(super) request: Request,
 }
 
 /// A connection.
@@ -42,8 +45,8 @@ pub(super) struct Wire {
 /// What has come.
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// When the answered requests were sent.
-    pub(super) answered: Vec<Instant>,
+    /// The answered requests.
+    pub(super) answered: Vec<OnTheWay>,
     pub(super) is_closed: bool,
     /// An answer has another status, or none was asked for.
     pub(super) is_wrong: bool,
@@ -67,22 +70,32 @@ impl Wire {
         })
     }
 
-    /// Sends a request.
-    pub(super) fn ask(&mut self, bytes: &[u8], length: usize) -> io::Result<()> {
-        let since = Instant::now();
-        self.on_the_way.push_back(OnTheWay { since, length });
+    /// Sends `count` times the same request, by one write.
+    pub(super) fn ask(
+        &mut self,
+        request: Request,
+        form: &(Vec<u8>, usize),
+        count: usize,
+    ) -> io::Result<()> {
+        let (bytes, length) = form;
+        let asked = OnTheWay {
+            since: Instant::now(),
+            length: *length,
+            request,
+        };
+        self.on_the_way.extend(iter::repeat_n(asked, count));
         match &mut self.sealed {
-            None if self.unsent.is_empty() => {
+            None if self.unsent.is_empty() && count == 1 => {
                 let taken = taken(self.stream.write(bytes))?;
                 self.unsent.extend_from_slice(&bytes[taken..]);
                 Ok(())
             }
             None => {
-                self.unsent.extend_from_slice(bytes);
+                self.unsent.extend_from_slice(&bytes.repeat(count));
                 self.flush()
             }
             Some(sealed) => {
-                let mut output = bytes.to_vec();
+                let mut output = bytes.repeat(count);
                 sealed.seal(&mut output)?;
                 self.unsent.append(&mut output);
                 self.flush()
@@ -151,7 +164,7 @@ impl Wire {
             bytes = &bytes[count..];
             if self.left == 0 {
                 let asked = self.on_the_way.pop_front();
-                came.answered.extend(asked.map(|asked| asked.since));
+                came.answered.extend(asked);
             }
         }
     }

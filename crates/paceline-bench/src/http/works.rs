@@ -98,7 +98,7 @@ pub(super) const ALL: &[Work] = &[
     },
     Work {
         name: "sleepy",
-        about: "64 connections, one request in a hundred sleeps 20 ms, and no server knows which",
+        about: "64 connections, one request in a hundred sleeps 20 ms, and no server knows which; latencies of the others",
         asked: Asked::Sleepy,
         without: &["nginx"],
         ..PLAIN

@@ -175,9 +175,10 @@ impl Desk {
     /// Whether more may be read. If not, the worker that empties the backlog arms the connection again.
     fn reading(&mut self) -> Reading {
         self.is_paused = self.unsent.is_some() || self.backlog.len() >= BACKLOG;
-        match self.is_paused {
-            true => Reading::Paused,
-            false => Reading::On,
+        if self.is_paused {
+            Reading::Paused
+        } else {
+            Reading::On
         }
     }
 }

@@ -183,17 +183,19 @@ impl EventHandler<TcpStream> for Connection {
 
 impl Connection {
     fn perform(&self, cx: &mut Context<'_, TcpStream>, whole: &[u8]) {
-        match self.announced {
-            true => tasks(whole).for_each(|task| self.perform_announced(cx, task)),
-            false => perform_all(whole, self.steps),
+        if self.announced {
+            tasks(whole).for_each(|task| self.perform_announced(cx, task))
+        } else {
+            perform_all(whole, self.steps)
         }
     }
 
     /// Says so beforehand if the task blocks.
     fn perform_announced(&self, cx: &mut Context<'_, TcpStream>, task: Task) {
-        match task.blocks() {
-            true => cx.blocking(|| task.perform(self.steps)),
-            false => task.perform(self.steps),
+        if task.blocks() {
+            cx.blocking(|| task.perform(self.steps))
+        } else {
+            task.perform(self.steps)
         }
     }
 }

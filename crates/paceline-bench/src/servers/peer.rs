@@ -72,9 +72,10 @@ impl Peer {
             self.unsent.extend_from_slice(&buffer[sent..whole]);
             return Ok(Brought::Stuck);
         }
-        Ok(match count < room {
-            true => Brought::Little,
-            false => Brought::Full,
+        Ok(if count < room {
+            Brought::Little
+        } else {
+            Brought::Full
         })
     }
 

@@ -104,9 +104,6 @@ entry_keys! { Database:
     "strict_commit" => strict_commit, "a commit that did not wait for its standby is unknown";
 }
 
-/// The keys that are read and have no effect yet. A test compares them with the sources.
-const PENDING: &[&str] = &["multiplex"];
-
 /// The settings that a server connection depends on. A change of them replaces the connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target<'d> {
@@ -131,17 +128,17 @@ impl Database {
         KEYS
     }
 
-    /// Reads an entry. The remarks name the keys without effect.
-    pub(super) fn read(name: &str, text: &str) -> Result<(Self, Vec<Remark>), Remark> {
+    /// Reads an entry.
+    pub(super) fn read(name: &str, text: &str) -> Result<Self, Remark> {
         let mut database = Self {
             name: name.into(),
             ..Self::default()
         };
-        let warnings = entry::read(&mut database, KEYS, PENDING, text)?;
+        entry::read(&mut database, KEYS, text)?;
         database
             .check_ports()
             .map_err(|reason| ("port".into(), reason))?;
-        Ok((database, warnings))
+        Ok(database)
     }
 
     fn check_ports(&self) -> Result<(), Reason> {
@@ -151,12 +148,6 @@ impl Database {
         }
         let rule = format!("expected one port, or {hosts}: as many as there are hosts");
         Err(Reason::BadValue(self.port.show().into(), rule.into()))
-    }
-
-    /// The keys of an entry that are read and have no effect yet.
-    #[must_use]
-    pub fn pending_keys() -> &'static [&'static str] {
-        PENDING
     }
 
     /// A database of this name, made from this entry of `*`.

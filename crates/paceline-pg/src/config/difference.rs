@@ -58,6 +58,14 @@ fn missing<'n, T>(
     lacking.cloned().collect()
 }
 
+impl Difference {
+    /// Whether this setting has a new value, which takes effect now.
+    #[must_use]
+    pub fn changes(&self, name: &str) -> bool {
+        self.settings.iter().any(|key| key.name == name)
+    }
+}
+
 impl Config {
     /// Replaces this configuration with `new`, and returns the difference.
     ///

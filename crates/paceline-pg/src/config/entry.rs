@@ -1,6 +1,6 @@
 //! The keys of entries: what `[databases]` and `[users]` say about one database or user.
 
-use super::{conn_string, error::Reason, keys::NOT_BUILT};
+use super::{conn_string, error::Reason};
 
 /// A key of an entry of `[databases]` or `[users]`.
 pub struct EntryKey<T: 'static> {
@@ -39,24 +39,14 @@ pub(super) use entry_keys;
 /// A key of an entry, and an error or a warning about it.
 pub(super) type Remark = (Box<str>, Reason);
 
-/// Reads a connection string into an entry. An error names its key, and so does each warning:
-/// about the keys that are `pending`.
-pub(super) fn read<T>(
-    entry: &mut T,
-    keys: &[EntryKey<T>],
-    pending: &[&str],
-    text: &str,
-) -> Result<Vec<Remark>, Remark> {
-    let mut warnings = Vec::new();
+/// Reads a connection string into an entry. An error names its key.
+pub(super) fn read<T>(entry: &mut T, keys: &[EntryKey<T>], text: &str) -> Result<(), Remark> {
     for pair in conn_string::pairs(text) {
         let (name, value) = pair.map_err(|what| ("".into(), Reason::Syntax(what)))?;
         let key = keys.iter().find(|key| key.name == name);
         let key = key.ok_or_else(|| (name.into(), Reason::UnknownKey))?;
         let bad = |rule: String| Reason::BadValue(value.as_ref().into(), rule.into());
         (key.read)(entry, &value).map_err(|rule| (name.into(), bad(rule)))?;
-        if pending.contains(&name) {
-            warnings.push((name.into(), Reason::NoEffect(NOT_BUILT)));
-        }
     }
-    Ok(warnings)
+    Ok(())
 }

@@ -79,20 +79,25 @@ impl Rules {
     /// Reads the bytes of the file with this name.
     ///
     /// # Errors
-    /// The first line that is not a rule of the subset.
-    pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Problem> {
+    /// The lines that are not rules of the subset.
+    pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Vec<Problem>> {
         let name: Arc<str> = file.into();
         let syntax = |line, what| Problem::new(&name, line, "", Reason::Syntax(what));
         let text = std::str::from_utf8(bytes);
-        let text = text.map_err(|error| syntax(line_of(bytes, error.valid_up_to()), NOT_UTF8))?;
-        let mut rules = Vec::new();
+        let text =
+            text.map_err(|error| vec![syntax(line_of(bytes, error.valid_up_to()), NOT_UTF8)])?;
+        let (mut rules, mut problems) = (Vec::new(), Vec::new());
         for (line, number) in text.lines().zip(1..) {
-            let fields = fields(line).map_err(|what| syntax(number, what))?;
-            if !fields.is_empty() {
-                rules.push(Rule::read(&fields).map_err(|what| syntax(number, what))?);
+            match fields(line).and_then(|fields| Rule::of(&fields)) {
+                Ok(rule) => rules.extend(rule),
+                Err(what) => problems.push(syntax(number, what)),
             }
         }
-        Ok(Self(rules))
+        if problems.is_empty() {
+            Ok(Self(rules))
+        } else {
+            Err(problems)
+        }
     }
 
     /// The method of the first rule that matches; without one the client is refused.
@@ -155,6 +160,11 @@ fn word(text: &str) -> Result<((String, bool), &str), &'static str> {
 }
 
 impl Rule {
+    /// The rule of a line; `None`: the line has no fields.
+    fn of(fields: &[Field]) -> Result<Option<Self>, &'static str> {
+        (!fields.is_empty()).then(|| Self::read(fields)).transpose()
+    }
+
     fn read(fields: &[Field]) -> Result<Self, &'static str> {
         let (kind, fields) = fields.split_first().ok_or("the line is empty")?;
         let [databases, users, rest @ ..] = fields else {

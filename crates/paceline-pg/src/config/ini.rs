@@ -39,17 +39,10 @@ impl Key<'_> {
     }
 }
 
-/// The items of `text`, up to the first syntax error.
+/// The items of `text`.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let numbered = text.split('\n').zip(1..);
-    let mut is_broken = false;
-    numbered
-        .flat_map(|(line, number)| items(line).map(move |item| Line { number, item }))
-        .take_while(move |line| {
-            let was_broken = is_broken;
-            is_broken |= matches!(line.item, Item::Broken(_));
-            !was_broken
-        })
+    numbered.flat_map(|(line, number)| items(line).map(move |item| Line { number, item }))
 }
 
 /// The items of one line: none, one, or a section and one more.

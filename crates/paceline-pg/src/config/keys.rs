@@ -90,13 +90,6 @@ impl Key {
         OWN.contains(&self.name)
     }
 
-    /// Whether the key is read and has no effect yet: a value other than
-    /// the default and 0 is a warning.
-    #[must_use]
-    pub fn is_pending(&self) -> bool {
-        PENDING.contains(&self.name)
-    }
-
     /// The value in `settings`, as `SHOW CONFIG` prints it.
     #[must_use]
     pub fn show(&self, settings: &Settings) -> String {
@@ -112,14 +105,7 @@ impl Key {
             Standing::Honoured => {
                 let read = (self.read)(settings, text);
                 read.map_err(|rule| Reason::BadValue(text.into(), rule.into()))?;
-                // Zero turns a feature off, so it asks for nothing that is missing.
-                let asks = text != self.default && text != "0";
-                let is_without_effect = self.is_pending() && asks;
-                Ok(if is_without_effect {
-                    Outcome::NoEffect(NOT_BUILT)
-                } else {
-                    Outcome::Set
-                })
+                Ok(Outcome::Set)
             }
             _ if text == self.default => Ok(Outcome::Set),
             Standing::Warned(why) => Ok(Outcome::NoEffect(why)),
@@ -158,20 +144,6 @@ const OWN: [&str; 10] = [
     "target_session_attrs",
     "threads",
 ];
-
-/// The keys that are read and have no effect yet. A test compares them with the sources.
-const PENDING: [&str; 7] = [
-    "autodb_idle_timeout",
-    "disable_pqexec",
-    "max_packet_size",
-    "multiplex",
-    "tcp_defer_accept",
-    "unix_socket_group",
-    "user",
-];
-
-/// Why a pending key has no effect.
-pub(super) const NOT_BUILT: &str = "not built yet";
 
 macro_rules! others {
     ($($name:ident = $default:literal, $standing:ident $why:literal;)+) => {

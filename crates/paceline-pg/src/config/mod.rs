@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use database::{Database, Ports, Target};
 pub use difference::{Changes, Difference};
 pub use entry::EntryKey;
-pub use error::{Error, Problem, Reason};
+pub use error::{Error, Faulty, Problem, Reason};
 pub use keys::{Effect, Key, Outcome, SetError, Standing};
 pub use load::{load, load_hba, load_userlist, ReadFile};
 pub use roles::{Host, HostAddress};
@@ -55,9 +55,71 @@ pub struct Config {
     pub users: BTreeMap<Box<str>, Arc<User>>,
     /// Warnings about accepted keys without effect.
     pub warnings: Vec<Problem>,
+    /// Where each key of the section `[pgbouncer]` was set last.
+    pub places: BTreeMap<&'static str, Place>,
+    /// Where each entry of the section `[databases]` was set last.
+    pub entries: BTreeMap<Box<str>, Place>,
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: Arc<str>,
+    /// The line, counted from one.
+    pub line: u32,
 }
 
 impl Config {
+    /// An error or a warning about this key of the section `[pgbouncer]`, with the line that sets
+    /// it.
+    #[must_use]
+    pub fn problem(&self, key: &str, reason: Reason) -> Problem {
+        match self.places.get(key) {
+            Some(place) => Problem::new(&place.file, place.line, key, reason),
+            None => Problem::new(&Arc::from(""), 0, key, reason),
+        }
+    }
+
+    /// The keys that have no effect because of others, with the reason.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.settings.unix_socket_dir.starts_with('@') {
+            let why = "a socket in the abstract namespace has no file";
+            let keys = ["unix_socket_group", "unix_socket_mode"];
+            let set = keys.iter().filter(|key| self.places.contains_key(**key));
+            problems.extend(set.map(|key| self.problem(key, Reason::NoEffect(why))));
+        }
+        self.multiplex_without_effect(&mut problems);
+        problems
+    }
+
+    /// Only statement mode has shared connections.
+    fn multiplex_without_effect(&self, problems: &mut Vec<Problem>) {
+        let why = Reason::NoEffect("only pools with pool_mode = statement share connections");
+        let is_statement = |mode: Option<PoolMode>| mode == Some(PoolMode::Statement);
+        if self.users.values().any(|user| is_statement(user.pool_mode)) {
+            return;
+        }
+        let global = self.settings.pool_mode;
+        let all = self.databases.values().chain(&self.autodb);
+        let shares = |database: &Database| is_statement(database.pool_mode.or(Some(global)));
+        for database in all.clone() {
+            let place = self.entries.get(&database.name);
+            if let (Some(2..), Some(place), false) = (database.multiplex, place, shares(database)) {
+                let key = format!("[databases] {}: multiplex", database.name);
+                let line = place.line;
+                problems.push(Problem::new(&place.file, line, &key, why.clone()));
+            }
+        }
+        let mut all = all;
+        let has_any = global == PoolMode::Statement || all.any(|database| shares(database));
+        if self.settings.multiplex > 1 && !has_any {
+            problems.push(self.problem("multiplex", why));
+        }
+    }
+
     /// The database with this name: its entry, or else one made from `*`.
     #[must_use]
     pub fn database(&self, name: &str) -> Option<Arc<Database>> {

@@ -8,7 +8,7 @@ mod chance;
 mod files;
 
 /// Loads `main.ini` from these files.
-fn load_of(files: &[(&str, &str)]) -> Result<Config, Error> {
+fn load_of(files: &[(&str, &str)]) -> Result<Config, Box<Faulty>> {
     let files: HashMap<_, _> = files.iter().copied().collect();
     let missing = || io::Error::from(io::ErrorKind::NotFound);
     load("main.ini", &mut |name| {
@@ -220,7 +220,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "%include none.ini",
-            "could not read \"none.ini\": entity not found",
+            "main.ini:2: none.ini: could not be read: entity not found",
         ),
         (
             "%include main.ini",
@@ -244,6 +244,54 @@ fn what_is_wrong_is_named_with_its_line() {
     );
 }
 
+/// An administrator who mends one line at each start needs as many starts as there are mistakes.
+#[test]
+fn every_wrong_line_is_named_in_one_load() {
+    let files = [
+        (
+            "main.ini",
+            "a = 1\nb = 2\n[pgbouncer]\nlisten_port = x\npkt_buf = 1\nno equals sign\n\
+             %include more.ini\n[databses]\np = host=a\n[databases]\np = host\nq = host=a\n\
+             %include none.ini",
+        ),
+        ("more.ini", "\npool_mode = none\nverbose = 1\n"),
+    ];
+    let faulty = load_of(&files).expect_err("lines are wrong");
+    let expected = [
+        "main.ini:1: a: syntax error: a key before any section",
+        "main.ini:4: listen_port: invalid value \"x\": expected a number from 0 to 65535",
+        "main.ini:6: syntax error: expected \"key = value\"",
+        "more.ini:2: pool_mode: invalid value \"none\": expected one of session, transaction, \
+         statement",
+        "main.ini:8: databses: unknown section",
+        "main.ini:11: [databases] p: syntax error: a key has no value",
+        "main.ini:13: none.ini: could not be read: entity not found",
+    ];
+    assert_eq!(faulty.to_string(), expected.join("\n"));
+    let warnings: Vec<_> = faulty.config.warnings.iter().map(|it| it.line).collect();
+    assert_eq!(warnings, [5], "a warning is named even if there are errors");
+    assert_eq!(
+        faulty.config.settings.verbose, 1,
+        "the right lines are read"
+    );
+    assert!(faulty.config.databases.contains_key("q"));
+    let line = faulty.config.places.get("verbose").map(|place| place.line);
+    assert_eq!(line, Some(3));
+}
+
+/// Each line of files that include each other would be read ten times ten times.
+#[test]
+fn files_that_include_each_other_end_the_load() {
+    let mut reads = 0;
+    let text = "%include main.ini\n".repeat(10);
+    let loaded = load("main.ini", &mut |_| {
+        reads += 1;
+        Ok(text.clone().into_bytes())
+    });
+    assert!(loaded.is_err());
+    assert_eq!(reads, 11);
+}
+
 #[test]
 fn what_has_no_effect_is_a_warning_unless_it_asks_for_nothing() {
     let config = config("[pgbouncer]\npkt_buf = 8192\nso_reuseport=0\npeer_id = 0\n[pgbouncer]\n");
@@ -255,29 +303,36 @@ fn what_has_no_effect_is_a_warning_unless_it_asks_for_nothing() {
     assert_eq!(warnings, expected);
 }
 
-/// A key of a later version of this program must not be taken for one that holds already.
+/// Which keys mean nothing can depend on others.
 #[test]
-fn what_is_not_built_yet_is_a_warning() {
-    let at_once = |key: &&Key| key.effect == Effect::AtOnce && key.default == "0";
-    let pending = Key::all().find(|key| key.is_pending() && at_once(key));
-    let (Some(key), Some(entry)) = (pending, Database::pending_keys().first()) else {
-        return;
+fn what_has_no_effect_because_of_other_keys_is_a_warning() {
+    let without_effect = |text: &str| {
+        let problems = config(text).without_effect();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let name = key.name;
-    let config = config(&format!(
-        "[pgbouncer]\n{name} = 1\n{name} = 0\n[databases]\np = {entry}=1\n"
-    ));
-    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    let why = "has no effect: only pools with pool_mode = statement share connections";
+    let text = "[pgbouncer]\nmultiplex = 4\n[databases]\na = multiplex=2\nb = multiplex=0\n";
     let expected = [
-        format!("main.ini:2: {name}: has no effect: not built yet"),
-        format!("main.ini:5: [databases] p: {entry}: has no effect: not built yet"),
+        format!("main.ini:4: [databases] a: multiplex: {why}"),
+        format!("main.ini:2: multiplex: {why}"),
     ];
-    assert_eq!(warnings, expected);
-    let mut settings = Settings::default();
-    assert!(
-        matches!(settings.set(name, "1"), Ok(Outcome::NoEffect(_))),
-        "{name}"
+    assert_eq!(without_effect(text), expected);
+    let by_database = text.replace("b = ", "b = pool_mode=statement ");
+    assert_eq!(without_effect(&by_database), expected[..1]);
+    for enough in [
+        "pool_mode = statement\n",
+        "[users]\nu = pool_mode=statement\n",
+    ] {
+        let text = text.replace("[databases]", &format!("{enough}[databases]"));
+        assert!(without_effect(&text).is_empty(), "{enough}");
+    }
+    let text = "[pgbouncer]\nunix_socket_mode = 0700\nunix_socket_dir = @a\n";
+    let why = "has no effect: a socket in the abstract namespace has no file";
+    assert_eq!(
+        without_effect(text),
+        [format!("main.ini:2: unix_socket_mode: {why}")]
     );
+    assert!(without_effect(&text.replace('@', "/")).is_empty());
 }
 
 #[test]

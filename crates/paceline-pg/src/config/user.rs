@@ -62,7 +62,7 @@ impl User {
             name: name.into(),
             ..Self::default()
         };
-        entry::read(&mut user, KEYS, &[], text)?;
+        entry::read(&mut user, KEYS, text)?;
         Ok(user)
     }
 }

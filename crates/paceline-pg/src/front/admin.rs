@@ -219,11 +219,11 @@ impl Front {
             }
         }
         let installed = self.install_setting(config).map_err(|why| {
-            self.note(Level::Error, format_args!("{why}"));
+            self.note_unusable(&why);
             Refusal::SetFailed
         })?;
         let notice = installed.map(|why| {
-            self.note(Level::Error, format_args!("{why}"));
+            self.note_unusable(&why);
             "TLS settings could not be applied, still using old settings"
         });
         console::set_done(out, key, value, notice);

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     },
     time::Duration,
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     config::Effective,
     pools::{ClientId, CloseReason, Refusal},
+    protocol::ClientHalf,
 };
 
 /// A client.
@@ -32,19 +33,58 @@ pub(crate) struct Client {
     group: OnceLock<Group<Stream>>,
     mail: Mutex<Mail>,
     pub(crate) watch: Watch,
+    /// How many prepared statements it has.
+    pub(crate) statements: AtomicUsize,
     facts: Mutex<ClientFacts>,
 }
 
 /// What others have put before a session.
 #[derive(Debug, Default)]
-pub(crate) struct Mail {
+struct Mail {
     /// The session is over: it takes no server any more.
     is_closed: bool,
     /// It is to be closed: it counts as gone.
     is_dismissed: bool,
     given: Option<Given>,
     letters: Vec<Letter>,
+    replies: Replies,
 }
+
+/// Replies of a shared connection, on their way to the client.
+#[derive(Debug, Default)]
+struct Replies {
+    bytes: Vec<u8>,
+    ended: Option<Ended>,
+    /// How many bytes the client has not taken: these, and those that its session sends.
+    pending: usize,
+    /// The trunk that waits until there are fewer, and since when.
+    waiting: Option<(Group<Stream>, Duration)>,
+}
+
+/// How a request on a shared connection has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The replies are complete.
+    Answered(Box<ClientHalf>),
+    /// It was not sent, because there is no server for it.
+    Refused(Refusal),
+    /// The client gets these last words, and is closed for this reason.
+    Closed(Vec<u8>, Box<str>),
+}
+
+/// Whether a client takes its replies.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    Low,
+    /// The server should not be read for the time being.
+    High,
+    /// The session is over.
+    Gone,
+}
+
+/// A client that has not taken so many bytes stops its shared connection.
+const MOST_PENDING: usize = 1 << 20;
 
 /// A server that the book has given to the client.
 #[derive(Clone, Debug)]
@@ -98,6 +138,10 @@ pub(crate) enum Overdue {
     Query,
     /// A query waits for a server for longer than it may run.
     QueryWaits,
+    /// A request waits for a shared connection for too long.
+    Queued,
+    /// It does not take its replies, and others share its connection.
+    Behind,
 }
 
 /// What became of a server that was put before a session.
@@ -134,23 +178,25 @@ pub(crate) enum Phase {
     Cancel = 6,
     /// It is at the console.
     Console = 7,
+    /// Its request waits for a shared connection.
+    Queued = 8,
 }
 
-const PHASE_BITS: u32 = 3;
+const PHASE_BITS: u32 = 4;
 
-/// What the console shows of it.
+/// What the console shows of it. Thousands of idle clients have this: what they have in common is shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientFacts {
     /// Its key in the book, when it has logged in that far.
     pub(crate) id: Option<ClientId>,
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
-    pub(crate) application: Box<str>,
-    pub(crate) tls: Box<str>,
-    pub(crate) local: Option<Address>,
+    pub(crate) application: Arc<str>,
+    pub(crate) tls: Arc<str>,
+    pub(crate) local: Option<Arc<Address>>,
     pub(crate) connected_at: Duration,
-    pub(crate) limits: Limits,
-    pub(crate) statements: usize,
+    /// Once it has logged in.
+    pub(crate) limits: Option<Arc<Limits>>,
     pub(crate) is_console: bool,
     pub(crate) is_logged_in: bool,
 }
@@ -162,6 +208,8 @@ pub(crate) struct Limits {
     pub(crate) idle_in_transaction: Duration,
     pub(crate) transaction: Duration,
     pub(crate) query: Duration,
+    /// How long a request waits for a shared connection.
+    pub(crate) wait: Duration,
 }
 
 impl Limits {
@@ -172,6 +220,7 @@ impl Limits {
             idle_in_transaction: effective.idle_transaction_timeout,
             transaction: effective.transaction_timeout,
             query: effective.query_timeout,
+            wait: effective.query_wait_timeout,
         }
     }
 }
@@ -184,6 +233,7 @@ impl Client {
             group: OnceLock::new(),
             mail: Mutex::default(),
             watch: Watch::default(),
+            statements: AtomicUsize::new(0),
             facts: Mutex::new(ClientFacts {
                 connected_at: now,
                 ..ClientFacts::default()
@@ -269,7 +319,86 @@ impl Client {
     pub(crate) fn close_mail(&self) -> Option<Given> {
         let mut mail = self.mail();
         mail.is_closed = true;
-        mail.given.take()
+        let replies = std::mem::take(&mut mail.replies);
+        let given = mail.given.take();
+        drop(mail);
+        if let Some((trunk, _)) = replies.waiting {
+            // It has ended already, if that fails.
+            let _ = trunk.notify();
+        }
+        given
+    }
+
+    /// Whether its session is over.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.mail().is_closed
+    }
+
+    /// Puts replies before the session. With `High` the trunk is notified when the client has taken
+    /// them, or has left.
+    pub(crate) fn add_replies(
+        &self,
+        bytes: &[u8],
+        ended: Option<Ended>,
+        trunk: &Group<Stream>,
+        now: Duration,
+    ) -> Pressure {
+        let mut mail = self.mail();
+        if mail.is_closed {
+            return Pressure::Gone;
+        }
+        let replies = &mut mail.replies;
+        replies.bytes.extend_from_slice(bytes);
+        replies.pending += bytes.len();
+        let is_high = ended.is_none() && replies.pending > MOST_PENDING;
+        if is_high {
+            replies.waiting.get_or_insert((trunk.clone(), now));
+        }
+        replies.ended = replies.ended.take().or(ended);
+        drop(mail);
+        self.notify();
+        if is_high {
+            Pressure::High
+        } else {
+            Pressure::Low
+        }
+    }
+
+    /// The session takes its replies; `None`: there are none.
+    pub(crate) fn take_replies(&self) -> Option<(Vec<u8>, Option<Ended>)> {
+        let mut mail = self.mail();
+        let replies = &mut mail.replies;
+        let has_some = !replies.bytes.is_empty() || replies.ended.is_some();
+        has_some.then(|| (std::mem::take(&mut replies.bytes), replies.ended.take()))
+    }
+
+    /// The client has taken so many bytes of its replies.
+    pub(crate) fn replies_taken(&self, count: usize) {
+        let mut mail = self.mail();
+        let replies = &mut mail.replies;
+        replies.pending = replies.pending.saturating_sub(count);
+        if replies.pending > MOST_PENDING {
+            return;
+        }
+        let waiting = replies.waiting.take();
+        drop(mail);
+        if let Some((trunk, _)) = waiting {
+            let _ = trunk.notify();
+        }
+    }
+
+    /// Whether a trunk waits for it.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind_since().is_some()
+    }
+
+    /// Since when a trunk waits for it.
+    pub(crate) fn behind_since(&self) -> Option<Duration> {
+        self.mail()
+            .replies
+            .waiting
+            .as_ref()
+            .map(|(_, since)| *since)
     }
 
     pub(crate) fn notify(&self) {
@@ -306,7 +435,8 @@ impl Watch {
             4 => Phase::Held,
             5 => Phase::HeldInTransaction,
             6 => Phase::Cancel,
-            _ => Phase::Console,
+            7 => Phase::Console,
+            _ => Phase::Queued,
         };
         (phase, Duration::from_micros(word >> PHASE_BITS))
     }
@@ -343,7 +473,10 @@ impl Watch {
         match phase {
             Phase::Idle | Phase::Held if over(since, limits.idle) => Some(Overdue::Idle),
             Phase::Busy if over(since, limits.query) => Some(Overdue::Query),
-            Phase::Waiting if over(since, limits.query) => Some(Overdue::QueryWaits),
+            Phase::Waiting | Phase::Queued if over(since, limits.query) => {
+                Some(Overdue::QueryWaits)
+            }
+            Phase::Queued if over(since, limits.wait) => Some(Overdue::Queued),
             Phase::HeldInTransaction if over(since, limits.idle_in_transaction) => {
                 Some(Overdue::IdleInTransaction)
             }
@@ -396,6 +529,17 @@ impl Clients {
 mod tests {
     use super::*;
 
+    /// Thousands of idle clients are the reason for a pooler.
+    #[test]
+    fn an_idle_client_is_small() {
+        assert!(
+            size_of::<ClientFacts>() <= 136,
+            "{} bytes",
+            size_of::<ClientFacts>()
+        );
+        assert!(size_of::<Client>() <= 304, "{} bytes", size_of::<Client>());
+    }
+
     fn watch_at(phase: Phase) -> Watch {
         let watch = Watch::default();
         watch.enter(phase, Duration::from_secs(10));
@@ -425,7 +569,7 @@ mod tests {
     /// The phase and its time share a word.
     #[test]
     fn a_phase_keeps_its_time() {
-        for phase in [Phase::Login, Phase::Held, Phase::Cancel] {
+        for phase in [Phase::Login, Phase::Held, Phase::Cancel, Phase::Queued] {
             let (seen, since) = watch_at(phase).phase();
             assert_eq!((seen, since), (phase, Duration::from_secs(10)));
         }

@@ -21,6 +21,7 @@ use super::{
     registers::{PoolEntry, Reported},
     server::{Core, Errand, NewServer, SentOn, Server},
     server_login::{LoggingIn, Progress},
+    session::Passed,
     sites::{Admission, Seat},
     sockets::{Address, Stream},
     state::Front,
@@ -146,7 +147,7 @@ impl Home {
             &self.target.address(),
             format_args!("server login failed: {severity} {text}"),
         );
-        self.fail("login failed", Some(failure), call);
+        self.fail(text, Some(failure), call);
     }
 
     /// The connection can't be used: the book decides what becomes of its clients.
@@ -187,7 +188,6 @@ impl Home {
         let reported = self.report(&ready);
         let values = reported.values.clone();
         self.pool.set_reported(reported);
-        self.pool.database.host_reached();
         let tls = opening.wire.tls_info();
         let tls = tls.map(|info| format!("{}/{}", info.version, info.cipher_suite));
         let server = Arc::new(Server::new(NewServer {
@@ -257,7 +257,7 @@ impl Home {
         let (given, orders) = self
             .front
             .with_book(|book, now, orders| book.opened(id, connection, key, now, orders));
-        if !self.front.pass_on(&server, given, call) {
+        if self.front.pass_on(&server, given, call) == Passed::NotTaken {
             self.front.give_back(&server, call);
         }
         self.front.carry_out(orders);

@@ -1,6 +1,8 @@
 //! How the program ends: by signals, by the console, or because nothing is left to wait for.
 
 use std::{
+    io,
+    net::TcpListener,
     sync::{Condvar, Mutex},
     time::Duration,
 };
@@ -35,7 +37,8 @@ struct State {
     /// When the last period of the averages ended, and the averages of all databases.
     period_end: Duration,
     averages: Averages,
-    tcp: Vec<Handle>,
+    /// Each with a second descriptor of its socket, to change its options.
+    tcp: Vec<(Handle, TcpListener)>,
     unix: Vec<(Handle, UnixPath)>,
 }
 
@@ -57,8 +60,18 @@ impl Lifecycle {
         self.changed.notify_all();
     }
 
-    pub(crate) fn keep_tcp(&self, listener: Handle) {
-        locked(&self.state).tcp.push(listener);
+    pub(crate) fn keep_tcp(&self, listener: Handle, socket: TcpListener) {
+        locked(&self.state).tcp.push((listener, socket));
+    }
+
+    /// Has the kernel keep connections back until their first bytes, or not.
+    ///
+    /// # Errors
+    /// The system does not know that option.
+    pub(crate) fn defer_accept(&self, within: Duration) -> io::Result<()> {
+        let state = locked(&self.state);
+        let mut sockets = state.tcp.iter();
+        sockets.try_for_each(|(_, socket)| paceline::defer_accept(socket, within))
     }
 
     pub(crate) fn keep_unix(&self, listener: Handle, path: UnixPath) {
@@ -68,7 +81,9 @@ impl Lifecycle {
     /// New clients can't come by TCP any more.
     fn close_tcp(&self) {
         let listeners = std::mem::take(&mut locked(&self.state).tcp);
-        for listener in listeners {
+        for (listener, socket) in listeners {
+            // The socket ends with its last descriptor.
+            drop(socket);
             // It may have failed before.
             let _ = listener.close();
         }

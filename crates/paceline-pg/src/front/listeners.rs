@@ -14,8 +14,9 @@ use paceline::{Context, EventHandler, Interest, Next, Pool};
 use super::{
     client::Client,
     session::Session,
-    sockets::{self, Address, PeerProcess, Stream},
+    sockets::{self, Address, FileRights, PeerProcess, Stream},
     state::Front,
+    system_users,
 };
 use crate::{config::Settings, log::Level};
 
@@ -37,6 +38,7 @@ impl Front {
             self.listen_at(pool, listener)?;
             count += 1;
         }
+        self.defer_accept();
         if !settings.unix_socket_dir.is_empty() {
             self.listen_at_unix(pool, settings)?;
             count += 1;
@@ -48,8 +50,18 @@ impl Front {
         Ok(())
     }
 
+    /// As `tcp_defer_accept` says.
+    pub(crate) fn defer_accept(&self) {
+        let within = deferral(self.live().settings().tcp_defer_accept);
+        if let Err(why) = self.lifecycle.defer_accept(within) {
+            let text = format_args!("tcp_defer_accept has no effect: {why}");
+            self.note(Level::Warning, text);
+        }
+    }
+
     fn listen_at(self: &Arc<Self>, pool: &Pool, listener: TcpListener) -> io::Result<()> {
         let address = listener.local_addr()?;
+        let socket = listener.try_clone()?;
         let front = Arc::clone(self);
         let begun = pool.listener().on_groups(listener, move |stream, peer| {
             front.live().tcp.apply(stream);
@@ -57,14 +69,15 @@ impl Front {
         });
         let begun = begun.map_err(|rejected| rejected.error)?;
         self.note(Level::Log, format_args!("listening on {address}"));
-        self.lifecycle.keep_tcp(begun.handle().clone());
+        self.lifecycle.keep_tcp(begun.handle().clone(), socket);
         Ok(())
     }
 
     fn listen_at_unix(self: &Arc<Self>, pool: &Pool, settings: &Settings) -> io::Result<()> {
         let folder = Path::new(&settings.unix_socket_dir);
-        let (port, mode) = (settings.listen_port, settings.unix_socket_mode.0);
-        let (listener, path) = sockets::listen_unix(folder, port, mode, settings.listen_backlog)?;
+        let port = settings.listen_port;
+        let rights = rights(settings)?;
+        let (listener, path) = sockets::listen_unix(folder, port, rights, settings.listen_backlog)?;
         let acceptor = UnixAcceptor {
             front: Arc::clone(self),
             pool: pool.downgrade(),
@@ -89,11 +102,35 @@ impl Front {
     ) -> Session {
         let client = Arc::new(Client::new(self.next_number(), address, self.now()));
         if address.ip().is_some() {
-            client.facts().local = stream.local_addr().ok().map(Address::Ip);
+            let local = stream.local_addr().ok().map(Address::Ip);
+            client.facts().local = local.map(|local| self.commons.address(local));
         }
         self.clients().add(Arc::clone(&client));
         Session::new(Arc::clone(self), client, process)
     }
+}
+
+/// How long the kernel keeps a connection back that sends nothing: 1 means PgBouncer's 45 seconds.
+fn deferral(seconds: u32) -> Duration {
+    Duration::from_secs(match seconds {
+        1 => 45,
+        seconds => seconds.into(),
+    })
+}
+
+/// Who may connect to the file of the Unix socket.
+fn rights(settings: &Settings) -> io::Result<FileRights> {
+    let name = &settings.unix_socket_group;
+    let is_file = !sockets::is_abstract(Path::new(&settings.unix_socket_dir));
+    let group = (is_file && !name.is_empty()).then(|| system_users::group_number(name));
+    let group = group.transpose();
+    let group = group.map_err(|why| {
+        sockets::attempted(format_args!("find the unix_socket_group {name}"), why)
+    })?;
+    Ok(FileRights {
+        mode: settings.unix_socket_mode.0,
+        group,
+    })
 }
 
 /// The handler of the Unix socket. Its connections have the type that all connections have.

@@ -5,10 +5,10 @@ use std::{collections::HashMap, fmt, io, path::Path, sync::Arc, time::Duration};
 use super::{
     session::login_settings,
     sockets::TcpOptions,
-    tls::{ClientSide, ServerSide},
+    tls::{ClientSide, Fault, ServerSide},
 };
 use crate::{
-    config::{self, hba::Rules, AuthType, Config, Problem, Settings},
+    config::{self, hba::Rules, AuthType, Config, Faulty, Problem, Reason, Settings},
     login::LoginSettings,
     pools::{self, DatabaseSettings, UserSettings},
     protocol::Tracked,
@@ -30,33 +30,77 @@ pub(crate) struct Live {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Why a configuration can't be used.
+/// Why a configuration can't be used: every error and every warning, with file and line.
 #[derive(Debug)]
-pub(crate) enum Unusable {
-    Config(config::Error),
-    Tls(io::Error),
+pub(crate) struct Unusable {
+    pub(crate) errors: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Unusable {
+    fn of(config: &Config, errors: Vec<String>) -> Self {
+        Self {
+            errors,
+            warnings: warnings(config),
+        }
+    }
+
+    /// A configuration with wrong lines: the files that it names may be wrong too.
+    fn of_faulty(faulty: &Faulty) -> Self {
+        let config = &faulty.config;
+        let mut errors = texts(&faulty.errors);
+        if let Err(more) = Named::read(config) {
+            errors.extend(more);
+        }
+        let mut warnings = warnings(config);
+        // The users of a configuration that is not used are no concern.
+        let _ = secrets(config, &mut warnings);
+        Self { errors, warnings }
+    }
 }
 
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Tls(error) => write!(f, "TLS setup failed: {error}"),
-        }
+        let warnings = self.warnings.iter().map(|text| format!("warning: {text}"));
+        let lines: Vec<String> = self.errors.iter().cloned().chain(warnings).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
 impl std::error::Error for Unusable {}
 
-impl From<config::Error> for Unusable {
-    fn from(error: config::Error) -> Self {
-        Self::Config(error)
-    }
+/// Reads the configuration in this file, without what it names.
+pub(crate) fn read_config(file: &Path) -> Result<Config, Unusable> {
+    let loaded = config::load(&file.to_string_lossy(), &mut read_file);
+    loaded.map_err(|faulty| Unusable::of_faulty(&faulty))
 }
 
-/// Reads the configuration in this file, without what it names.
-pub(crate) fn read_config(file: &Path) -> Result<Config, config::Error> {
-    config::load(&file.to_string_lossy(), &mut read_file)
+/// What the files are that a configuration names, but for the secrets of users.
+struct Named {
+    client_tls: ClientSide,
+    server_tls: ServerSide,
+    rules: Option<Rules>,
+}
+
+impl Named {
+    fn read(config: &Config) -> Result<Self, Vec<String>> {
+        let client_tls = ClientSide::new(&config.settings);
+        let server_tls = ServerSide::new(&config.settings);
+        match (client_tls, server_tls, rules(config)) {
+            (Ok(client_tls), Ok(server_tls), Ok(rules)) => Ok(Self {
+                client_tls,
+                server_tls,
+                rules,
+            }),
+            (client, server, rules) => {
+                let mut errors = Vec::new();
+                errors.extend(client.err().iter().flat_map(|it| tls_errors(config, it)));
+                errors.extend(server.err().iter().flat_map(|it| tls_errors(config, it)));
+                errors.extend(rules.err().unwrap_or_default());
+                Err(errors)
+            }
+        }
+    }
 }
 
 impl Live {
@@ -65,10 +109,10 @@ impl Live {
     /// # Errors
     /// The TLS files or the rules can't be used. A missing `auth_file` is only remarked on.
     pub(crate) fn new(config: Config) -> Result<Self, Unusable> {
-        let settings = &config.settings;
-        let client_tls = ClientSide::new(settings).map_err(Unusable::Tls)?;
-        let server_tls = ServerSide::new(settings).map_err(Unusable::Tls)?;
-        Self::with_tls(config, client_tls, server_tls)
+        match Named::read(&config) {
+            Ok(named) => Ok(Self::with(config, named)),
+            Err(errors) => Err(Unusable::of(&config, errors)),
+        }
     }
 
     /// The same, but where TLS can't be set up as it says, TLS stays as it was: the settings may be
@@ -77,42 +121,37 @@ impl Live {
     /// # Errors
     /// As [`new`](Self::new), but for TLS.
     pub(crate) fn after(&self, config: Config) -> Result<(Self, Option<Unusable>), Unusable> {
-        let sides = ClientSide::new(&config.settings)
-            .and_then(|client| Ok((client, ServerSide::new(&config.settings)?)));
-        match sides {
-            Ok((client, server)) => Ok((Self::with_tls(config, client, server)?, None)),
-            Err(why) => {
-                let (client, server) = (self.client_tls.clone(), self.server_tls.clone());
-                let live = Self::with_tls(config, client, server)?;
-                Ok((live, Some(Unusable::Tls(why))))
+        let rules = rules(&config).map_err(|errors| Unusable::of(&config, errors))?;
+        match Named::read(&config) {
+            Ok(named) => Ok((Self::with(config, named), None)),
+            Err(errors) => {
+                let named = Named {
+                    client_tls: self.client_tls.clone(),
+                    server_tls: self.server_tls.clone(),
+                    rules,
+                };
+                let why_not = Unusable::of(&config, errors);
+                Ok((Self::with(config, named), Some(why_not)))
             }
         }
     }
 
-    fn with_tls(
-        config: Config,
-        client_tls: ClientSide,
-        server_tls: ServerSide,
-    ) -> Result<Self, Unusable> {
+    fn with(config: Config, named: Named) -> Self {
         let settings = &config.settings;
-        let mut remarks: Vec<String> = config.warnings.iter().map(Problem::to_string).collect();
-        let secrets = secrets(settings, &mut remarks);
-        let rules = match settings.auth_type {
-            AuthType::Hba => Some(config::load_hba(&settings.auth_hba_file, &mut read_file)?),
-            _ => None,
-        };
+        let mut remarks = warnings(&config);
+        let secrets = secrets(&config, &mut remarks);
         let tracked = Arc::new(Tracked::new(settings.track_extra_parameters.iter()));
-        Ok(Self {
+        Self {
             secrets,
-            rules,
-            login: Arc::new(login_settings(settings, &client_tls, &tracked)),
-            client_tls,
-            server_tls,
+            rules: named.rules,
+            login: Arc::new(login_settings(settings, &named.client_tls, &tracked)),
+            client_tls: named.client_tls,
+            server_tls: named.server_tls,
             tracked,
             tcp: tcp_options(settings),
             remarks,
             config,
-        })
+        }
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -142,11 +181,60 @@ fn read_file(path: &str) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
-fn secrets(settings: &Settings, remarks: &mut Vec<String>) -> HashMap<Box<[u8]>, Arc<[u8]>> {
-    if settings.auth_file.is_empty() {
+fn texts(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(Problem::to_string).collect()
+}
+
+/// What is accepted, although it has no effect.
+fn warnings(config: &Config) -> Vec<String> {
+    let mut all = texts(&config.warnings);
+    all.extend(texts(&config.without_effect()));
+    all
+}
+
+/// The errors of one side of TLS. A key that no line sets is missing for the mode.
+fn tls_errors(config: &Config, faults: &[Fault]) -> Vec<String> {
+    let text = |fault: &Fault| {
+        let mode = match fault.key.split_once('_') {
+            Some(("client", _)) => "client_tls_sslmode",
+            _ => "server_tls_sslmode",
+        };
+        let is_set = config.places.contains_key(fault.key);
+        let key = if is_set { fault.key } else { mode };
+        let problem = config.problem(key, Reason::Unusable(fault.why.as_str().into()));
+        format!("TLS setup failed: {problem}")
+    };
+    faults.iter().map(text).collect()
+}
+
+/// The rules, if the configuration asks for them.
+fn rules(config: &Config) -> Result<Option<Rules>, Vec<String>> {
+    let file = &config.settings.auth_hba_file;
+    if config.settings.auth_type != AuthType::Hba {
+        return Ok(None);
+    }
+    match config::load_hba(file, &mut read_file) {
+        Ok(rules) => Ok(Some(rules)),
+        Err(config::Error::Lines(problems)) => Err(texts(&problems)),
+        Err(_) if file.is_empty() => {
+            let why = "this needs the key auth_hba_file";
+            Err(vec![config
+                .problem("auth_type", Reason::Unusable(why.into()))
+                .to_string()])
+        }
+        Err(error) => {
+            let reason = Reason::Unusable(error.to_string().into());
+            Err(vec![config.problem("auth_hba_file", reason).to_string()])
+        }
+    }
+}
+
+fn secrets(config: &Config, remarks: &mut Vec<String>) -> HashMap<Box<[u8]>, Arc<[u8]>> {
+    let file = &config.settings.auth_file;
+    if file.is_empty() {
         return HashMap::new();
     }
-    match config::load_userlist(&settings.auth_file, &mut read_file) {
+    match config::load_userlist(file, &mut read_file) {
         Ok(list) => {
             remarks.extend(list.broken.iter().map(Problem::to_string));
             let users = list.users.into_iter();
@@ -155,7 +243,8 @@ fn secrets(settings: &Settings, remarks: &mut Vec<String>) -> HashMap<Box<[u8]>,
                 .collect()
         }
         Err(error) => {
-            remarks.push(error.to_string());
+            let reason = Reason::Unusable(error.to_string().into());
+            remarks.push(config.problem("auth_file", reason).to_string());
             HashMap::new()
         }
     }
@@ -209,6 +298,7 @@ pub(crate) fn database_settings(database: &config::Database) -> DatabaseSettings
         server_lifetime: database.server_lifetime,
         query_wait_timeout: database.query_wait_timeout,
         forced_user: database.user.is_some(),
+        is_auto: database.is_auto,
         parks: database.roles != config::Roles::Off,
     }
 }

@@ -11,6 +11,9 @@ use crate::{console::Counters, log::Level};
 /// How often. A time-out takes effect at most so much later.
 pub(crate) const PERIOD: Duration = Duration::from_millis(333);
 
+/// How long a client may hold up others by not taking its replies, on a shared connection.
+const MOST_BEHIND: Duration = Duration::from_secs(10);
+
 impl Front {
     /// One round of maintenance.
     pub(crate) fn maintain(&self) {
@@ -39,6 +42,10 @@ impl Front {
             }
         });
         self.carry_out(orders);
+        let unused = settings.autodb_idle_timeout;
+        if !unused.is_zero() {
+            self.forget_unused_databases(unused);
+        }
     }
 
     /// The averages of the last period, when it is over.
@@ -90,7 +97,11 @@ impl Front {
         let login = self.live().settings().client_login_timeout;
         let clients: Vec<Arc<Client>> = self.clients().all().cloned().collect();
         for client in clients {
-            if let Some(overdue) = overdue(&client, login, now) {
+            let is_behind = client
+                .behind_since()
+                .is_some_and(|since| now > since + MOST_BEHIND);
+            let behind = is_behind.then_some(Overdue::Behind);
+            if let Some(overdue) = overdue(&client, login, now).or(behind) {
                 client.send(Letter::Overdue(overdue));
             }
         }
@@ -101,7 +112,8 @@ fn overdue(client: &Client, login: Duration, now: Duration) -> Option<Overdue> {
     let (phase, _) = client.watch.phase();
     let (limits, connected_at, is_logged_in) = {
         let facts = client.facts();
-        (facts.limits, facts.connected_at, facts.is_logged_in)
+        let limits = facts.limits.clone().unwrap_or_default();
+        (limits, facts.connected_at, facts.is_logged_in)
     };
     let is_login = matches!(phase, Phase::Login | Phase::Waiting) && !is_logged_in;
     if is_login && !login.is_zero() && now.saturating_sub(connected_at) > login {

@@ -8,6 +8,8 @@
 //!                     ^
 //!                     |
 //!   opening -----> home       the handler of a server's group while no client has it
+//!   names          openings   addresses of hosts; which connections are being opened
+//!   lanes -------> trunk      the handler of a server that several clients share
 //!   sites          probe      the hosts of a database and their roles; what asks them
 //!
 //!   orders       what the book wants          maintenance  three times a second
@@ -24,14 +26,18 @@ mod buffers;
 mod call;
 mod cancel;
 mod client;
+mod common;
 mod home;
 mod journal;
+mod lanes;
 mod lifecycle;
 mod listeners;
 mod live;
 mod maintenance;
 mod metrics;
+mod names;
 mod opening;
+mod openings;
 mod orders;
 mod probe;
 mod random;
@@ -44,10 +50,20 @@ mod sites;
 mod snapshot;
 mod sockets;
 mod state;
+mod system_users;
 mod tls;
+mod trunk;
 mod wire;
 
-use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use paceline::{Pool, Signal, TaskContext};
 use paceline_server::Page;
@@ -67,6 +83,8 @@ pub struct Start {
     pub is_quiet: bool,
     /// How much more is logged than the configuration says.
     pub verbosity: u32,
+    /// The user that the process becomes, instead of the one in the configuration.
+    pub user: Option<String>,
 }
 
 /// Why a pooler does not start.
@@ -108,14 +126,25 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// # Errors
 /// The configuration can't be used, or an address is taken.
 pub fn run(start: Start) -> Result<(), StartError> {
-    let config = live::read_config(&start.file).map_err(|why| StartError(why.into()))?;
-    let mut config = config;
+    let mut config = live::read_config(&start.file).map_err(|why| StartError(why.into()))?;
     config.settings.verbose = config.settings.verbose.max(start.verbosity);
-    let log = Log::open(&LogTo::of(&config.settings, start.is_quiet))?;
-    let live = match Live::new(config) {
+    if let Some(user) = start.user {
+        config.settings.user = user;
+    }
+    let user = config.settings.user.clone();
+    let log_to = LogTo::of(&config.settings, start.is_quiet);
+    // Only the user that starts the program may be able to read private keys.
+    let live = Live::new(config);
+    if !user.is_empty() {
+        system_users::become_user(&user)?;
+    }
+    let log = Log::open(&log_to)?;
+    let live = match live {
         Ok(live) => live,
         Err(why) => {
-            log.write(Level::Error, format_args!("{why}"));
+            for text in &why.errors {
+                log.write(Level::Error, format_args!("{text}"));
+            }
             return Err(StartError(why.into()));
         }
     };
@@ -224,6 +253,15 @@ fn register_databases(front: &Front) {
             let _ = front.pool_of(&database, user);
         }
     }
+}
+
+/// Reads the configuration in this file, and all that it names.
+///
+/// # Errors
+/// Every error and every warning, one for each line of the text.
+pub fn check(file: &Path) -> Result<(), StartError> {
+    let live = live::read_config(file).and_then(Live::new);
+    live.map(drop).map_err(|why| StartError(why.into()))
 }
 
 /// The file that holds the number of the process, for as long as this lives.

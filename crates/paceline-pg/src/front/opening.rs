@@ -2,9 +2,8 @@
 //! begun. The rest is up to its [home](super::home).
 
 use std::{
-    collections::HashMap,
     fmt, io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -14,6 +13,8 @@ use paceline::{Group, Interest};
 
 use super::{
     home::{login_failure, Home},
+    names::Lookup,
+    openings::Wanted,
     random,
     registers::PoolEntry,
     server::Server,
@@ -111,6 +112,11 @@ const FOREVER: Duration = Duration::from_secs(3600);
 impl Front {
     /// The book wants a server connection.
     pub(crate) fn open(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, why: OpenReason) {
+        self.openings().begin(id);
+        // The book may have given it up before it was in the register.
+        if !self.book().is_opening(id) {
+            return self.openings().end(id);
+        }
         if let OpenReason::Reserve(client) = why {
             let client = self.clients().find(client).cloned();
             if let Some(client) = client {
@@ -125,7 +131,7 @@ impl Front {
             HostChoice::Park => return self.park(id, &pool),
         };
         let Some(host) = hosts.get(index).cloned() else {
-            return self.refuse_opening(id, &pool, "no host");
+            return self.refuse_opening(id, "no host");
         };
         match place_of(&host) {
             Some(place) => self.connect(id, pool, target(&host, place, index)),
@@ -136,32 +142,32 @@ impl Front {
     /// Finds the address of a host by its name. That may block, so it is work of its own.
     fn resolve(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, host: Host, index: usize) {
         if let Some(known) = self.next_address(&host) {
-            return match known {
-                Some(ip) => {
-                    let place = Place::Ip(SocketAddr::new(ip, host.port));
-                    self.connect(id, pool, target(&host, place, index));
-                }
-                None => self.lookup_failed(id, &pool, &host, index),
-            };
+            return self.resolved(known, id, pool, &host, index);
         }
-        let (front, asked) = (Arc::clone(self), Arc::clone(&pool));
-        let Some(threads) = self.pool() else { return };
-        let posted = threads.post(move |cx| {
-            let name = host.address.as_str().to_owned();
-            let found = cx.blocking(|| (name.as_str(), host.port).to_socket_addrs());
-            let found = found.map(|all| all.map(|address| address.ip()).collect());
-            front.keep_addresses(&host, found.unwrap_or_default());
-            match front.next_address(&host).flatten() {
-                Some(ip) => {
-                    let place = Place::Ip(SocketAddr::new(ip, host.port));
-                    front.connect(id, pool, target(&host, place, index));
-                }
-                None => front.lookup_failed(id, &pool, &host, index),
-            }
+        let begun = self.look_up(host, move |front, host| {
+            let found = front.next_address(host).flatten();
+            front.resolved(found, id, pool, host, index);
         });
-        if posted.is_err() {
-            // Too many posts wait: the book tries again later.
-            self.refuse_opening(id, &asked, "server DNS lookup failed");
+        if begun == Lookup::Refused {
+            // The book tries again later.
+            self.refuse_opening(id, "server DNS lookup failed");
+        }
+    }
+
+    fn resolved(
+        self: &Arc<Self>,
+        found: Option<IpAddr>,
+        id: ServerId,
+        pool: Arc<PoolEntry>,
+        host: &Host,
+        index: usize,
+    ) {
+        match found {
+            Some(ip) => {
+                let place = Place::Ip(SocketAddr::new(ip, host.port));
+                self.connect(id, pool, target(host, place, index));
+            }
+            None => self.lookup_failed(id, &pool, host, index),
         }
     }
 
@@ -181,7 +187,7 @@ impl Front {
             &address,
             format_args!("closing because: server DNS lookup failed (age=0s)"),
         );
-        self.refuse_opening(id, pool, "server DNS lookup failed");
+        self.refuse_opening(id, "server DNS lookup failed");
     }
 
     fn connect(self: &Arc<Self>, id: ServerId, pool: Arc<PoolEntry>, target: Target) {
@@ -193,11 +199,15 @@ impl Front {
             target.clone(),
             login,
         );
-        let Some(threads) = self.pool() else { return };
-        let Ok(group) = threads.group(home) else {
-            return self.refuse_opening(id, &pool, "no slot for a connection");
+        let group = self.pool().and_then(|threads| threads.group(home).ok());
+        let Some(group) = group else {
+            return self.refuse_opening(id, "no slot for a connection");
         };
-        self.openings().insert(id, group.clone());
+        if self.openings().connect(id, &group) == Wanted::No {
+            // It has no member, and never gets one.
+            let _ = group.close();
+            return;
+        }
         let within = self.live().settings().server_connect_timeout;
         if let Err(error) = target.connect(&group, within) {
             self.note_of_server(
@@ -255,7 +265,9 @@ impl Front {
         }
     }
 
-    pub(crate) fn refuse_opening(self: &Arc<Self>, id: ServerId, _pool: &PoolEntry, reason: &str) {
+    /// No connection was begun, for this reason.
+    pub(crate) fn refuse_opening(&self, id: ServerId, reason: &str) {
+        self.openings().end(id);
         let failure = login_failure(reason, None);
         let ((), orders) =
             self.with_book(|book, now, orders| book.open_failed(id, &failure, now, orders));
@@ -271,7 +283,7 @@ impl Front {
         reason: &str,
         failure: Option<&ServerFailure>,
     ) {
-        self.openings().remove(&id);
+        self.openings().end(id);
         let is_down = failure.is_none_or(says_down);
         let blame = if reason == ABORTED || reason == UNSUITABLE || !is_down {
             Blame::Nobody
@@ -291,18 +303,25 @@ impl Front {
         }
     }
 
-    /// A connection that is being opened is given up.
-    pub(crate) fn abort(&self, id: ServerId, _reason: CloseReason) {
-        let group = self.openings().remove(&id);
+    /// The book has given up a connection that is being opened.
+    pub(crate) fn abort(&self, id: ServerId, reason: CloseReason) {
+        let group = self.openings().abort(id);
         if let Some(group) = group {
             // It has ended already, if that fails.
             let _ = group.close();
         }
+        // It has logged in, and runs its first query.
+        let server = self.servers().get(&id).cloned();
+        if let Some(server) = server {
+            server.close(&reason.to_string());
+        }
     }
 
+    /// A connection has logged in. It is among the servers before it leaves the register, so
+    /// [`abort`](Self::abort) finds it in one of the two.
     pub(crate) fn add_server(&self, server: &Arc<Server>) {
-        self.openings().remove(&server.id);
         self.servers().insert(server.id, Arc::clone(server));
+        self.openings().end(server.id);
     }
 
     pub(crate) fn has_server(&self, id: ServerId) -> bool {
@@ -345,23 +364,11 @@ impl Front {
             }
             Some(None) => Whereabouts::Nowhere,
             None => {
-                self.look_up(host.clone());
+                // If no thread takes that over, the next probe tries again.
+                let _ = self.look_up(host.clone(), |_, _| {});
                 Whereabouts::Unknown
             }
         }
-    }
-
-    /// Resolves a name. If no thread takes that over, the next probe tries again.
-    fn look_up(self: &Arc<Self>, host: Host) {
-        let (front, threads) = (Arc::clone(self), self.pool());
-        let _ = threads.map(|threads| {
-            threads.post(move |cx| {
-                let name = host.address.as_str().to_owned();
-                let found = cx.blocking(|| (name.as_str(), host.port).to_socket_addrs());
-                let found = found.map(|all| all.map(|address| address.ip()).collect());
-                front.keep_addresses(&host, found.unwrap_or_default());
-            })
-        });
     }
 }
 
@@ -387,66 +394,7 @@ fn target(host: &Host, place: Place, index: usize) -> Target {
     }
 }
 
-/// The addresses of names, and how long they hold.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    known: HashMap<Box<str>, Known>,
-}
-
-/// What is known of a name.
-#[derive(Debug)]
-struct Known {
-    until: Duration,
-    /// None: there is no such host.
-    addresses: Vec<IpAddr>,
-    /// Which address is next: each has its turn, so one that does not answer is passed by.
-    next: usize,
-}
-
 impl Front {
-    /// The address for the next connection to this host; `Some(None)`: it has none.
-    #[allow(clippy::option_option, reason = "the outer one: it is known")]
-    fn next_address(&self, host: &Host) -> Option<Option<IpAddr>> {
-        let now = self.now();
-        let mut names = self.names();
-        let known = names.known.get_mut(host.address.as_str())?;
-        if now >= known.until && known.next > 0 {
-            return None;
-        }
-        let at = known.next.checked_rem(known.addresses.len());
-        known.next += 1;
-        Some(at.map(|at| known.addresses[at]))
-    }
-
-    fn keep_addresses(&self, host: &Host, addresses: Vec<IpAddr>) {
-        let live = self.live();
-        let settings = live.settings();
-        let ttl = if addresses.is_empty() {
-            settings.dns_nxdomain_ttl
-        } else {
-            settings.dns_max_ttl
-        };
-        let known = Known {
-            until: self.now() + ttl,
-            addresses,
-            next: 0,
-        };
-        let name = Box::from(host.address.as_str());
-        self.names().known.insert(name, known);
-    }
-
-    /// The names that are known: name, seconds that they hold, address.
-    pub(crate) fn known_names(&self) -> Vec<(String, u64, String)> {
-        let now = self.now();
-        let names = self.names();
-        let rows = names.known.iter().map(|(name, known)| {
-            let left = known.until.saturating_sub(now).as_secs();
-            let addresses: Vec<_> = known.addresses.iter().map(IpAddr::to_string).collect();
-            (name.to_string(), left, addresses.join(","))
-        });
-        rows.collect()
-    }
-
     /// The number by which the book knows a host.
     pub(crate) fn host_number(&self, target: &Target) -> usize {
         let mut targets = self.targets();
@@ -457,3 +405,6 @@ impl Front {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

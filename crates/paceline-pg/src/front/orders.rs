@@ -101,6 +101,7 @@ impl Front {
     pub(crate) fn note_assigned(&self, server: &Server, client: &Arc<Client>) {
         let mut core = server.core();
         core.client = Some(Arc::clone(client));
+        core.errand = Errand::None;
         core.requested_at = self.now();
     }
 }

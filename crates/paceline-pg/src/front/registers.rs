@@ -6,17 +6,20 @@ use std::{
         atomic::{AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
     },
+    time::Duration,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::{
+    lanes::Lanes,
     live::{database_settings, user_settings, Live},
     sites::Site,
     state::Front,
 };
 use crate::{
     config::{self, Effective, PoolMode},
+    log::Level,
     login::ServerCredentials,
     pools::{DatabaseId, PoolId, UserId},
     protocol::{Mode, RelaySettings, Statements, Values},
@@ -59,6 +62,8 @@ pub(crate) struct PoolEntry {
     pub(crate) database: Arc<Database>,
     pub(crate) user: Arc<str>,
     statements: Arc<Statements>,
+    /// The shared connections.
+    pub(crate) lanes: Lanes,
     terms: ArcSwap<Terms>,
     /// What the pool's servers have reported at their login.
     welcome: ArcSwapOption<Reported>,
@@ -72,6 +77,8 @@ pub(crate) struct PoolEntry {
 pub(crate) struct Terms {
     pub(crate) effective: Effective,
     pub(crate) relay: RelaySettings,
+    /// How many clients share a connection; zero: none.
+    pub(crate) multiplex: usize,
     pub(crate) reset: Option<Box<[u8]>>,
     pub(crate) check: Box<[u8]>,
 }
@@ -112,7 +119,8 @@ impl Database {
         }
     }
 
-    /// This host could not be reached: the next one is tried.
+    /// This host could not be reached. With `disable` the next one is tried, and stays the one for new
+    /// connections until it fails.
     pub(crate) fn host_failed(&self, host: usize) {
         if self.config().load_balance_hosts == config::LoadBalance::Disable {
             let next = host.wrapping_add(1);
@@ -120,13 +128,6 @@ impl Database {
             let _ =
                 self.next_host
                     .compare_exchange(host, next, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// A host was reached: with hosts in a fixed order the next connection begins at the first.
-    pub(crate) fn host_reached(&self) {
-        if self.config().load_balance_hosts == config::LoadBalance::Disable {
-            self.next_host.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -162,10 +163,13 @@ impl Terms {
                 mode,
                 max_prepared_statements: settings.max_prepared_statements as usize,
                 longest_statement: LONGEST_STATEMENT,
+                longest_message: settings.max_packet_size as usize,
+                refuses_queries: settings.disable_pqexec,
                 strict_commit: database.strict_commit.unwrap_or(settings.strict_commit),
                 statements: Arc::clone(pool.statements),
                 tracked: Arc::clone(&live.tracked),
             },
+            multiplex: multiplex(&effective),
             effective,
             reset,
             check: check.as_bytes().into(),
@@ -176,6 +180,14 @@ impl Terms {
 /// What stays of a pool when its terms change.
 struct Pool<'p> {
     statements: &'p Arc<Statements>,
+}
+
+/// One request at a time is what every connection does.
+fn multiplex(effective: &Effective) -> usize {
+    match (effective.pool_mode, effective.multiplex) {
+        (PoolMode::Statement, 2..) => effective.multiplex as usize,
+        _ => 0,
+    }
 }
 
 fn mode(mode: PoolMode) -> Mode {
@@ -195,11 +207,16 @@ impl Registers {
         self.tables().pools.get(&id).cloned()
     }
 
+    /// The book has removed this pool.
     pub(crate) fn remove_pool(&self, id: PoolId) {
         let mut tables = self.tables();
         if let Some(pool) = tables.pools.remove(&id) {
             let key = (pool.database.id, Box::from(&*pool.user));
-            tables.by_name.remove(&key);
+            // A younger pool may have the name already.
+            if tables.by_name.get(&key).is_some_and(|named| named.id == id) {
+                tables.by_name.remove(&key);
+            }
+            pool.lanes.close();
         }
     }
 
@@ -311,34 +328,53 @@ impl Front {
     }
 
     /// The pool of this database and user; `None` if the database was removed meanwhile.
+    ///
+    /// The book decides which pool that is: it may have removed the one that is in the register, and
+    /// the order to remove that here may not be carried out yet.
     pub(crate) fn pool_of(&self, database: &Arc<Database>, user: &str) -> Option<Arc<PoolEntry>> {
-        let key = (database.id, Box::from(user));
-        if let Some(known) = self.registers.tables().by_name.get(&key) {
-            return Some(Arc::clone(known));
-        }
         let user_id = self.user(user);
         let now = self.now();
+        let key = (database.id, Box::from(user));
+        let mut tables = self.registers.tables();
+        // Under this lock, so that no other thread puts an older pool in the place of this one.
         let id = self.book().pool(database.id, user_id, now)?;
-        let live = self.live();
+        if let Some(known) = tables.by_name.get(&key).filter(|known| known.id == id) {
+            return Some(Arc::clone(known));
+        }
+        let pool = Arc::new(self.new_pool(id, database, user));
+        tables.pools.insert(id, Arc::clone(&pool));
+        tables.by_name.insert(key, Arc::clone(&pool));
+        Some(pool)
+    }
+
+    /// The pool that has taken the place of one that the book has removed; `None`: none has.
+    pub(crate) fn pool_after(&self, gone: &PoolEntry) -> Option<Arc<PoolEntry>> {
+        let pool = self.pool_of(&gone.database, &gone.user)?;
+        if pool.id == gone.id {
+            return None;
+        }
+        if let Some(proved) = gone.credentials.load_full() {
+            pool.credentials.store(Some(proved));
+        }
+        Some(pool)
+    }
+
+    fn new_pool(&self, id: PoolId, database: &Arc<Database>, user: &str) -> PoolEntry {
         let statements = Arc::new(Statements::new());
         let kept = Pool {
             statements: &statements,
         };
-        let terms = Terms::new(&live, &database.config(), user, &kept);
-        let pool = Arc::new(PoolEntry {
+        let terms = Terms::new(&self.live(), &database.config(), user, &kept);
+        PoolEntry {
             id,
             database: Arc::clone(database),
             user: Arc::from(user),
             terms: ArcSwap::from_pointee(terms),
             statements,
+            lanes: Lanes::default(),
             welcome: ArcSwapOption::empty(),
             credentials: ArcSwapOption::empty(),
-        });
-        let mut tables = self.registers.tables();
-        let entry = tables.pools.entry(id).or_insert(pool);
-        let entry = Arc::clone(entry);
-        tables.by_name.insert(key, Arc::clone(&entry));
-        Some(entry)
+        }
     }
 
     /// The configuration has changed: so do the terms of all pools, and the limits in the book.
@@ -363,6 +399,35 @@ impl Front {
             let terms = Terms::new(&live, &pool.database.config(), &pool.user, &kept);
             pool.terms.store(Arc::new(terms));
         }
+    }
+
+    /// Forgets the databases made from `*` that have been unused for this long, with their
+    /// counters (`autodb_idle_timeout`).
+    pub(crate) fn forget_unused_databases(&self, timeout: Duration) {
+        // A name that is looked up meanwhile is in both, or in neither.
+        let mut tables = self.registers.tables();
+        let (forgotten, orders) =
+            self.with_book(|book, now, orders| book.forget_unused_databases(timeout, now, orders));
+        let mut ended = Vec::new();
+        if !forgotten.is_empty() {
+            tables.databases.retain(|_, database| {
+                let is_kept = !forgotten.contains(&database.id);
+                if !is_kept {
+                    ended.push(Arc::clone(database));
+                }
+                is_kept
+            });
+        }
+        drop(tables);
+        for database in ended {
+            let name = &database.name;
+            let text = format_args!("dropping database {name}: it was made from * and is unused");
+            self.note(Level::Log, text);
+            if let Some(site) = database.site() {
+                site.end_probes();
+            }
+        }
+        self.carry_out(orders);
     }
 
     /// The database is in the configuration no longer.

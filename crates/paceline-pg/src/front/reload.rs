@@ -18,13 +18,21 @@ impl Front {
     /// # Errors
     /// They can't be used: everything is as before, and the log says why.
     pub(crate) fn reload(&self) -> Result<(), Refusal> {
-        let installed = live::read_config(&self.file)
-            .map_err(Unusable::Config)
-            .and_then(|new| self.install(new));
+        let installed = live::read_config(&self.file).and_then(|new| self.install(new));
         installed.map_err(|why| {
-            self.note(Level::Error, format_args!("{why}"));
+            self.note_unusable(&why);
             Refusal::ReloadFailed
         })
+    }
+
+    /// Logs why a configuration can't be used.
+    pub(crate) fn note_unusable(&self, why: &Unusable) {
+        for text in &why.errors {
+            self.note(Level::Error, format_args!("{text}"));
+        }
+        for text in &why.warnings {
+            self.note(Level::Warning, format_args!("{text}"));
+        }
     }
 
     /// Puts a configuration in force.
@@ -103,6 +111,9 @@ impl Front {
         }
         self.register_users(&live);
         drop(live);
+        if difference.changes("tcp_defer_accept") {
+            self.defer_accept();
+        }
         self.renew_terms();
         self.renew_limits();
         for name in &difference.retargeted {
@@ -140,7 +151,7 @@ impl Front {
             };
             if let Some(config) = live.config.database(&database) {
                 let effective = live.config.effective(&config, &user);
-                client.facts().limits = Limits::of(&effective);
+                client.facts().limits = Some(self.commons.limits(Limits::of(&effective)));
             }
         }
     }

@@ -166,11 +166,19 @@ impl Server {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the server come to `group`, whose handler calls this. The book has given it to that.
-    pub(crate) fn take(&self, group: &Group<Stream>) -> Taken {
+    /// Has the server come to the group whose handler calls this. The book has given it to that.
+    pub(crate) fn take(&self, call: &mut Call<'_, '_, '_>) -> Taken {
+        let group = call.group();
+        if call.has(&self.handle) {
+            // This call may have sent it home already, which would happen at its end: it stays.
+            return match call.move_to(&self.handle, &group) {
+                Ok(()) => Taken::Here,
+                Err(_) => Taken::Gone,
+            };
+        }
         match group.adopt(&self.handle) {
             Ok(Adoption::Moved) => Taken::Here,
-            Ok(Adoption::Busy) => self.wish_for(group),
+            Ok(Adoption::Busy) => self.wish_for(&group),
             Err(_) => Taken::Gone,
         }
     }

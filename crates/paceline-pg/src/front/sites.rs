@@ -348,7 +348,7 @@ impl Front {
 
     /// No host may be used: the clients wait until one can.
     pub(crate) fn park(self: &Arc<Self>, id: ServerId, pool: &PoolEntry) {
-        self.refuse_opening(id, pool, "no host has the role that the database asks for");
+        self.refuse_opening(id, "no host has the role that the database asks for");
         // One may have got it before the book knew that this attempt is over.
         self.try_other_hosts(&pool.database);
     }
@@ -507,3 +507,6 @@ impl Front {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

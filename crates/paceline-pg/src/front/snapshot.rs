@@ -1,6 +1,9 @@
 //! What the console shows.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{atomic::Ordering, Arc},
+};
 
 use super::{
     client::{Client, Phase},
@@ -154,6 +157,8 @@ impl Snapshots<'_> {
         let state = match (phase, in_book.map(|row| row.state)) {
             (Phase::Cancel, _) => "waiting_cancel_req",
             (Phase::Console, _) => "active",
+            (Phase::Queued, _) => "waiting",
+            (Phase::Busy, Some(ClientState::Idle)) => "active",
             (_, Some(ClientState::Waiting | ClientState::Arriving)) => "waiting",
             (_, Some(ClientState::Active)) => "active",
             (Phase::Login, _) => "login",
@@ -183,8 +188,9 @@ impl Snapshots<'_> {
             port: client.address.port().into(),
             local_addr: facts
                 .local
+                .as_ref()
                 .map_or_else(|| "unix".to_owned(), |local| local.host()),
-            local_port: local_port(facts.local, &client.address),
+            local_port: local_port(facts.local.as_deref().copied(), &client.address),
             connect_time: self.time(facts.connected_at),
             request_time: self.time(since),
             wait: u32::try_from(waited.as_secs()).unwrap_or(u32::MAX),
@@ -201,7 +207,7 @@ impl Snapshots<'_> {
             },
             tls: facts.tls.to_string(),
             application_name: facts.application.to_string(),
-            prepared_statements: count(facts.statements),
+            prepared_statements: count(client.statements.load(Ordering::Relaxed)),
             id: number(client.number),
         }
     }

@@ -5,11 +5,13 @@
 //! be members of one group.
 
 use std::{
+    ffi::OsStr,
     fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     os::{
         fd::{AsFd, OwnedFd},
         unix::{
+            ffi::OsStrExt,
             fs::PermissionsExt,
             net::{UnixListener, UnixStream},
         },
@@ -198,16 +200,41 @@ fn listen_at(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A Unix socket that clients connect to. Its path is removed at the end.
+/// The file of a Unix socket that clients connect to; it is removed at the end. A socket in the
+/// abstract namespace has none.
 #[derive(Debug)]
 pub(crate) struct UnixPath {
-    path: PathBuf,
+    path: Option<PathBuf>,
 }
 
 impl Drop for UnixPath {
     fn drop(&mut self) {
-        // Another program may have taken its place; then there is nothing to do.
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            // Another program may have taken its place; then there is nothing to do.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Who may connect to the file of a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileRights {
+    /// The bits, as for `chmod`.
+    pub(crate) mode: u32,
+    /// Its group; `None`: that of the process.
+    pub(crate) group: Option<u32>,
+}
+
+/// Whether the socket in this folder is in the abstract namespace: it has a name and no file.
+pub(crate) fn is_abstract(folder: &Path) -> bool {
+    folder.as_os_str().as_bytes().starts_with(b"@")
+}
+
+/// The address of a Unix socket; `@` at the start of the path is the abstract namespace.
+fn unix_address(path: &Path) -> io::Result<SockAddr> {
+    match path.as_os_str().as_bytes().strip_prefix(b"@") {
+        Some(name) => SockAddr::unix(OsStr::from_bytes(&[b"\0", name].concat())),
+        None => SockAddr::unix(path),
     }
 }
 
@@ -218,16 +245,34 @@ impl Drop for UnixPath {
 pub(crate) fn listen_unix(
     folder: &Path,
     port: u16,
-    mode: u32,
+    rights: FileRights,
     backlog: u32,
 ) -> io::Result<(UnixListener, UnixPath)> {
     let path = folder.join(socket_name(port));
-    let listener = bind_unix(&path, mode, backlog)
-        .map_err(|why| attempted(format_args!("listen on {}", path.display()), why))?;
+    let socket = if is_abstract(folder) {
+        bind_abstract(&path)
+    } else {
+        bind_file(&path, rights)
+    };
+    let listener = socket.and_then(|socket| {
+        socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        Ok(UnixListener::from(OwnedFd::from(socket)))
+    });
+    let listener =
+        listener.map_err(|why| attempted(format_args!("listen on {}", path.display()), why))?;
+    let path = (!is_abstract(folder)).then_some(path);
     Ok((listener, UnixPath { path }))
 }
 
-fn bind_unix(path: &Path, mode: u32, backlog: u32) -> io::Result<UnixListener> {
+/// The kernel removes the name with the last socket that has it.
+fn bind_abstract(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&unix_address(path)?)?;
+    Ok(socket)
+}
+
+/// Nothing can connect before the socket listens, and by then the file has its rights.
+fn bind_file(path: &Path, rights: FileRights) -> io::Result<Socket> {
     if path.exists() {
         if UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -235,10 +280,13 @@ fn bind_unix(path: &Path, mode: u32, backlog: u32) -> io::Result<UnixListener> {
         std::fs::remove_file(path)?;
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-    Ok(UnixListener::from(OwnedFd::from(socket)))
+    socket.bind(&unix_address(path)?)?;
+    if rights.group.is_some() {
+        std::os::unix::fs::chown(path, None, rights.group)
+            .map_err(|why| attempted("give it to unix_socket_group", why))?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(rights.mode))?;
+    Ok(socket)
 }
 
 /// The name that PostgreSQL gives to the Unix socket of a port.
@@ -254,7 +302,7 @@ pub(crate) fn connect_unix(path: &Path) -> io::Result<Stream> {
     let connected = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
-        socket.connect(&SockAddr::unix(path)?)?;
+        socket.connect(&unix_address(path)?)?;
         Ok(Stream::from(OwnedFd::from(socket)))
     };
     connected().map_err(|why| attempted(format_args!("connect to {}", path.display()), why))
@@ -285,6 +333,57 @@ mod tests {
 
     use super::*;
 
+    const OWN: FileRights = FileRights {
+        mode: 0o700,
+        group: None,
+    };
+
+    /// Whether a program may connect is decided by the rights and the group of the file.
+    #[test]
+    fn a_socket_file_has_its_rights_and_its_group() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = std::env::temp_dir().join(format!("paceline-rights-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let own = std::fs::metadata(&folder).expect("a folder").gid();
+        // Only root may give a file to a group that it is not in.
+        let group = if rustix::process::geteuid().is_root() {
+            own + 4711
+        } else {
+            own
+        };
+        let rights = FileRights {
+            mode: 0o2710,
+            group: Some(group),
+        };
+        let (_listener, path) = listen_unix(&folder, 8, rights, 10).expect("a free path");
+        let file = std::fs::metadata(folder.join(socket_name(8))).expect("a file");
+        assert_eq!((file.mode() & 0o7777, file.gid()), (0o2710, group));
+        drop(path);
+        std::fs::remove_dir(&folder).expect("it is empty");
+    }
+
+    /// A name in the abstract namespace is no file: nothing is left behind, and nothing is in the way.
+    #[test]
+    fn an_abstract_socket_has_no_file() {
+        let name = format!("@paceline-abstract-{}", std::process::id());
+        let folder = Path::new(&name);
+        let (listener, path) = listen_unix(folder, 9, OWN, 10).expect("a free name");
+        let taken = listen_unix(folder, 9, OWN, 10).expect_err("it is in use");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        let socket = folder.join(socket_name(9));
+        assert!(!socket.exists(), "{}", socket.display());
+        let mut client = connect_unix(&socket).expect("it listens");
+        let (mut accepted, _) = listener.accept().expect("a client");
+        accepted.write_all(b"hello").expect("it takes five bytes");
+        client.set_nonblocking(false).expect("an option");
+        let mut heard = [0; 5];
+        client.read_exact(&mut heard).expect("five bytes");
+        assert_eq!(&heard, b"hello");
+        drop((listener, path));
+        let gone = connect_unix(&socket).expect_err("nothing listens");
+        assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
     /// A Unix connection as a `Stream` sends, receives and ends as it should.
     #[test]
     fn a_unix_stream_works_by_its_descriptor() {
@@ -314,13 +413,13 @@ mod tests {
     fn a_stale_socket_file_is_replaced() {
         let folder = std::env::temp_dir().join(format!("paceline-sockets-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let first = listen_unix(&folder, 7, 0o700, 10).expect("a free path");
-        let taken = listen_unix(&folder, 7, 0o700, 10).expect_err("it is in use");
+        let first = listen_unix(&folder, 7, OWN, 10).expect("a free path");
+        let taken = listen_unix(&folder, 7, OWN, 10).expect_err("it is in use");
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         let (listener, path) = first;
         std::mem::forget(path);
         drop(listener);
-        drop(listen_unix(&folder, 7, 0o700, 10).expect("the old one is dead"));
+        drop(listen_unix(&folder, 7, OWN, 10).expect("the old one is dead"));
         assert!(!folder.join(socket_name(7)).exists());
         std::fs::remove_dir(&folder).expect("it is empty");
     }

@@ -11,17 +11,19 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use paceline::{Group, Pool, WeakPool};
+use paceline::{Pool, WeakPool};
 
 use super::{
     client::{Client, Clients},
+    common::Commons,
     lifecycle::Lifecycle,
     live::Live,
-    opening::{Names, Target},
+    names::Names,
+    opening::Target,
+    openings::Openings,
     random,
     registers::Registers,
     server::Server,
-    sockets::Stream,
 };
 use crate::{
     log::Log,
@@ -33,7 +35,8 @@ use crate::{
 /// The front-end server.
 ///
 /// Locks are taken one at a time, and none while a handler of another group is called: the book's,
-/// then that of clients or of servers, after the book's was released.
+/// then that of clients or of servers, after the book's was released. One exception: whatever gives a
+/// name to an entry of the book holds the lock of the registers, and then takes the book's.
 pub(crate) struct Front {
     me: Weak<Front>,
     /// The configuration in force, and what was made of it.
@@ -47,9 +50,10 @@ pub(crate) struct Front {
     book: Mutex<Book<Arc<Server>>>,
     clients: Mutex<Clients>,
     servers: Mutex<HashMap<ServerId, Arc<Server>>>,
-    openings: Mutex<HashMap<ServerId, Group<Stream>>>,
+    openings: Mutex<Openings>,
     /// Databases, users and pools of the book by name, and their counters.
     pub(crate) registers: Registers,
+    pub(crate) commons: Commons,
     pub(crate) lifecycle: Lifecycle,
     /// Numbers of clients and servers, for the console and the log.
     numbers: AtomicU64,
@@ -113,6 +117,7 @@ impl Front {
             servers: Mutex::default(),
             openings: Mutex::default(),
             registers: Registers::default(),
+            commons: Commons::default(),
             lifecycle: Lifecycle::default(),
             numbers: AtomicU64::new(1),
             keys: Mutex::default(),
@@ -186,8 +191,8 @@ impl Front {
         locked(&self.servers)
     }
 
-    /// The groups of connections that are being opened.
-    pub(crate) fn openings(&self) -> MutexGuard<'_, HashMap<ServerId, Group<Stream>>> {
+    /// The connections that are being opened.
+    pub(crate) fn openings(&self) -> MutexGuard<'_, Openings> {
         locked(&self.openings)
     }
 
@@ -217,8 +222,8 @@ impl Front {
         locked(&self.keys).find(process, secret)
     }
 
-    pub(crate) fn forget_key(&self, key: &ClientKey) {
-        locked(&self.keys).remove(key);
+    pub(crate) fn forget_key(&self, process: i32) {
+        locked(&self.keys).remove(process);
     }
 }
 

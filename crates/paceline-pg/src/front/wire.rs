@@ -50,7 +50,23 @@ impl Wire {
                 input.extend_from_slice(&buffer[..count]);
                 Ok(Arrival::InInput)
             }
-            (count, Self::Tls(tls)) => decrypt(tls, cx, &buffer[..count], input),
+            (count, tls) => tls.decrypt(cx, &buffer[..count], input),
+        }
+    }
+
+    /// Takes bytes of TLS that were received already; the plain text is appended to `input`.
+    ///
+    /// # Errors
+    /// What the system or TLS said. Without TLS the bytes are not for it.
+    pub(crate) fn decrypt(
+        &mut self,
+        cx: &mut Context<'_, Stream>,
+        ciphertext: &[u8],
+        input: &mut Vec<u8>,
+    ) -> io::Result<Arrival> {
+        match self {
+            Self::Plain => Err(io::ErrorKind::InvalidInput.into()),
+            Self::Tls(tls) => decrypt(tls, cx, ciphertext, input),
         }
     }
 

@@ -13,6 +13,8 @@ pub struct ClientKey {
     length: u8,
 }
 
+/// The length of a secret up to protocol 3.0, and since 3.2.
+const SHORT: usize = 4;
 const MOST: usize = 32;
 
 /// Omits the secret.
@@ -36,7 +38,36 @@ impl ClientKey {
 /// The clients by their keys.
 #[derive(Debug)]
 pub struct CancelKeys<C> {
-    clients: HashMap<i32, (ClientKey, C)>,
+    clients: HashMap<i32, (Secret, C)>,
+}
+
+/// A secret as it is kept for each client: few speak a protocol that has a long one.
+enum Secret {
+    Short([u8; SHORT]),
+    Long(Box<[u8; MOST]>),
+}
+
+impl Secret {
+    fn of(key: &ClientKey) -> Self {
+        match key.secret().try_into() {
+            Ok(short) => Self::Short(short),
+            Err(_) => Self::Long(Box::new(key.secret)),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(secret) => secret,
+            Self::Long(secret) => &secret[..],
+        }
+    }
+}
+
+/// Omits the secret.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 impl<C> Default for CancelKeys<C> {
@@ -56,26 +87,26 @@ impl<C: Copy> CancelKeys<C> {
         while self.clients.contains_key(&process) {
             process = process.checked_add(1).unwrap_or(1);
         }
-        let length = if minor >= 2 { 32 } else { 4 };
+        let length = if minor >= 2 { MOST } else { SHORT };
         let key = ClientKey {
             process,
             secret,
-            length,
+            length: length as u8,
         };
-        self.clients.insert(process, (key, client));
+        self.clients.insert(process, (Secret::of(&key), client));
         key
     }
 
     /// The client of this key. The time does not depend on where the secret differs.
     #[must_use]
     pub fn find(&self, process: i32, secret: &[u8]) -> Option<C> {
-        let (key, client) = self.clients.get(&process)?;
-        bool::from(key.secret().ct_eq(secret)).then_some(*client)
+        let (kept, client) = self.clients.get(&process)?;
+        bool::from(kept.bytes().ct_eq(secret)).then_some(*client)
     }
 
-    /// Removes the key of a client that has ended.
-    pub fn remove(&mut self, key: &ClientKey) {
-        self.clients.remove(&key.process);
+    /// Removes the key of a client that has ended, by its number.
+    pub fn remove(&mut self, process: i32) {
+        self.clients.remove(&process);
     }
 
     /// How many keys there are.
@@ -108,7 +139,7 @@ mod tests {
         assert_eq!(keys.find(new.process, &[7; 4]), None);
         assert_eq!(keys.find(old.process, &[7; 32]), None);
         assert_eq!(keys.find(old.process, &[7, 7, 7, 8]), None);
-        keys.remove(&old);
+        keys.remove(old.process);
         assert_eq!((keys.find(old.process, &[7; 4]), keys.len()), (None, 1));
     }
 
@@ -121,5 +152,11 @@ mod tests {
         }
         assert_eq!(keys.add(3, 0, [0; 36]).process, 3);
         assert_eq!(keys.len(), 4);
+    }
+
+    /// Thousands of idle clients have an entry each.
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<(i32, (Secret, u64))>() <= 32);
     }
 }

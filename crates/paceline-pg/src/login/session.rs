@@ -9,7 +9,8 @@ pub struct StartupRules {
     pub tracked: Vec<String>,
     /// Names that are accepted and have no effect (`ignore_startup_parameters`).
     pub ignored: Vec<String>,
-    /// Any other name is passed on to the server, as session mode can.
+    /// Any other name of a parameter is taken too: a session, which has a server for itself, can
+    /// set it there.
     pub passes_others: bool,
 }
 
@@ -22,8 +23,10 @@ pub struct SessionRequest {
     pub database: String,
     /// Tracked names as the rules write them, with the client's values.
     pub parameters: Vec<(String, Vec<u8>)>,
-    /// Other names and values, which the server gets at its start.
+    /// Other names and values, which only a server of the client's own may have.
     pub others: Vec<(String, Vec<u8>)>,
+    /// The error for the client if it gets no server of its own.
+    pub refusal_of_others: Option<String>,
     /// The newest minor version that the client speaks.
     pub minor: u16,
     /// Options of the protocol (`_pq_.`) that the front-end does not have.
@@ -88,7 +91,11 @@ impl StartupRules {
         match self.place(&name) {
             Place::Tracked(name) => set(&mut request.parameters, name, value),
             Place::Ignored => {}
-            Place::Other => set(&mut request.others, name.into_owned(), value),
+            Place::Other => {
+                let refusal = || format!("{refusal}: {name}");
+                request.refusal_of_others.get_or_insert_with(refusal);
+                set(&mut request.others, name.into_owned(), value);
+            }
             Place::Refused => return Err(format!("{refusal}: {name}")),
         }
         Ok(())
@@ -100,7 +107,7 @@ impl StartupRules {
             Place::Tracked(tracked.clone())
         } else if self.ignores(name) {
             Place::Ignored
-        } else if self.passes_others {
+        } else if self.passes_others && is_parameter(name) {
             Place::Other
         } else {
             Place::Refused
@@ -125,19 +132,30 @@ impl StartupRules {
             let (word, after) = unescaped_word(token);
             let equals = word.iter().position(|byte| *byte == b'=').ok_or(SHAPE)?;
             let (name, value) = (&word[..equals], &word[equals + 1..]);
-            let put = self.put(
+            let is_known = !matches!(
+                self.place(&String::from_utf8_lossy(name)),
+                Place::Other | Place::Refused
+            );
+            if !is_known && self.ignores("options") {
+                rest = skip_space(after);
+                continue;
+            }
+            self.put(
                 request,
                 name,
                 value,
                 "unsupported startup parameter in options",
-            );
-            if put.is_err() && !self.ignores("options") {
-                return put;
-            }
+            )?;
             rest = skip_space(after);
         }
         Ok(())
     }
+}
+
+/// Whether a text is the name of a parameter.
+fn is_parameter(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
+    !name.is_empty() && name.bytes().all(is_part)
 }
 
 /// Sets a value: the last one of a name takes effect.
@@ -240,7 +258,30 @@ mod tests {
         }
         let mut rules = rules();
         rules.ignored.push("options".to_owned());
+        for passes_others in [false, true] {
+            rules.passes_others = passes_others;
+            let mut request = SessionRequest::default();
+            assert_eq!(rules.read_options(&mut request, b"-c work_mem=1"), Ok(()));
+            assert_eq!(request, SessionRequest::default());
+        }
+    }
+
+    /// A session can set any parameter on its server; a client that shares one must be refused by
+    /// the same words as before.
+    #[test]
+    fn other_parameters_are_kept_with_the_words_of_their_refusal() {
+        let rules = StartupRules {
+            passes_others: true,
+            ..rules()
+        };
         let mut request = SessionRequest::default();
-        assert_eq!(rules.read_options(&mut request, b"-c work_mem=1"), Ok(()));
+        let read = rules.read_options(&mut request, b"-c work_mem=1 --my.own=x -c datestyle=ISO");
+        assert_eq!(read, Ok(()));
+        let others = request.others.iter().map(|(name, _)| name.as_str());
+        assert_eq!(others.collect::<Vec<_>>(), ["work_mem", "my.own"]);
+        let refusal = "unsupported startup parameter in options: work_mem";
+        assert_eq!(request.refusal_of_others.as_deref(), Some(refusal));
+        let odd = rules.read_options(&mut SessionRequest::default(), b"-c a'b=1");
+        assert!(odd.is_err(), "it is the name of no parameter");
     }
 }

@@ -27,6 +27,10 @@ pub struct Book<T> {
     pub(super) cancels: Slab<Cancel>,
     pub(super) phase: Phase,
     pub(super) operations: Operations,
+    /// How many clients are at the console.
+    pub(super) consoles: usize,
+    /// How many clients are beyond a limit, and have not proved that they are administrators.
+    pub(super) claims: usize,
     /// The next arrival number of a waiting client.
     pub(super) next_ticket: u64,
     pub(super) next_binding: u64,
@@ -41,6 +45,10 @@ pub enum Left {
     /// This server, which must be given back or closed.
     Server(ServerId),
 }
+
+/// After a failed login the next one waits at least so long, also if `login_retry` is zero: one that
+/// fails at once would otherwise be ordered again by its own failure, without end.
+const LEAST_RETRY: Duration = Duration::from_millis(10);
 
 /// The outcome of a search for an idle server.
 enum Found {
@@ -63,6 +71,8 @@ impl<T> Book<T> {
             cancels: Slab::default(),
             phase: Phase::default(),
             operations: Operations::default(),
+            consoles: 0,
+            claims: 0,
             next_ticket: 0,
             next_binding: 0,
         }
@@ -200,7 +210,7 @@ impl<T> Book<T> {
         if !was_marked {
             self.pools[pool].failing = Some(super::entries::Failing {
                 message: failure.message.clone(),
-                until: now + self.settings.login_retry,
+                until: now + self.settings.login_retry.max(LEAST_RETRY),
             });
             let it = &self.pools[pool];
             let is_usable = it.connected() > 0 && it.has_welcome;
@@ -414,6 +424,12 @@ impl<T> Book<T> {
                 Found::Nothing => break,
             }
         }
+    }
+
+    /// Whether this connection is still to be opened: a pause gives it up.
+    #[must_use]
+    pub fn is_opening(&self, server: ServerId) -> bool {
+        self.in_state(server, &[ServerState::Opening]).is_some()
     }
 
     /// The slot of a server in one of these states.

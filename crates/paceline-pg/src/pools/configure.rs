@@ -17,9 +17,36 @@ use super::{
 pub enum Privilege {
     /// All limits hold.
     Ordinary,
+    /// The client says that it is an administrator at the console, and has not proved it: beyond a
+    /// limit there is room for [`MOST_CLAIMS`] such clients at a time.
+    Claimed,
     /// An administrator at the console: no limit holds.
     Exempt,
 }
+
+/// What a client names at its login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// This database.
+    Database(DatabaseId),
+    /// The console, whose clients have the limit of a database without a limit of its own.
+    Console,
+    /// A database that does not exist.
+    Nowhere,
+}
+
+impl From<Option<DatabaseId>> for Destination {
+    fn from(database: Option<DatabaseId>) -> Self {
+        database.map_or(Self::Nowhere, Self::Database)
+    }
+}
+
+/// The slot of the console, which is no database.
+const CONSOLE: u32 = NONE - 1;
+
+/// How many clients that claim to be administrators may be beyond a limit. More than one, because a
+/// client that never proves its claim keeps its place for `client_login_timeout`.
+pub const MOST_CLAIMS: usize = 8;
 
 impl<T> Book<T> {
     /// Changes the settings of all pools.
@@ -43,6 +70,7 @@ impl<T> Book<T> {
             is_paused: false,
             is_disabled: false,
             is_removed: false,
+            unused_since: None,
             pools: Vec::new(),
         });
         self.databases.id(slot)
@@ -105,6 +133,7 @@ impl<T> Book<T> {
     pub fn pool(&mut self, database: DatabaseId, user: UserId, now: Duration) -> Option<PoolId> {
         let database = self.databases.find(database)?;
         let user = self.users.find(user)?;
+        self.databases[database].unused_since = None;
         let pools = &self.databases[database].pools;
         let place = pools.binary_search_by_key(&user, |(user, _)| *user);
         let slot = match place {
@@ -152,32 +181,54 @@ impl<T> Book<T> {
     /// has no limit of its own.
     ///
     /// # Errors
-    /// The limit that the client exceeds. The client is in the book only on `Ok`.
+    /// The limit that the client exceeds, or [`Refusal::Gone`]: the database was forgotten. The
+    /// client is in the book only on `Ok`.
     pub fn enter(
         &mut self,
-        database: Option<DatabaseId>,
+        destination: impl Into<Destination>,
         user: Option<UserId>,
         privilege: Privilege,
         now: Duration,
     ) -> Result<ClientId, Refusal> {
-        let database = database.and_then(|id| self.databases.find(id));
-        let user = user.and_then(|id| self.users.find(id));
-        if privilege == Privilege::Ordinary {
-            self.check_client_limits(database, user)?;
+        let destination = destination.into();
+        let database = match destination {
+            Destination::Database(id) => self.databases.find(id).ok_or(Refusal::Gone)?,
+            Destination::Console => CONSOLE,
+            Destination::Nowhere => NONE,
+        };
+        let user = user.and_then(|id| self.users.find(id)).unwrap_or(NONE);
+        let claims = match self.check_client_limits(database, user) {
+            Ok(()) => false,
+            Err(_) if privilege == Privilege::Exempt => false,
+            Err(_) if privilege == Privilege::Claimed && self.claims < MOST_CLAIMS => true,
+            Err(refusal) => return Err(refusal),
+        };
+        let mut client = Client::new(database, user, now);
+        client.claims = claims;
+        self.claims += usize::from(claims);
+        if let Some(clients) = self.clients_of(database) {
+            *clients += 1;
         }
-        let database = database.unwrap_or(NONE);
-        let user = user.unwrap_or(NONE);
-        if database != NONE {
-            self.databases[database].shared.clients += 1;
+        if let Destination::Database(_) = destination {
+            self.databases[database].unused_since = None;
         }
         if user != NONE {
             self.users[user].shared.clients += 1;
         }
-        let slot = self.clients.insert(Client::new(database, user, now));
+        let slot = self.clients.insert(client);
         Ok(self.clients.id(slot))
     }
 
-    /// Counts a client for its user, which is known only now.
+    /// How many clients a database or the console has.
+    fn clients_of(&mut self, database: u32) -> Option<&mut usize> {
+        match database {
+            NONE => None,
+            CONSOLE => Some(&mut self.consoles),
+            slot => Some(&mut self.databases[slot].shared.clients),
+        }
+    }
+
+    /// Counts a client for its user, which is known only now. It has proved what it claimed.
     ///
     /// # Errors
     /// The user has too many clients. The client remains in the book, and does not count.
@@ -191,11 +242,12 @@ impl<T> Book<T> {
             (Some(client), Some(user)) => (client, user),
             _ => return Err(Refusal::Gone),
         };
+        self.claims -= usize::from(std::mem::take(&mut self.clients[client].claims));
         let before = std::mem::replace(&mut self.clients[client].user, NONE);
         if before != NONE {
             self.users[before].shared.clients -= 1;
         }
-        if privilege == Privilege::Ordinary {
+        if privilege != Privilege::Exempt {
             self.check_user_limit(user)?;
         }
         self.users[user].shared.clients += 1;
@@ -214,23 +266,28 @@ impl<T> Book<T> {
         }
     }
 
-    fn check_client_limits(&self, database: Option<u32>, user: Option<u32>) -> Result<(), Refusal> {
+    fn check_client_limits(&self, database: u32, user: u32) -> Result<(), Refusal> {
         if !has_room(self.clients.len(), self.settings.max_clients) {
             return Err(Refusal::MaxClients);
         }
-        if let Some(it) = database.map(|slot| &self.databases[slot]) {
-            let most = it.settings.max_clients;
-            let most = most.unwrap_or(self.settings.max_database_clients);
-            if !has_room(it.shared.clients, most) {
-                return Err(Refusal::MaxDatabaseClients);
-            }
+        let (count, own) = match self.databases.get(database) {
+            Some(it) => (it.shared.clients, it.settings.max_clients),
+            None if database == CONSOLE => (self.consoles, None),
+            None => (0, Some(0)),
+        };
+        if !has_room(count, own.unwrap_or(self.settings.max_database_clients)) {
+            return Err(Refusal::MaxDatabaseClients);
         }
-        user.map_or(Ok(()), |user| self.check_user_limit(user))
+        if user == NONE {
+            return Ok(());
+        }
+        self.check_user_limit(user)
     }
 
     pub(super) fn uncount_client(&mut self, client: &Client) {
-        if client.database != NONE {
-            self.databases[client.database].shared.clients -= 1;
+        self.claims -= usize::from(client.claims);
+        if let Some(clients) = self.clients_of(client.database) {
+            *clients -= 1;
         }
         if client.user != NONE {
             self.users[client.user].shared.clients -= 1;

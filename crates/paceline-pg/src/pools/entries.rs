@@ -38,6 +38,8 @@ pub(super) struct Database {
     pub(super) is_paused: bool,
     pub(super) is_disabled: bool,
     pub(super) is_removed: bool,
+    /// Since when it was found without clients and connections.
+    pub(super) unused_since: Option<Duration>,
     /// Its pools, by user.
     pub(super) pools: Vec<(u32, u32)>,
 }
@@ -301,6 +303,8 @@ pub(super) struct Client {
     pub(super) state: ClientState,
     pub(super) is_logged_in: bool,
     pub(super) is_notified: bool,
+    /// It is beyond a limit, and has not proved that it is an administrator.
+    pub(super) claims: bool,
     pub(super) server: u32,
     /// Its arrival number among the waiting clients.
     pub(super) ticket: u64,
@@ -318,6 +322,7 @@ impl Client {
             state: ClientState::Login,
             is_logged_in: false,
             is_notified: false,
+            claims: false,
             server: NONE,
             ticket: 0,
             since: now,

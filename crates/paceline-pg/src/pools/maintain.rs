@@ -10,7 +10,7 @@ use super::{
     list::List,
     orders::{Order, Refusal},
     slab::NONE,
-    CloseReason, Phase, ServerState,
+    CloseReason, DatabaseId, Phase, ServerState,
 };
 
 impl<T> Book<T> {
@@ -161,6 +161,47 @@ impl<T> Book<T> {
                 }
             }
         }
+    }
+
+    /// Forgets the databases made from the entry `*` that have had neither clients nor connections
+    /// for this long, and returns them. One that an administrator has paused or disabled is kept.
+    pub fn forget_unused_databases(
+        &mut self,
+        timeout: Duration,
+        now: Duration,
+        orders: &mut Orders<T>,
+    ) -> Vec<DatabaseId> {
+        let mut forgotten = Vec::new();
+        for slot in 0..self.databases.slots() {
+            if !self.databases.is_full(slot) || !self.databases[slot].settings.is_auto {
+                continue;
+            }
+            if self.is_database_used(slot) {
+                self.databases[slot].unused_since = None;
+                continue;
+            }
+            let since = *self.databases[slot].unused_since.get_or_insert(now);
+            if now.saturating_sub(since) > timeout {
+                forgotten.push(self.databases.id(slot));
+                self.forget_database(slot, orders);
+            }
+        }
+        forgotten
+    }
+
+    fn is_database_used(&self, slot: u32) -> bool {
+        let database = &self.databases[slot];
+        let mut pools = database.pools.iter();
+        let has_work =
+            database.shared.clients > 0 || pools.any(|(_, pool)| !self.pools[*pool].is_empty());
+        has_work || database.is_paused || database.is_disabled || database.is_removed
+    }
+
+    fn forget_database(&mut self, slot: u32, orders: &mut Orders<T>) {
+        while let Some((_, pool)) = self.databases[slot].pools.last().copied() {
+            self.remove_pool(pool, orders);
+        }
+        self.databases.remove(slot);
     }
 
     fn is_unused(&self, slot: u32) -> bool {

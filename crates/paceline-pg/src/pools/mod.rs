@@ -40,7 +40,7 @@ mod tests;
 pub use admin::{Commanded, Disabled, OperationId, Phase, Scope, Shutdown};
 pub use book::{Book, Left, Orders};
 pub use cancel::{CancelAsked, CancelReady, ServerKey};
-pub use configure::Privilege;
+pub use configure::{Destination, Privilege, MOST_CLAIMS};
 pub use entries::{ClientState, ServerState, Waits};
 pub use orders::{
     Ask, CloseReason, FailureScope, GiveBack, LoginFailure, OpenReason, Order, Refusal, Welcome,

@@ -97,6 +97,8 @@ pub struct DatabaseSettings {
     /// Its connections have one user, whichever user has logged in: `min_pool_size` holds without
     /// clients too.
     pub forced_user: bool,
+    /// It is made from the entry `*`: it may be forgotten while it is unused.
+    pub is_auto: bool,
     /// Clients wait for a server although logins have failed: another host may take over.
     pub parks: bool,
 }

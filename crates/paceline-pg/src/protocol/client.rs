@@ -4,7 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use paceline_pg_wire::{Header, Walk};
 
-use super::{parameters::Values, prepared::Names, Loss, Violation};
+use super::{
+    parameters::{self, Values},
+    prepared::Names,
+    Loss, Violation,
+};
 
 /// The client's side of a relay. Small while it is idle.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct ClientHalf {
     parameters: Values,
     /// Whether a server has accepted all of these values.
     is_proven: bool,
+    /// The query that sets the parameters that are not tracked.
+    pub(super) others: Option<Box<[u8]>>,
     /// The names of its statements, once it has some.
     pub(super) names: Option<Box<Names>>,
 }
@@ -80,8 +86,20 @@ impl ClientHalf {
             refusal: None,
             parameters,
             is_proven,
+            others: None,
             names: None,
         }
+    }
+
+    /// The client also wants these parameters, which are not tracked. A server that has them stays
+    /// with the client, and must be reset or closed afterwards.
+    #[must_use]
+    pub fn with_others(mut self, others: &[(String, Vec<u8>)]) -> Self {
+        if !others.is_empty() {
+            self.others = Some(parameters::setting(others).into());
+            self.is_proven = false;
+        }
+        self
     }
 
     /// The parameters that the client wants.

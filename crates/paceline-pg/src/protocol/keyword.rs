@@ -31,6 +31,18 @@ const OPENING: [&[u8]; 2] = [b"BEGIN", b"START"];
 /// The keywords of statements that can make the server forget prepared statements.
 const FORGETTING: [&[u8]; 2] = [b"DEALLOCATE", b"DISCARD"];
 
+/// The keywords of statements that several clients may send on one connection.
+const SHARED: [&[u8]; 5] = [b"SELECT", b"INSERT", b"UPDATE", b"DELETE", b"VALUES"];
+
+/// Whether the text is one statement that begins with one of these keywords.
+pub(crate) fn is_shareable(sql: &[u8]) -> bool {
+    skip_blanks(sql).is_some_and(|rest| {
+        let word = first_word(rest);
+        let is_known = SHARED.iter().any(|each| word.eq_ignore_ascii_case(each));
+        is_known && !has_several(rest)
+    })
+}
+
 /// The class of this text. `is_whole` is false if more of it follows.
 pub(crate) fn class(sql: &[u8], is_whole: bool) -> Class {
     let Some(rest) = skip_blanks(sql) else {

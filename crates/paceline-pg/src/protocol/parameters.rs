@@ -158,6 +158,20 @@ fn append_setting(query: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
+/// The query that sets parameters which are not tracked, as a start-up packet would. `SET` would
+/// take a list for one name.
+pub(super) fn setting(others: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut query = Vec::new();
+    for (name, value) in others {
+        query.extend_from_slice(b"SELECT pg_catalog.set_config(");
+        append_literal(&mut query, name.as_bytes());
+        query.push(b',');
+        append_literal(&mut query, value);
+        query.extend_from_slice(b",false);");
+    }
+    query
+}
+
 /// Appends a literal that means the same with `standard_conforming_strings` on and off.
 fn append_literal(query: &mut Vec<u8>, value: &[u8]) {
     if value.contains(&b'\\') {
@@ -219,6 +233,16 @@ mod tests {
         let set = query(&[(7, "\"$user\", public")], &[(7, "public")]);
         let expected = "SELECT pg_catalog.set_config('search_path','\"$user\", public',false);";
         assert_eq!(set.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn other_parameters_are_set_as_lists() {
+        let others = [("search_path", "a, b"), ("it's", "\\")];
+        let others = others.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+        let expected = "SELECT pg_catalog.set_config('search_path','a, b',false);\
+                        SELECT pg_catalog.set_config('it''s', E'\\\\',false);";
+        assert_eq!(String::from_utf8(setting(&others)).as_deref(), Ok(expected));
+        assert!(setting(&[]).is_empty());
     }
 
     /// A server before version 18 does not report the path: setting it could not be seen.

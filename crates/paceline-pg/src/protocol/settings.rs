@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Statements, Tracked};
+use paceline_pg_wire::Header;
+
+use super::{Statements, Tracked, Violation};
 
 /// How long a client keeps a server connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,10 @@ pub struct RelaySettings {
     /// The longest message that is kept whole: the Parse of a named statement. Others pass in
     /// pieces.
     pub longest_statement: usize,
+    /// The longest message that passes, with its header. The sides of a longer one are closed.
+    pub longest_message: usize,
+    /// Whether simple queries are refused (`disable_pqexec`).
+    pub refuses_queries: bool,
     /// Whether a commit that did not wait for its standby is reported as unknown (08007).
     pub strict_commit: bool,
     /// The statements of the pool's clients.
@@ -43,6 +49,8 @@ impl RelaySettings {
             mode,
             max_prepared_statements: 200,
             longest_statement: 16 << 20,
+            longest_message: usize::MAX,
+            refuses_queries: false,
             strict_commit: false,
             statements: Arc::default(),
             tracked: Arc::default(),
@@ -53,5 +61,17 @@ impl RelaySettings {
     #[must_use]
     pub fn renames(&self) -> bool {
         self.max_prepared_statements > 0 && self.mode != Mode::Session
+    }
+
+    /// Why a client may not send the message with this header.
+    #[must_use]
+    pub fn violation(&self, header: Header) -> Option<Violation> {
+        if header.message() > self.longest_message {
+            Some(Violation::LongMessage)
+        } else if header.tag == b'Q' && self.refuses_queries {
+            Some(Violation::SimpleQuery)
+        } else {
+            None
+        }
     }
 }

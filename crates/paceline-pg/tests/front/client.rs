@@ -3,10 +3,12 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
 };
 
 use paceline_pg_wire::{
-    backend::Reply,
+    auth::scram,
+    backend::{Authentication, Reply},
     frontend,
     startup::{self, CancelKey, Version},
     Message,
@@ -14,9 +16,15 @@ use paceline_pg_wire::{
 
 use crate::LIMIT;
 
+/// A connection in plain text, or under TLS.
+pub(crate) trait Channel: Read + Write + Send {}
+
+impl<C: Read + Write + Send> Channel for C {}
+
 /// A session of a client.
 pub(crate) struct Client {
-    stream: TcpStream,
+    channel: Box<dyn Channel>,
+    pooler: SocketAddr,
     buffer: Vec<u8>,
     /// The key for cancels.
     pub(crate) key: (i32, Vec<u8>),
@@ -80,30 +88,51 @@ impl Client {
         client.log_in(connect)
     }
 
+    /// The connection alone, which stays open.
+    #[allow(dead_code, reason = "not every test program uses it")]
+    pub(crate) fn into_channel(self) -> Box<dyn Channel> {
+        self.channel
+    }
+
     /// A connection without a login.
     pub(crate) fn connected(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the pooler accepts");
-        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
-        stream.set_nodelay(true).expect("an option");
+        Self::through(address, Box::new(connect(address)))
+    }
+
+    /// A connection without a login, whose bytes go through `channel`.
+    pub(crate) fn through(pooler: SocketAddr, channel: Box<dyn Channel>) -> Self {
         Self {
-            stream,
+            channel,
+            pooler,
             buffer: Vec::new(),
             key: (0, Vec::new()),
             parameters: Vec::new(),
         }
     }
 
+    /// A connection by a Unix socket, without a login.
+    pub(crate) fn of_unix(stream: UnixStream) -> Self {
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        // Requests to cancel go to no address here.
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::through(nowhere, Box::new(stream))
+    }
+
     /// Waits for the end of a login that was begun.
     pub(crate) fn log_in(mut self, connect: &Connect) -> Result<Self, Failure> {
+        let password = connect.password.as_deref().unwrap_or_default().as_bytes();
         loop {
-            let (tag, body) = self.message().expect("an answer to the login");
+            let (tag, body) = match self.message() {
+                Ok(message) => message,
+                Err(error) => return Err(closed(&error)),
+            };
             match Reply::read(Message { tag, body: &body }) {
-                Ok(Reply::Authentication(paceline_pg_wire::backend::Authentication::Password)) => {
+                Ok(Reply::Authentication(Authentication::Password)) => {
                     let mut bytes = Vec::new();
-                    let password = connect.password.as_deref().unwrap_or_default();
-                    frontend::password(&mut bytes, password.as_bytes());
+                    frontend::password(&mut bytes, password);
                     self.send(&bytes);
                 }
+                Ok(Reply::Authentication(Authentication::Sasl(_))) => self.prove(password),
                 Ok(Reply::Parameter { name, value }) => {
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                     self.parameters.push((text(name), text(value)));
@@ -116,20 +145,61 @@ impl Client {
         }
     }
 
+    /// SCRAM. The pooler must know the secret too.
+    fn prove(&mut self, password: &[u8]) {
+        let client = scram::Client::new("the-nonce-of-this-test");
+        let mut bytes = Vec::new();
+        frontend::sasl_initial(
+            &mut bytes,
+            scram::MECHANISM.as_bytes(),
+            client.first().as_bytes(),
+        );
+        self.send(&bytes);
+        let Some(first) = self.sasl_data() else {
+            return;
+        };
+        let credentials = scram::Credentials::Password(password.to_vec());
+        let answered = client.answer(&first, &credentials);
+        let (proved, answer) = answered.expect("a good challenge");
+        let mut bytes = Vec::new();
+        frontend::sasl_response(&mut bytes, answer.as_bytes());
+        self.send(&bytes);
+        if let Some(last) = self.sasl_data() {
+            proved.verify(&last).expect("the pooler knows the secret");
+        }
+    }
+
+    /// The next data of SASL. An error is left for the caller.
+    fn sasl_data(&mut self) -> Option<Vec<u8>> {
+        let (tag, body) = self.message().ok()?;
+        match Reply::read(Message { tag, body: &body }) {
+            Ok(Reply::Authentication(
+                Authentication::SaslContinue(data) | Authentication::SaslFinal(data),
+            )) => Some(data.to_vec()),
+            _ => {
+                let mut message = vec![tag];
+                let length = u32::try_from(body.len() + 4).expect("a short message");
+                message.extend(length.to_be_bytes());
+                message.extend(&body);
+                self.buffer.splice(0..0, message);
+                None
+            }
+        }
+    }
+
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.stream
-            .write_all(bytes)
-            .expect("the pooler takes bytes");
+        self.try_send(bytes).expect("the pooler takes bytes");
     }
 
     /// Sends, although the pooler may have closed.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        self.channel.write_all(bytes)?;
+        self.channel.flush()
     }
 
     /// The next message; an error at the end of the stream.
@@ -142,7 +212,7 @@ impl Client {
                 return Ok(received);
             }
             let mut piece = [0; 16384];
-            match self.stream.read(&mut piece)? {
+            match self.channel.read(&mut piece)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => self.buffer.extend_from_slice(&piece[..count]),
             }
@@ -153,7 +223,7 @@ impl Client {
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.buffer);
         // A reset is an end too.
-        let _ = self.stream.read_to_end(&mut all);
+        let _ = self.channel.read_to_end(&mut all);
         all
     }
 
@@ -201,9 +271,16 @@ impl Client {
 
     /// Asks on another connection for the cancel of this client's query, and waits for its end.
     pub(crate) fn cancel(&self) {
-        let address = self.stream.peer_addr().expect("it is connected");
-        cancel(address, &self.key);
+        cancel(self.pooler, &self.key);
     }
+}
+
+/// A connection to the pooler.
+pub(crate) fn connect(pooler: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(pooler).expect("the pooler accepts");
+    stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+    stream.set_nodelay(true).expect("an option");
+    stream
 }
 
 /// Asks for a cancel, and waits until the connection ends.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Runs a server, and ends it by its number when the input ends.
-const KEEPER: &str = r#"
+pub(crate) const KEEPER: &str = r#"
 program=$1; data=$2; folder=$3; shift 3
 "$program" -D "$data" -k "$folder" "$@" >> "$folder/log" 2>&1 < /dev/null &
 server=$!

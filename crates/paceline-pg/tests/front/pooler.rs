@@ -28,6 +28,7 @@ fn program() {
             file: file.into(),
             is_quiet: true,
             verbosity: 0,
+            user: None,
         };
         front::run(start).expect("it serves");
     }
@@ -38,6 +39,13 @@ pub(crate) struct Pooler {
     process: Child,
     folder: PathBuf,
     address: SocketAddr,
+}
+
+/// The command that starts the program.
+fn this_program() -> Command {
+    let mut program = Command::new(env::current_exe().expect("this program"));
+    program.args(["--exact", "pooler::program", "--nocapture"]);
+    program
 }
 
 /// The start of every configuration.
@@ -53,6 +61,25 @@ fn head(folder: &Path) -> String {
 impl Pooler {
     /// Starts the program. `databases` and `settings` are lines of the configuration.
     pub(crate) fn start(databases: &str, settings: &str) -> Self {
+        Self::start_after(databases, settings, |_| ())
+    }
+
+    /// As [`start`](Self::start), after something was done to the folder.
+    pub(crate) fn start_after(databases: &str, settings: &str, prepare: fn(&Path)) -> Self {
+        Self::launch(databases, settings, this_program(), prepare)
+    }
+
+    /// The same, with so many descriptors.
+    pub(crate) fn limited(descriptors: usize, databases: &str, settings: &str) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {descriptors} && exec \"$@\"");
+        shell.args(["-c", &script, "sh"]);
+        let program = this_program();
+        shell.arg(program.get_program()).args(program.get_args());
+        Self::launch(databases, settings, shell, |_| ())
+    }
+
+    fn launch(databases: &str, settings: &str, mut program: Command, prepare: fn(&Path)) -> Self {
         let folder = new_folder();
         let users = format!("\"{USER}\" \"\"\n\"admin\" \"\"\n\"alice\" \"alice's\"\n");
         fs::write(folder.join("users"), users).expect("a file");
@@ -63,8 +90,8 @@ impl Pooler {
             format!("{head}{settings}\n[databases]\n{databases}\n"),
         )
         .expect("a file");
-        let process = Command::new(env::current_exe().expect("this program"))
-            .args(["--exact", "pooler::program", "--nocapture"])
+        prepare(&folder);
+        let process = program
             .env(INI, &ini)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -108,8 +135,22 @@ impl Pooler {
         self.address.port().to_string()
     }
 
+    /// The Unix socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        let log = self.log();
+        let line = log
+            .lines()
+            .find_map(|line| line.split_once("listening on unix:"));
+        line.expect("the log names the socket").1.trim().into()
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn log(&self) -> String {

@@ -1,6 +1,7 @@
 //! A server connection is lost: each request gets one answer, and the client continues.
 
-use paceline_pg::protocol::{AfterLoss, Loss, Mode, RelaySettings};
+use paceline_pg::protocol::{AfterLoss, Loss, Mode, RelaySettings, Tracked};
+use paceline_pg_wire::backend;
 
 use crate::support::{
     postgres,
@@ -68,6 +69,21 @@ fn the_outcome_of_a_commit_is_unknown() {
         assert_eq!(loss, Loss::Unknown, "{sent:?}");
         assert_eq!(seen, ["error 08007", "Z I"]);
     }
+}
+
+/// A standby reports that it was promoted with the replies to the first statement after it: when the
+/// connection is lost before, that statement may have written, whatever the server has said last.
+#[test]
+fn the_last_reported_role_proves_nothing() {
+    let Some(mut rig) = rig() else { return };
+    let mut report = Vec::new();
+    backend::parameter(&mut report, b"in_hot_standby", b"on");
+    let alone = rig.servers[0].half.alone(&Tracked::default(), &report);
+    assert_eq!(alone.map(|alone| alone.consumed), Ok(report.len()));
+    rig.send(0, &bytes(&[Send::Query("SELECT pg_sleep(100)")]))
+        .expect("the client is good");
+    assert_eq!(rig.lose(0), AfterLoss::Kept(Loss::Unknown));
+    assert_eq!(replies(&rig.received(0)), ["error 08007", "Z I"]);
 }
 
 /// A client that waits for nothing gets the error with its next request.

@@ -122,6 +122,29 @@ fn a_refused_parameter_ends_both() {
     assert!(!rig.clients[0].pending.is_empty(), "the statement was sent");
 }
 
+/// A server had accepted the values before, so the statement was sent behind them, and this server
+/// refuses them: the statement may have run.
+#[test]
+fn a_statement_behind_a_refused_parameter_is_unknown() {
+    let Some(rig) = rig(1) else { return };
+    let mut wanted = rig.clients[0].half.parameters().clone();
+    let place = Tracked::default()
+        .place(b"TimeZone")
+        .expect("it is tracked");
+    wanted.set(place, b"Nowhere/Else");
+    for (is_proven, expected) in [(false, "error 22023"), (true, "error 08007")] {
+        let Some(mut rig) = self::rig(1) else { return };
+        rig.clients[0].half = ClientHalf::new(wanted.clone(), is_proven);
+        rig.send(0, &bytes(&[Send::Query("SELECT 1")]))
+            .expect("the client is good");
+        assert_eq!(rig.finish(0), Err(End::Broken(Broken::Parameter)));
+        let mut last = Vec::new();
+        let report = Broken::Parameter.report(rig.servers[0].half.loss());
+        paceline_pg_wire::backend::error(&mut last, &report);
+        assert_eq!(replies(&last), [expected], "proven: {is_proven}");
+    }
+}
+
 #[test]
 fn a_reset_forgets_statements() {
     let Some(mut rig) = rig(1) else { return };
@@ -176,7 +199,6 @@ fn an_idle_server_speaks() {
     let half = &mut rig.servers[0].half;
     let alone = half.alone(&tracked, &input).expect("it may say so");
     assert_eq!(alone.consumed, input.len());
-    assert_eq!(half.hot_standby(), Some(true));
     let place = tracked.place(b"timezone").expect("it is tracked");
     assert_eq!(half.parameters().get(place), Some(&b"UTC"[..]));
     assert_eq!(half.may_release(), Release::Allowed);

@@ -185,6 +185,17 @@ impl Owner {
         Ok(Self(Some((user, group))))
     }
 
+    /// Gives it this folder, with the files in it.
+    pub(crate) fn takes(&self, folder: &Path) -> io::Result<()> {
+        let Some((user, group)) = self.0 else {
+            return Ok(());
+        };
+        for entry in fs::read_dir(folder)? {
+            chown(entry?.path(), Some(user), Some(group))?;
+        }
+        chown(folder, Some(user), Some(group))
+    }
+
     pub(crate) fn runs<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         match self.0 {
             None => command,

@@ -213,7 +213,7 @@ impl Rig {
     /// The client's server is lost. The server is not used again.
     pub(crate) fn lose(&mut self, client: usize) -> AfterLoss {
         let mut bytes = Vec::new();
-        let after = self.relay(client, |relay| relay.server_lost(false, &mut bytes));
+        let after = self.relay(client, |relay| relay.server_lost(&mut bytes));
         self.clients[client].received.extend_from_slice(&bytes);
         self.clients[client].server = None;
         after

@@ -19,7 +19,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         let entry = Entry {
             service: &self.service.name,
             id: link.id(),
-            address: &self.address,
+            address: link.address(),
             items: self.items,
             bytes_in: self.bytes_in,
             lasted: self.service.now().saturating_sub(self.since),
@@ -33,11 +33,9 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
 
     /// Why the connection ended.
     pub(super) fn ending(&mut self, why: Closed) -> Ended {
-        match (self.why.take(), why) {
-            (None, Closed::TimedOut) if self.link.is_none() => {
-                let text = format!("connect to {}: it took too long", self.address);
-                Ended::Failed(io::Error::new(io::ErrorKind::TimedOut, text))
-            }
+        let own = self.why.take().map(|ended| *ended);
+        match (own, why) {
+            (None, Closed::TimedOut) if self.link.is_none() => self.not_connected(),
             (_, Closed::Panicked(message)) => Ended::Panicked(message),
             (Some(ended), _) => ended,
             (None, Closed::Finished) => Ended::Finished,
@@ -54,6 +52,15 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             (None, Closed::Failed(error)) => Ended::Failed(error),
             (None, other) => Ended::Failed(io::Error::other(other.to_string())),
         }
+    }
+
+    fn not_connected(&self) -> Ended {
+        let address = self.address().map(ToString::to_string);
+        let text = format!(
+            "connect to {}: it took too long",
+            address.unwrap_or_default()
+        );
+        Ended::Failed(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 }
 

@@ -38,8 +38,8 @@ impl Opening {
 
 impl<C: Codec, N: Session<C>> Connection<C, N> {
     /// The connection stands: begins its session, or its handshake.
-    pub(super) fn begin(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
-        match std::mem::replace(&mut self.opening, Opening::Plain) {
+    pub(super) fn begin(&mut self, opening: Opening, wire: &mut dyn Wire) -> io::Result<Next> {
+        match opening {
             Opening::Plain => self.start(wire),
             #[cfg(feature = "_tls")]
             opening => self.begin_handshake(&opening, wire),
@@ -70,7 +70,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     /// Too many handshakes are under way.
     pub(super) fn refuse_handshake(&mut self) -> Next {
         self.service.counters().met(Limit::Handshakes);
-        self.why = Some(Ended::Limit(Limit::Handshakes));
+        self.note_end(Ended::Limit(Limit::Handshakes));
         // The client gets no answer, not even the end of TLS.
         self.secure = None;
         Next::Close

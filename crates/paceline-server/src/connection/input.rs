@@ -135,7 +135,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             .is_some_and(|secure| !secure.input_ended_properly());
         if is_cut {
             // Anyone on the way may have cut the stream: no item may end here.
-            self.why = Some(Ended::Malformed(Malformed::Truncated));
+            self.note_end(Ended::Malformed(Malformed::Truncated));
             return Ok(Next::Close);
         }
         self.input_ended = true;
@@ -223,7 +223,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             Outcome::Malformed(why) => self.refuse_malformed(why, wire),
             Outcome::Failed(error) => Err(error),
             Outcome::Panicked(message) => {
-                self.why = Some(Ended::Panicked(message));
+                self.note_end(Ended::Panicked(message));
                 Ok(Next::Close)
             }
         }
@@ -282,7 +282,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             return Ok(Next::Close);
         }
         if matches!(next, Next::Close | Next::CloseGently) {
-            self.why = Some(Ended::ByPeer);
+            self.note_end(Ended::ByPeer);
         }
         self.wants_again = next == Next::Again;
         Ok(next)
@@ -293,7 +293,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
         self.secure = None;
         let next = self.call(wire, |session, cx| session.not_tls(cx));
         let why = Malformed::Invalid("plain text instead of TLS");
-        self.why = Some(Ended::Malformed(why));
+        self.note_end(Ended::Malformed(why));
         match next {
             Some(Next::CloseGently) => Next::CloseGently,
             _ => Next::Close,
@@ -309,7 +309,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             self.service.counters().met(Limit::ItemSize);
         }
         self.call(wire, |session, cx| session.malformed(why, cx));
-        self.why = Some(Ended::Malformed(why));
+        self.note_end(Ended::Malformed(why));
         Ok(Next::CloseGently)
     }
 }

@@ -82,7 +82,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
             self.wants_again |= next == Next::Again;
             return Ok(next);
         }
-        self.why = Some(Ended::Limit(limit));
+        self.note_end(Ended::Limit(limit));
         if matches!(limit, Limit::WriteRate | Limit::HandshakeTime) {
             // The peer takes nothing, or understands nothing: there is no last word.
             return Err(io::ErrorKind::TimedOut.into());
@@ -151,7 +151,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
                 decided => {
                     self.wants_again = decided == Next::Again;
                     if matches!(decided, Next::Close | Next::CloseGently) {
-                        self.why = Some(Ended::Shutdown);
+                        self.note_end(Ended::Shutdown);
                     }
                     *next = Ok(decided);
                 }

@@ -60,7 +60,7 @@ impl<C: Codec, N: Session<C>> Connection<C, N> {
     /// There is no thread for the peer's item.
     pub(super) fn refuse(&mut self, wire: &mut dyn Wire) -> io::Result<Next> {
         self.service.counters().met(Limit::Overload);
-        self.why = Some(Ended::Limit(Limit::Overload));
+        self.note_end(Ended::Limit(Limit::Overload));
         let service = &self.service;
         let refusal = Arc::clone(service.overload.as_ref().unwrap_or(&service.refusal));
         let encoding = self.link.as_ref().map(|link| link.encoding());

@@ -10,6 +10,8 @@ use std::{
 
 use super::{
     counted::{Counted, Running},
+    gather::Store,
+    memory::SharedMemory,
     response::Decided,
     router::{Route, Table},
     upgrade::Upgrade,
@@ -21,6 +23,7 @@ use crate::websocket::Frames;
 pub(super) struct App {
     pub(super) table: Table,
     pub(super) settings: Settings,
+    pub(super) store: Store,
     /// How many more handlers may pull their body at once.
     pulls: AtomicUsize,
 }
@@ -31,7 +34,9 @@ pub(super) struct Settings {
     /// The longest body of a route that says nothing else.
     pub(super) body_limit: u64,
     pub(super) pulls: usize,
-    /// Where bodies go that are too long for memory.
+    /// How much memory long bodies share.
+    pub(super) body_memory: usize,
+    /// Where bodies go that find no memory.
     pub(super) spill_folder: PathBuf,
 }
 
@@ -40,6 +45,10 @@ impl App {
         Self {
             table,
             pulls: AtomicUsize::new(settings.pulls),
+            store: Store {
+                memory: Arc::new(SharedMemory::new(settings.body_memory)),
+                folder: settings.spill_folder.clone(),
+            },
             settings,
         }
     }
@@ -70,8 +79,8 @@ impl App {
     }
 
     /// Calls the hooks behind a handler.
-    pub(super) fn finish(&self, request: &mut Request<'_>, response: Response) -> Response {
-        let mut response = response.checked();
+    pub(super) fn finish(&self, request: &mut Request<'_>, mut response: Response) -> Response {
+        response.check();
         if self.table.has_after() {
             let called = catch_unwind(AssertUnwindSafe(|| {
                 self.table.call_after(request, &mut response);
@@ -79,8 +88,9 @@ impl App {
             if let Err(panic) = called {
                 return panicked(&*panic);
             }
+            response.check();
         }
-        response.checked()
+        response
     }
 
     /// The same for an answer behind which the connection becomes something else, unless a hook

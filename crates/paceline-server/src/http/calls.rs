@@ -1,7 +1,8 @@
 //! The calls of handlers, from the session of a connection.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use matchit::Params;
 use paceline::Pace;
 
 use super::{
@@ -18,6 +19,7 @@ use super::{
 };
 use crate::{
     link::ConnectionId,
+    moment::Moment,
     peer::{Peer, PeerAddress},
     remote::Remote,
 };
@@ -40,15 +42,13 @@ pub(super) struct Pushing {
 }
 
 /// Calls the handler of a request whose whole body is in memory.
-pub(super) fn call_with(
-    app: &App,
-    head: &Head<'_>,
-    bytes: &[u8],
-    turn: &mut Turn<'_, '_>,
+pub(super) fn call_with<'r>(
+    app: &'r App,
+    (route, params): (&'r Arc<Route>, Params<'r, 'r>),
+    head: &'r Head<'r>,
+    bytes: &'r [u8],
+    turn: &'r mut Turn<'_, '_>,
 ) -> Decided {
-    let Found::Route(route, params) = app.table.find(head.method(), head.path()) else {
-        return Decided::Now(not_found(head));
-    };
     turn.begin(route);
     let mut request = Request {
         head,
@@ -130,7 +130,7 @@ pub(super) fn push_on(
     let head = head.head();
     let mut request = Request {
         head: &head,
-        params: matchit::Params::new(),
+        params: Params::new(),
         body: Given::Bytes(b""),
         around: turn,
     };
@@ -179,7 +179,7 @@ impl Around for Turn<'_, '_> {
         self.cx.wake_follower();
     }
 
-    fn clock(&self) -> Duration {
+    fn clock(&self) -> Moment {
         self.cx.link().service().now()
     }
 

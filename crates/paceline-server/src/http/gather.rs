@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     sync::Arc,
 };
@@ -11,13 +11,14 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 
 use super::{
+    memory::{Share, SharedMemory},
     protocol::KeptHead,
     request::{rewound, Given},
     router::Route,
     session::Asked,
 };
 
-/// So much of a body stays in memory.
+/// Every body may have so much memory.
 const IN_MEMORY: usize = 64 * 1024;
 
 /// A request whose body is on its way.
@@ -26,6 +27,8 @@ pub(super) struct Gathering {
     pub(super) route: Arc<Route>,
     pub(super) asked: Asked,
     pub(super) limit: u64,
+    /// How long the body will be, if the client has said so.
+    pub(super) expected: Option<u64>,
     pub(super) body: Gathered,
 }
 
@@ -33,9 +36,28 @@ pub(super) struct Gathering {
 #[derive(Default)]
 pub(super) struct Gathered {
     memory: Vec<u8>,
+    /// Its share of the memory for long bodies.
+    share: Option<Share>,
+    /// How much memory it may have.
+    room: usize,
     /// Everything, once it is too long for memory.
     file: Option<File>,
     length: u64,
+}
+
+/// Where the next bytes of a body will be.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Memory,
+    File,
+}
+
+/// Where bodies are kept that are longer than each may be in memory.
+pub(super) struct Store {
+    pub(super) memory: Arc<SharedMemory>,
+    /// For those that find no memory.
+    pub(super) folder: PathBuf,
 }
 
 impl Gathered {
@@ -43,28 +65,48 @@ impl Gathered {
         self.length
     }
 
-    /// Whether `more` bytes will be written to a file.
-    pub(super) fn spills_with(&self, more: usize) -> bool {
-        self.file.is_some() || self.memory.len() + more > IN_MEMORY
+    /// Decides where `more` bytes of a body will be, of which so many are expected in all.
+    pub(super) fn place_for(&mut self, more: usize, expected: Option<u64>, store: &Store) -> Place {
+        let needed = self.memory.len() + more;
+        if self.file.is_some() {
+            return Place::File;
+        }
+        if needed <= self.room.max(IN_MEMORY) {
+            return Place::Memory;
+        }
+        let all = expected.and_then(|expected| usize::try_from(expected).ok());
+        let room = all.unwrap_or(needed.saturating_mul(4)).max(needed);
+        let Some(share) = store.memory.take(room) else {
+            return Place::File;
+        };
+        self.share = Some(share);
+        self.room = room;
+        self.memory.reserve_exact(room - self.memory.len());
+        Place::Memory
     }
 
-    /// Adds bytes: behind what is in memory, or in the file.
-    pub(super) fn add(&mut self, bytes: &[u8], folder: &Path) -> io::Result<()> {
-        if !self.spills_with(bytes.len()) {
-            self.memory.extend_from_slice(bytes);
-        } else {
-            let file = match &mut self.file {
-                Some(file) => file,
-                None => {
-                    let mut file = nameless_file(folder)?;
-                    file.write_all(&std::mem::take(&mut self.memory))?;
-                    self.file.insert(file)
-                }
-            };
-            file.write_all(bytes)?;
+    /// Adds bytes where there is place for them. Writing to the file may block.
+    pub(super) fn add(&mut self, bytes: &[u8], place: Place, folder: &Path) -> io::Result<()> {
+        match place {
+            Place::Memory => self.memory.extend_from_slice(bytes),
+            Place::File => self.file(folder)?.write_all(bytes)?,
         }
         self.length += bytes.len() as u64;
         Ok(())
+    }
+
+    /// The file, with everything that was in memory.
+    fn file(&mut self, folder: &Path) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let mut file = nameless_file(folder)?;
+                file.write_all(&std::mem::take(&mut self.memory))?;
+                self.share = None;
+                file
+            }
+        };
+        Ok(self.file.insert(file))
     }
 
     /// The body for a handler.
@@ -120,18 +162,31 @@ mod tests {
         }
     }
 
-    /// A body that outgrows its memory moves to a file as a whole, and no name is left behind.
+    fn store(bytes: usize, folder: &Path) -> Store {
+        Store {
+            memory: Arc::new(SharedMemory::new(bytes)),
+            folder: folder.to_owned(),
+        }
+    }
+
+    fn add(body: &mut Gathered, bytes: &[u8], store: &Store) -> io::Result<()> {
+        let place = body.place_for(bytes.len(), None, store);
+        body.add(bytes, place, &store.folder)
+    }
+
+    /// A body that finds no memory moves to a file as a whole, and no name is left behind.
     #[test]
     fn a_long_body_moves_to_a_file_without_a_name() {
         let folder = std::env::temp_dir().join(format!("paceline-gather-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
+        let store = store(0, &folder);
         let piece = vec![b'x'; 40_000];
         let mut body = Gathered::default();
-        body.add(&piece, &folder).unwrap();
+        add(&mut body, &piece, &store).unwrap();
         assert!(body.file.is_none());
-        body.add(&piece, &folder).unwrap();
+        add(&mut body, &piece, &store).unwrap();
         assert!(body.file.is_some());
-        body.add(b"end", &folder).unwrap();
+        add(&mut body, b"end", &store).unwrap();
         let all = read(&mut body);
         assert_eq!((all.len(), &all[80_000..]), (80_003, &b"end"[..]));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
@@ -141,13 +196,37 @@ mod tests {
         std::fs::remove_dir(&folder).unwrap();
     }
 
+    /// Long bodies stay in memory as long as all of them together have no more than their share: many
+    /// clients can't make the server take more.
+    #[test]
+    fn long_bodies_share_their_memory() {
+        let folder = std::env::temp_dir();
+        let store = store(300_000, &folder);
+        let piece = vec![b'x'; 50_000];
+        let long = || {
+            let mut body = Gathered::default();
+            for _ in 0..2 {
+                let place = body.place_for(piece.len(), Some(200_000), &store);
+                body.add(&piece, place, &folder).unwrap();
+            }
+            body
+        };
+        let mut first = long();
+        assert!(first.file.is_none());
+        let mut second = long();
+        assert!(second.file.is_some());
+        assert_eq!(read(&mut first), read(&mut second));
+        drop(first);
+        assert!(long().file.is_none());
+    }
+
     /// A folder that takes no file is an error, not a panic; the body in memory is kept.
     #[test]
     fn a_folder_that_is_not_there_is_an_error() {
+        let store = store(0, Path::new("/nonexistent"));
         let mut body = Gathered::default();
-        body.add(b"a", Path::new("/nonexistent")).unwrap();
-        assert!(body
-            .add(&vec![0; IN_MEMORY], Path::new("/nonexistent"))
-            .is_err());
+        add(&mut body, b"a", &store).unwrap();
+        assert!(add(&mut body, &vec![0; IN_MEMORY], &store).is_err());
+        assert_eq!(body.memory, b"a");
     }
 }

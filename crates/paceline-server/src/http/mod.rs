@@ -33,6 +33,7 @@ mod events;
 mod files;
 mod form;
 mod gather;
+mod memory;
 mod moving;
 mod outgoing;
 mod protocol;

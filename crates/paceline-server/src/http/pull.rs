@@ -15,7 +15,6 @@ use std::{
     panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
-    time::Duration,
 };
 
 use super::{
@@ -27,7 +26,7 @@ use super::{
     session::Asked,
     Error, Request, Response,
 };
-use crate::{link::ConnectionId, peer::PeerAddress, remote::Remote, sync::lock};
+use crate::{link::ConnectionId, moment::Moment, peer::PeerAddress, remote::Remote, sync::lock};
 
 /// So many bytes may wait in a pipe.
 const ROOM: usize = 64 * 1024;
@@ -237,7 +236,7 @@ impl Around for Elsewhere<'_> {
 
     fn wake_follower(&mut self) {}
 
-    fn clock(&self) -> Duration {
+    fn clock(&self) -> Moment {
         self.pipe.remote.link().service().now()
     }
 

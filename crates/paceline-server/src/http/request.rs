@@ -6,7 +6,6 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     str::FromStr,
-    time::Duration,
 };
 
 use http::Method;
@@ -17,7 +16,7 @@ use super::{
     protocol::{Head, Version},
     Error, Result,
 };
-use crate::{link::ConnectionId, peer::PeerAddress, remote::Remote};
+use crate::{link::ConnectionId, moment::Moment, peer::PeerAddress, remote::Remote};
 
 /// A request. It borrows the input buffer: nothing is copied to make it.
 ///
@@ -42,7 +41,7 @@ pub(super) trait Around {
     fn blocking(&mut self, block: &mut dyn FnMut());
     fn wake_follower(&mut self);
     /// The clock of the pool.
-    fn clock(&self) -> Duration;
+    fn clock(&self) -> Moment;
     /// The connection, for rooms.
     fn remote(&self) -> Remote;
     fn address(&self) -> &PeerAddress;

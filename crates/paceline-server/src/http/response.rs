@@ -182,11 +182,10 @@ impl Response {
         self.fault.get_or_insert(why);
     }
 
-    /// Itself, or what is sent in its place if it can't be sent.
-    pub(super) fn checked(self) -> Self {
-        match self.fault {
-            None => self,
-            Some(why) => Error::new(500, "").because(why).into_response(),
+    /// Becomes what is sent in its place, if it can't be sent.
+    pub(super) fn check(&mut self) {
+        if let Some(why) = self.fault.take() {
+            *self = Error::new(500, "").because(why).into_response();
         }
     }
 }

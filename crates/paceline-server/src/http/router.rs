@@ -18,8 +18,9 @@ use crate::routes::RouteCounters;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Body {
-    /// The handler is called when all of the body is there: in memory up to 64 KiB, otherwise in a
-    /// temporary file without a name. A slow client holds no thread.
+    /// The handler is called when all of the body is there: in memory up to 64 KiB, and longer while
+    /// there is [memory for long bodies](super::HttpServer::body_memory); otherwise in a temporary
+    /// file without a name. A slow client holds no thread.
     #[default]
     Whole,
     /// The handler is called after the head, and returns a [`Push`](super::Push) that gets the body

@@ -29,6 +29,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// cut, and does not make the drain report unfinished work.
 const LONGEST_LINGER: Duration = Duration::from_secs(2);
 
+/// How much memory long bodies share.
+const BODY_MEMORY: usize = 64 << 20;
+
 /// What a request gets that finds no thread in time.
 const OVERLOAD: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
     content-length: 16\r\nretry-after: 1\r\nconnection: close\r\n\r\ntry again later\n";
@@ -38,7 +41,7 @@ const OVERLOAD: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/p
 /// | limit | default |
 /// | --- | --- |
 /// | a head: its time; target, all of it, fields | 30 s; 8 KiB (414), 16 KiB (431), 100 (431) |
-/// | a body; in memory | 2 MiB (413); 64 KiB, the rest in a temporary file |
+/// | a body; in memory | 2 MiB (413); 64 KiB each, and 64 MiB for all that are longer; then a temporary file |
 /// | least rate, both ways | 240 bytes/s after 5 s (408) |
 /// | idle between requests; age of a connection | 75 s; 1 h, then `connection: close` |
 /// | wait for a thread | 5 s (503) |
@@ -97,6 +100,7 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
             settings: Settings {
                 body_limit: 2 << 20,
                 pulls: cores.max(1),
+                body_memory: BODY_MEMORY,
                 spill_folder: std::env::temp_dir(),
             },
         }
@@ -125,11 +129,7 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
     /// The longest head, in bytes, at most 65,535; the longest request-target; the most fields, at
     /// most 256. Default: 16 KiB, 8 KiB, 100.
     pub fn head_limits(mut self, head: usize, target: usize, fields: usize) -> Self {
-        self.head = HeadLimits {
-            head,
-            target,
-            fields,
-        };
+        self.head = HeadLimits::new(head, target, fields);
         self
     }
 
@@ -140,7 +140,14 @@ impl<A: Send + Sync + 'static> HttpServer<A> {
         self
     }
 
-    /// Where bodies go that are too long for memory, in files without a name. Default: the
+    /// How much memory all bodies share that are longer than 64 KiB. Those that find none go to files.
+    /// Default: 64 MiB.
+    pub fn body_memory(mut self, bytes: usize) -> Self {
+        self.settings.body_memory = bytes;
+        self
+    }
+
+    /// Where bodies go that find no memory, in files without a name. Default: the
     /// system's folder for temporary files.
     pub fn spill_folder(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
         self.settings.spill_folder = folder.into();

@@ -147,8 +147,8 @@ impl HttpSession {
         outgoing::prepare(&mut self.output);
         let asked = Asked::of(&head);
         let rest = rest_of(&head, body);
-        let (route, limit) = match self.app.table.find(head.method(), head.path()) {
-            Found::Route(route, _) => (route, route.limit.unwrap_or(self.app.settings.body_limit)),
+        let (route, params) = match self.app.table.find(head.method(), head.path()) {
+            Found::Route(route, params) => (route, params),
             Found::Methods(allow) => {
                 return self.answer_unrouted(&head, no_such_method(&head, &allow), rest, cx);
             }
@@ -156,6 +156,7 @@ impl HttpSession {
                 return self.answer_unrouted(&head, not_found(&head), rest, cx);
             }
         };
+        let limit = route.limit.unwrap_or(self.app.settings.body_limit);
         let length = match body {
             BodyStart::Whole(bytes) => Some(bytes.len() as u64),
             BodyStart::Follows { length } => length,
@@ -177,10 +178,11 @@ impl HttpSession {
         }
         let BodyStart::Whole(bytes) = body else {
             let route = Arc::clone(route);
-            return self.begin_body(head, &route, asked, limit, cx);
+            return self.begin_body(head, &route, asked, limit, length, cx);
         };
         let decided = call_with(
             &self.app,
+            (route, params),
             &head,
             bytes,
             &mut Turn::new(cx, &mut self.output, self.requests),
@@ -215,11 +217,12 @@ impl HttpSession {
         rest: Rest,
         cx: &mut Cx<'_>,
     ) -> io::Result<Next> {
-        let response = match decided {
-            Decided::Now(response) => response.checked(),
+        let mut response = match decided {
+            Decided::Now(response) => response,
             Decided::Push(_) => Error::new(500, "").into_response(),
             Decided::Upgrade(upgrade) => return self.upgrade(*upgrade, asked, cx),
         };
+        response.check();
         let may_drop = match rest {
             Rest::Nothing => true,
             Rest::Some(left) => left.is_none_or(|left| left <= MOST_DROPPED),

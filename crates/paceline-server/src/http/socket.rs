@@ -20,9 +20,9 @@ use super::protocol::HttpCodec;
 use crate::{
     codec::Malformed,
     limits::Limit,
+    moment::Moment,
     peer::Peer,
     session::{Ended, Session},
-    times::Moment,
     websocket::{Close, CloseCode, Closing, Frames, Incoming, Outgoing, Reply},
 };
 

@@ -182,8 +182,16 @@ pub(super) struct Server {
 impl Server {
     /// Starts an example at a port that the system chooses, and waits until it listens.
     pub(super) fn start(name: &str, args: &[&str]) -> Self {
-        let mut command = bounded(example(name));
-        let program = Program::start(command.args(["--listen", "127.0.0.1:0"]).args(args));
+        Self::run(
+            bounded(example(name))
+                .args(["--listen", "127.0.0.1:0"])
+                .args(args),
+        )
+    }
+
+    /// The same with a command that becomes the example.
+    pub(super) fn run(command: &mut Command) -> Self {
+        let program = Program::start(command);
         let line = program.line();
         let address = line.strip_prefix("listening on ");
         let address = address.and_then(|address| address.parse().ok());
@@ -211,6 +219,12 @@ impl Server {
         let line = sizes.lines().find(|line| line.starts_with("Rss:")).unwrap();
         let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         kib * 1024
+    }
+
+    /// How many threads it has.
+    pub(super) fn threads(&self) -> usize {
+        let path = format!("/proc/{}/task", self.program.id().unwrap());
+        fs::read_dir(path).unwrap().count()
     }
 
     /// Sends it a signal.

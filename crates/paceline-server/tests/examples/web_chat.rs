@@ -66,6 +66,54 @@ fn browsers_and_terminals_are_in_one_room() {
     server.end();
 }
 
+/// How many streams [`many_streams_need_few_threads`] opens; 5,000 need 5,000 descriptors here and in the server.
+const STREAMS: usize = 300;
+
+/// Each of many streams gets every event once and in order, from two threads. `PACELINE_STREAMS=5000` makes it long.
+#[test]
+fn many_streams_need_few_threads() {
+    let count = std::env::var("PACELINE_STREAMS").ok();
+    let count = count.map_or(STREAMS, |count| count.parse().expect("a number"));
+    let server = Server::start("ticks", &["--every", "0.2", "--threads", "2"]);
+    let open = |_| {
+        let mut stream = server.connect();
+        write!(stream, "GET /ticks HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        BufReader::with_capacity(512, stream)
+    };
+    let mut streams: Vec<_> = (0..count).map(open).collect();
+    let start = std::time::Instant::now();
+    let mut last = 0;
+    for stream in &mut streams {
+        let mut numbers: Vec<u64> = Vec::new();
+        let mut line = String::new();
+        // The first streams have waited for the last ones, and read what they have had meanwhile.
+        while numbers.len() < 10 {
+            line.clear();
+            assert!(stream.read_line(&mut line).unwrap() > 0, "a stream ended");
+            let is_name = line == "event: watching\n";
+            if is_name {
+                line.clear();
+                stream.read_line(&mut line).unwrap();
+            } else if let Some(number) = line.strip_prefix("data: ") {
+                numbers.push(number.trim().parse().unwrap());
+            }
+        }
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+            "{numbers:?}"
+        );
+        last = last.max(numbers[9]);
+    }
+    let threads = server.threads();
+    println!(
+        "{count} streams had 10 events each, {last} was the last, in {:?}; the server has {threads} threads",
+        start.elapsed()
+    );
+    // Those of the pool, of the page, the main one, and one for signals.
+    assert!(threads <= 8, "{threads} threads");
+    server.end();
+}
+
 /// Each stream gets the same events, and the first one says how many streams there are.
 #[test]
 fn ticks_come_to_all() {

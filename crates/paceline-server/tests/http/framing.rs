@@ -376,6 +376,62 @@ fn no_response_splitting() {
     assert_eq!(client.answer().unwrap().field("x-value"), Some("fine"));
 }
 
+/// tiny_http (issue 287) took the last of two lengths, lines that LF ends, and `Content-Length : 5`: behind a proxy that
+/// reads these otherwise, a client hides a request in the body of another. Here the request that comes in such a form is
+/// refused, whatever has been answered on the connection, and what hides behind it is neither called nor answered.
+#[test]
+fn request_smuggling() {
+    let calls = Calls::default();
+    let site = Site::new(noting(&calls));
+    let length = BEHIND.len();
+    let doubts = [
+        format!("Content-Length: 0\r\nContent-Length: {length}\r\n\r\n"),
+        format!("Content-Length: {length}\r\nContent-Length: 0\r\n\r\n"),
+        format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        format!("Content-Length : {length}\r\n\r\n"),
+        format!("A: b\nContent-Length: {length}\r\n\r\n"),
+        format!("A: b\r\n Content-Length: {length}\r\n\r\n"),
+    ];
+    for doubt in &doubts {
+        let before = calls.all().len();
+        let mut client = site.client_with("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.answer().unwrap().status, 200);
+        let post = format!("POST /front HTTP/1.1\r\nHost: a\r\n{doubt}{BEHIND}{BEHIND}");
+        client.send(post);
+        assert_eq!(client.statuses(), [400], "{doubt:?}");
+        client.peer.wait_closed();
+        assert_eq!(calls.all()[before..], ["GET /first 0"], "{doubt:?}");
+    }
+}
+
+/// tiny_http (issue 288) wrote line ends of a header's value as they were, so that a client that chose the value wrote
+/// headers and whole answers. Every way to set a header refuses them, in names too, and the connection goes on.
+#[test]
+fn header_injection() {
+    let evil = "a\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nx: y";
+    let router = Router::new(())
+        .get("/value", move |(), _| {
+            Response::text("own").header("x-own", evil)
+        })
+        .get("/name", move |(), _| {
+            Response::text("own").header(evil, "b")
+        })
+        .get("/type", move |(), _| {
+            Response::text("own").header("content-type", evil)
+        })
+        .get("/redirect", move |(), _| Response::see_other(evil));
+    let site = Site::new(router);
+    for path in ["/value", "/name", "/type", "/redirect"] {
+        let mut client =
+            site.client_with(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n{BEHIND}"));
+        let answer = client.answer().unwrap();
+        assert_eq!((answer.status, answer.field("x")), (500, None), "{path}");
+        assert_eq!(answer.field("x-own"), None, "{path}");
+        // The next answer is that of the next request.
+        assert_eq!(client.answer().unwrap().status, 404, "{path}");
+    }
+}
+
 /// A doubt in the second of three requests: what came before it is answered.
 #[test]
 fn bad_second_of_three() {

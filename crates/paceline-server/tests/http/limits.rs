@@ -316,7 +316,9 @@ fn no_pull_permit() {
 fn disk_full_while_spilling() {
     let calls = Calls::default();
     let folder = std::env::temp_dir().join(format!("paceline-http-spill-{}", std::process::id()));
-    let site = Site::with(noting(&calls), |server| server.spill_folder(&folder));
+    let site = Site::with(noting(&calls), |server| {
+        server.body_memory(0).spill_folder(&folder)
+    });
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
     let body = "x".repeat(100_000);
     let mut client = site.client_with(format!("{head}{body}"));
@@ -331,6 +333,31 @@ fn disk_full_while_spilling() {
     assert_eq!(client.answer().unwrap().status, 200);
     assert_eq!(calls.all(), ["POST / 100000"]);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    fs::remove_dir(&folder).unwrap();
+}
+
+/// A handler panics with a body that is on the disk: nothing of it is left, neither a name nor a descriptor.
+#[test]
+fn a_panic_leaves_no_file() {
+    let folder = std::env::temp_dir().join(format!("paceline-http-panic-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let router = Router::new(()).post("/", |(), req| -> Response {
+        let length = req.bytes().map_or(0, |body| body.len());
+        panic!("planned, with {length} bytes");
+    });
+    let site = Site::with(router, |server| server.body_memory(0).spill_folder(&folder));
+    let body = "x".repeat(100_000);
+    let length = body.len();
+    let mut client = site.client_with(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+    ));
+    assert_eq!(client.answer().unwrap().status, 500);
+    site.rest();
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let left: Vec<_> = open.filter(|path| path.starts_with(&folder)).collect();
+    assert!(left.is_empty(), "{left:?}");
     fs::remove_dir(&folder).unwrap();
 }
 

@@ -7,7 +7,10 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -177,4 +180,67 @@ fn a_browser_shows_a_thread_that_blocks() {
     assert!(lanes.contains(" away"), "{lanes}");
     assert!(shown.document.contains("(1 blocked)"), "{}", shown.document);
     release.send(()).unwrap();
+}
+
+/// How long the page is watched; `PACELINE_PAGE_SECONDS=600` is the long form.
+const WATCHED: f64 = 15.0;
+
+/// A page that keeps what it has shown grows for as long as it is open. Its heap, behind a collection of garbage, is as
+/// large at the end as it was early, while the server is loaded as far as a client can.
+#[test]
+fn the_heap_of_the_page_is_flat() {
+    let Some(chromium) = chromium() else {
+        println!("skipped: there is no chromium");
+        return;
+    };
+    let seconds = env::var("PACELINE_PAGE_SECONDS").ok();
+    let seconds = seconds.map_or(WATCHED, |seconds| seconds.parse().expect("a number"));
+    let server = server().start().unwrap();
+    let address = server.local_addr().unwrap();
+    let is_over = AtomicBool::new(false);
+    let folder = env::temp_dir().join(format!("paceline-page-heap-{}", std::process::id()));
+    let url = format!("http://{}/", server.page_addr().unwrap());
+    let (ran, asked) = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut client = TcpStream::connect(address).unwrap();
+            let mut asked = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                client.write_all(b"hello\r\n").unwrap();
+                client.read_exact(&mut [0; 7]).unwrap();
+                asked += 1;
+            }
+            asked
+        });
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/heap.py");
+        let ran = Command::new("python3")
+            .arg(script)
+            .args([url.as_str(), chromium.to_str().unwrap()])
+            .arg(&folder)
+            .arg(seconds.to_string())
+            .output();
+        is_over.store(true, Ordering::Relaxed);
+        (ran, load.join().unwrap())
+    });
+    let _ = fs::remove_dir_all(&folder);
+    let Ok(ran) = ran else {
+        println!("skipped: there is no python3");
+        return;
+    };
+    if ran.status.code() == Some(77) {
+        println!("skipped: Python has no module `websockets`");
+        return;
+    }
+    let (printed, errors) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
+    assert!(ran.status.success(), "{errors}");
+    let numbers: Vec<u64> = printed
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    println!("{seconds} s, {asked} requests, nodes and sizes of the heap: {numbers:?}");
+    let (early, late) = (&numbers[1..5], &numbers[9..]);
+    let (early, late) = (early.iter().max().unwrap(), late.iter().min().unwrap());
+    assert!(*late < early + early / 4, "it grows: {numbers:?}");
 }

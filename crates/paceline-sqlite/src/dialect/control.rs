@@ -1,7 +1,7 @@
 //! Statements that concern the session: transactions, settings, cursors.
 
-use super::{lex::Kind, source::Source};
-use crate::failure::Failure;
+use super::{lex::Kind, prepare, source::Source};
+use crate::{failure::Failure, types::Type};
 
 /// A statement that the session carries out itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +25,22 @@ pub(crate) enum Control {
     DiscardAll,
     /// Forgets a statement; `None`: all of them.
     Deallocate(Option<String>),
-    /// Makes a cursor of a query.
+    /// Prepares a statement with parameters of these types.
+    Prepare {
+        name: String,
+        types: Vec<Type>,
+        query: String,
+    },
+    /// Runs a prepared statement with the values of these expressions.
+    Execute {
+        name: String,
+        values: Vec<String>,
+    },
+    /// Makes a cursor of a query. A cursor that is held outlives its transaction.
     Declare {
         name: String,
         query: String,
+        is_held: bool,
     },
     Fetch {
         name: String,
@@ -88,8 +100,11 @@ pub(crate) fn recognise(source: &Source<'_>) -> Result<Option<(Control, String)>
         "checkpoint" => (Control::Checkpoint, "CHECKPOINT"),
         "comment" => (Control::Nothing, "COMMENT"),
         "unlisten" => (Control::Nothing, "UNLISTEN"),
-        "prepare" | "execute" | "listen" | "notify" | "grant" | "revoke" | "call" | "do"
-        | "cluster" | "refresh" | "import" | "security" => {
+        "prepare" if source.is_word(1, "transaction") => return Err(no_two_phases()),
+        "prepare" => (prepare::prepare(source)?, "PREPARE"),
+        "execute" => (prepare::execute(source)?, "EXECUTE"),
+        "listen" | "notify" | "grant" | "revoke" | "call" | "do" | "cluster" | "refresh"
+        | "import" | "security" => {
             let word = first.to_uppercase();
             return Err(Failure::unsupported(format!("{word} is not supported")));
         }
@@ -103,9 +118,7 @@ fn end(source: &Source<'_>) -> Result<(Control, String), Failure> {
     let at = 1 + usize::from(source.is_one_of(1, &["work", "transaction"]));
     if source.is_word(at, "prepared") || source.is_word(at, "and") && !source.is_word(at + 1, "no")
     {
-        return Err(Failure::unsupported(
-            "two-phase commit and chained transactions are not supported",
-        ));
+        return Err(no_two_phases());
     }
     if source.is_word(at, "to") {
         let at = at + 1 + usize::from(source.is_word(at + 1, "savepoint"));
@@ -119,6 +132,10 @@ fn end(source: &Source<'_>) -> Result<(Control, String), Failure> {
     } else {
         (Control::Rollback, "ROLLBACK".to_owned())
     })
+}
+
+fn no_two_phases() -> Failure {
+    Failure::unsupported("two-phase commit and chained transactions are not supported")
 }
 
 /// Modes of a transaction: every isolation level is served by a snapshot and one writer, which is
@@ -273,8 +290,13 @@ fn declare(source: &Source<'_>) -> Result<Control, Failure> {
             "cursors that scroll are not supported",
         ));
     }
+    let is_held = (cursor..at).any(|index| source.are_words(index, &["with", "hold"]));
     let query = source.sql()[source.range(at + 1).start..].to_owned();
-    Ok(Control::Declare { name, query })
+    Ok(Control::Declare {
+        name,
+        query,
+        is_held,
+    })
 }
 
 /// `FETCH [FORWARD] [n | ALL | NEXT] [FROM | IN] name`
@@ -369,9 +391,14 @@ mod tests {
             control("declare \"c\" no scroll cursor without hold for select 1 for update"),
             Ok(Control::Declare {
                 name: "c".to_owned(),
-                query
+                query,
+                is_held: false
             })
         );
+        assert!(matches!(
+            control("declare c cursor with hold for select 1"),
+            Ok(Control::Declare { is_held: true, .. })
+        ));
         let fetch = |count| Control::Fetch {
             name: "c".to_owned(),
             count,

@@ -187,6 +187,9 @@ mod tests {
         let Direction::Out { query } = copy.direction else {
             unreachable!("it goes out");
         };
-        assert_eq!(query, "select CAST(a AS INTEGER) from t where b in (1)");
+        assert_eq!(
+            query,
+            "select CAST(pg_int4(a) AS INTEGER) from t where b in (1)"
+        );
     }
 }

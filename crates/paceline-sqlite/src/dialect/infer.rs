@@ -11,6 +11,8 @@ pub(crate) enum Guess {
     Column(String),
     /// The type of this column of the table that rows are inserted into.
     Inserted(usize),
+    /// An array of the type of a column of this name.
+    ArrayOf(String),
     Unknown,
 }
 
@@ -64,7 +66,8 @@ pub(crate) fn tables(source: &Source<'_>) -> Vec<String> {
     tables
 }
 
-fn guess(source: &Source<'_>, at: usize) -> Guess {
+/// The guess for the token at `at`: a parameter, or a literal.
+pub(super) fn guess(source: &Source<'_>, at: usize) -> Guess {
     if source.is_mark(at + 1, "::") {
         return written(source, at + 2);
     }
@@ -74,6 +77,11 @@ fn guess(source: &Source<'_>, at: usize) -> Guess {
     let Some(before) = at.checked_sub(1) else {
         return Guess::Unknown;
     };
+    if source.is_mark(before, "(") && source.is_mark(at + 1, ")") && before >= 2 {
+        if let Some(name) = compared_with_array(source, before - 1) {
+            return Guess::ArrayOf(name);
+        }
+    }
     if source.is_one_of(before, &["limit", "offset"]) {
         return Guess::Type(Type::INT8);
     }
@@ -97,10 +105,20 @@ fn guess(source: &Source<'_>, at: usize) -> Guess {
     in_list(source, at)
 }
 
+/// The column before `= ANY`, whose token `any` or `all` is at `word`.
+fn compared_with_array(source: &Source<'_>, word: usize) -> Option<String> {
+    let is_word = source.is_one_of(word, &["any", "some", "all"]);
+    let operator = word.checked_sub(1).filter(|at| is_comparison(source, *at));
+    let at = operator.filter(|_| is_word)?.checked_sub(1)?;
+    match column(source, at) {
+        Guess::Column(name) => Some(name),
+        _ => None,
+    }
+}
+
 fn written(source: &Source<'_>, at: usize) -> Guess {
-    let written = types::written(source, at).filter(|written| !written.is_array);
-    let kind = written.and_then(|written| Type::named(&written.name));
-    kind.map_or(Guess::Unknown, |declared| Guess::Type(declared.kind))
+    let kind = types::written(source, at).and_then(|written| written.kind());
+    kind.map_or(Guess::Unknown, Guess::Type)
 }
 
 fn is_comparison(source: &Source<'_>, at: usize) -> bool {
@@ -196,6 +214,11 @@ mod tests {
                 column("b"),
             ),
             ("insert into t values (1, $1)", Guess::Inserted(1)),
+            (
+                "select * from t where a = any($1)",
+                Guess::ArrayOf("a".to_owned()),
+            ),
+            ("select $1::int[]", Guess::Type(Type(1007))),
             ("select f($1)", Guess::Unknown),
             ("select $1", Guess::Unknown),
         ] {

@@ -10,10 +10,16 @@
 
 pub(crate) mod control;
 pub(crate) mod copy;
+pub(crate) mod counter;
+pub(crate) mod definition;
+pub(crate) mod expression;
 pub(crate) mod infer;
 mod lex;
+mod names;
+mod prepare;
 pub(crate) mod results;
 pub(crate) mod source;
+pub(crate) mod target;
 mod translate;
 mod types;
 mod whole;
@@ -22,7 +28,7 @@ use crate::failure::Failure;
 use control::Control;
 use copy::Copy;
 pub(crate) use source::Source;
-pub(crate) use translate::Facts;
+pub(crate) use translate::{Facts, Schema};
 
 /// A statement that is ready to run.
 #[derive(Clone, Debug)]
@@ -191,7 +197,7 @@ fn is_catalogue(source: &Source<'_>, at: usize) -> bool {
             || word.ends_with("obj_description")
             || matches!(
                 word.as_str(),
-                "col_description" | "format_type" | "current_schemas"
+                "col_description" | "format_type" | "current_schemas" | "pg_encoding_to_char"
             );
     }
     let is_relation = at > 0

@@ -4,17 +4,12 @@
 
 use std::ops::Range;
 
-use super::{infer::Guess, lex::Kind, source::Source, types};
-use crate::types::{Declared, Type};
-
-/// The type that the tokens suggest for a result that is no column.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Hint {
-    Declared(Declared),
-    Guess(Guess),
-    /// The sum of a column: wider than the column.
-    Sum(String),
-}
+use super::{
+    expression::{self, Hint},
+    lex::Kind,
+    names,
+    source::Source,
+};
 
 /// One item of the list of results.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +24,7 @@ pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
     let Some(list) = list(source) else {
         return Vec::new();
     };
+    let is_values = source.is_word(0, "values");
     let items = split(source, list);
     let is_star = |item: &Range<usize>| source.is_mark(item.end - 1, "*");
     if items.iter().any(|item| item.is_empty() || is_star(item)) {
@@ -37,46 +33,12 @@ pub(crate) fn items(source: &Source<'_>) -> Vec<Item> {
     let known = |item: Range<usize>| {
         let bare = without_alias(source, item.clone());
         Item {
-            name: (bare == item).then(|| name(source, &item)).flatten(),
-            hint: hint(source, bare),
+            name: (bare == item && !is_values).then(|| names::of(source, item)),
+            hint: expression::hint(source, bare),
         }
     };
     items.into_iter().map(known).collect()
 }
-
-/// A function is named after itself, a cast after its operand or its type, and any other
-/// expression is `?column?`.
-fn name(source: &Source<'_>, item: &Range<usize>) -> Option<String> {
-    if has_alias(source, item) {
-        return None;
-    }
-    if source.is_word(item.start, "case") {
-        return Some("case".to_owned());
-    }
-    let unnamed = Some("?column?".to_owned());
-    let Some((name, behind)) = source.name(item.start) else {
-        return unnamed;
-    };
-    let is_call = source.is_mark(behind, "(") && source.behind_bracket(behind) == item.end;
-    if behind == item.end && !CONSTANTS.contains(&name.as_str()) {
-        None
-    } else if name != "cast" && (is_call || behind == item.end || source.is_mark(behind, "::")) {
-        Some(name)
-    } else {
-        unnamed
-    }
-}
-
-/// Words that the token pass replaces with values: the result keeps the word as its name.
-const CONSTANTS: [&str; 7] = [
-    "current_user",
-    "session_user",
-    "current_role",
-    "current_catalog",
-    "current_schema",
-    "current_timestamp",
-    "localtimestamp",
-];
 
 /// Whether the item ends with a name that follows an operand: an alias without `AS`.
 fn has_alias(source: &Source<'_>, item: &Range<usize>) -> bool {
@@ -96,6 +58,10 @@ fn has_alias(source: &Source<'_>, item: &Range<usize>) -> bool {
 
 /// The tokens of the list of results.
 fn list(source: &Source<'_>) -> Option<Range<usize>> {
+    // The first row of VALUES.
+    if source.is_word(0, "values") && source.is_mark(1, "(") {
+        return Some(2..source.behind_bracket(1) - 1);
+    }
     let mut start = None;
     let mut at = 0;
     while at < source.len() {
@@ -147,149 +113,52 @@ fn split(source: &Source<'_>, list: Range<usize>) -> Vec<Range<usize>> {
     items
 }
 
-fn without_alias(source: &Source<'_>, item: Range<usize>) -> Range<usize> {
+/// The tokens of a result without `AS name`.
+pub(super) fn without_alias(source: &Source<'_>, item: Range<usize>) -> Range<usize> {
     if item.len() > 2 && source.is_word(item.end - 2, "as") {
         return item.start..item.end - 2;
+    }
+    if has_alias(source, &item) {
+        return item.start..item.end - 1;
     }
     item
 }
 
-fn hint(source: &Source<'_>, item: Range<usize>) -> Hint {
-    let plain = |kind| Hint::Declared(Declared::plain(kind));
-    if let Some(declared) = cast(source, &item) {
-        return Hint::Declared(declared);
+/// The items of the list of a query within brackets.
+pub(super) fn items_within(source: &Source<'_>, query: Range<usize>) -> Vec<Range<usize>> {
+    let start = query.start + 1;
+    let mut end = start;
+    while end < query.end && !source.is_one_of(end, ENDS) {
+        let opens = source.is_mark(end, "(") || source.is_mark(end, "[");
+        end = if opens {
+            source.behind_bracket(end)
+        } else {
+            end + 1
+        };
     }
-    if is_condition(source, &item) {
-        return plain(Type::BOOL);
-    }
-    let first = source.text(item.start).to_ascii_lowercase();
-    match source.kind(item.start) {
-        Some(Kind::Number) if item.len() == 1 => plain(number(&first)),
-        Some(Kind::Text | Kind::Escaped | Kind::Dollar) if item.len() == 1 => plain(Type::TEXT),
-        Some(Kind::Word | Kind::Quoted) => word(source, &item, &first),
-        _ => Hint::Guess(Guess::Unknown),
-    }
+    split(source, start..end)
 }
 
-fn number(text: &str) -> Type {
-    if text.contains(['.', 'e']) {
-        Type::NUMERIC
-    } else if text.parse::<i32>().is_ok() {
-        Type::INT4
-    } else {
-        Type::INT8
-    }
-}
-
-fn word(source: &Source<'_>, item: &Range<usize>, first: &str) -> Hint {
-    let plain = |kind| Hint::Declared(Declared::plain(kind));
-    if let Some((name, behind)) = source.name(item.start) {
-        if behind == item.end {
-            return match first {
-                "true" | "false" => plain(Type::BOOL),
-                "null" => plain(Type::TEXT),
-                "current_timestamp" => plain(Type::TIMESTAMPTZ),
-                "localtimestamp" => plain(Type::TIMESTAMP),
-                "current_date" => plain(Type::DATE),
-                "current_time" => plain(Type::TIME),
-                _ => Hint::Guess(Guess::Column(name)),
-            };
-        }
-        if source.is_mark(behind, "(") && source.behind_bracket(behind) == item.end {
-            return call(source, &name, behind + 1);
-        }
-    }
-    Hint::Guess(Guess::Unknown)
-}
-
-/// The type of a function's result. Its first argument is at `argument`.
-fn call(source: &Source<'_>, function: &str, argument: usize) -> Hint {
-    let plain = |kind| Hint::Declared(Declared::plain(kind));
-    let column = || match source.name(argument) {
-        Some((name, behind)) if source.is_mark(behind, ")") || source.is_mark(behind, ",") => {
-            Some(name)
-        }
-        _ => None,
-    };
-    match function {
-        "count" | "row_number" | "rank" | "dense_rank" => plain(Type::INT8),
-        "length" | "char_length" | "strpos" | "pg_backend_pid" => plain(Type::INT4),
-        "now" | "statement_timestamp" | "transaction_timestamp" | "clock_timestamp" => {
-            plain(Type::TIMESTAMPTZ)
-        }
-        "upper" | "lower" | "concat" | "trim" | "substr" | "replace" | "md5" | "string_agg"
-        | "version" | "current_database" | "repeat" | "left" | "right" => plain(Type::TEXT),
-        "exists" | "pg_is_in_recovery" => plain(Type::BOOL),
-        "avg" => plain(Type::NUMERIC),
-        "date" => plain(Type::DATE),
-        "gen_random_uuid" => plain(Type::UUID),
-        "sum" => column().map_or(Hint::Guess(Guess::Unknown), Hint::Sum),
-        "min" | "max" | "coalesce" | "nullif" | "abs" | "greatest" | "least" => column()
-            .map_or(Hint::Guess(Guess::Unknown), |name| {
-                Hint::Guess(Guess::Column(name))
-            }),
-        _ => Hint::Guess(Guess::Unknown),
-    }
-}
-
-/// The type that the item is cast to as a whole.
-fn cast(source: &Source<'_>, item: &Range<usize>) -> Option<Declared> {
-    let is_call = source.is_word(item.start, "cast") && source.is_mark(item.start + 1, "(");
-    if is_call && source.behind_bracket(item.start + 1) == item.end {
-        let found = (item.start..item.end)
-            .rev()
-            .find(|at| source.is_word(*at, "as"))?;
-        return declared(source, found + 1, item.end - 1);
-    }
-    let found = item.clone().rev().find(|at| source.is_mark(*at, "::"))?;
-    declared(source, found + 1, item.end)
-}
-
-/// The type that is written from `at` to `end`, and nothing else with it.
-fn declared(source: &Source<'_>, at: usize, end: usize) -> Option<Declared> {
-    let written = types::written(source, at)?;
-    let is_whole = written.behind == end && !written.is_array;
-    is_whole.then(|| Type::named(&written.name))?
-}
-
-/// Whether the item is true or false: a comparison outside of brackets.
-fn is_condition(source: &Source<'_>, item: &Range<usize>) -> bool {
-    if source.is_word(item.start, "case") {
-        return false;
-    }
-    if source.is_word(item.start, "not") || source.is_word(item.start, "exists") {
-        return true;
-    }
-    let mut at = item.start;
-    while at < item.end {
-        if source.is_mark(at, "(") {
-            at = source.behind_bracket(at);
-            continue;
-        }
-        let is_operator = source.kind(at) == Some(Kind::Operator)
-            && matches!(
-                source.text(at),
-                "=" | "<>" | "!=" | "<" | ">" | "<=" | ">=" | "~" | "!~"
-            );
-        if is_operator
-            || source.is_one_of(at, &["and", "or", "is", "in", "like", "ilike", "between"])
-        {
-            return true;
-        }
-        at += 1;
-    }
-    false
+/// The arguments of a call, without `DISTINCT` and `ORDER BY`.
+pub(super) fn arguments(source: &Source<'_>, list: Range<usize>) -> Vec<Range<usize>> {
+    let order = (list.start..list.end).find(|at| source.are_words(*at, &["order", "by"]));
+    let end = order.unwrap_or(list.end);
+    let mut items = split(source, list.start..end);
+    items.retain(|item| !item.is_empty());
+    items
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{dialect::infer::Guess, types::Type};
 
     fn kinds(sql: &str) -> Vec<Option<Type>> {
         let all = items(&Source::split(sql).expect("tokens")[0]);
         let kind = |item: Item| match item.hint {
             Hint::Declared(declared) => Some(declared.kind),
-            Hint::Guess(_) | Hint::Sum(_) => None,
+            Hint::Literal => Some(Type::TEXT),
+            _ => None,
         };
         all.into_iter().map(kind).collect()
     }
@@ -328,20 +197,7 @@ mod tests {
             .map(|item| item.hint)
             .collect();
         let column = |name: &str| Hint::Guess(Guess::Column(name.to_owned()));
-        assert_eq!(all, [column("id"), column("b"), Hint::Sum("c".to_owned())]);
-    }
-
-    #[test]
-    fn expressions_have_postgresqls_names() {
-        let sql = "select a, a + 1, a + 1 as b, a + 1 c, count(*), a::text, version(), \
-            current_user from t";
-        let items = items(&Source::split(sql).expect("tokens")[0]);
-        let names: Vec<_> = items.iter().map(|item| item.name.as_deref()).collect();
-        let (call, cast) = (Some("count"), Some("a"));
-        let of = [Some("version"), Some("current_user")];
-        assert_eq!(
-            names,
-            [None, Some("?column?"), None, None, call, cast, of[0], of[1]]
-        );
+        let sum = Hint::Sum(Box::new(column("c")));
+        assert_eq!(all, [column("id"), column("b"), sum]);
     }
 }

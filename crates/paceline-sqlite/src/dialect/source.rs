@@ -118,6 +118,20 @@ impl<'s> Source<'s> {
         None
     }
 
+    /// The bracket that is open at a token.
+    pub(crate) fn opening_bracket_of(&self, index: usize) -> Option<usize> {
+        let mut at = index;
+        while at > 0 {
+            at -= 1;
+            if self.is_mark(at, ")") || self.is_mark(at, "]") {
+                at = self.opening_bracket(at)?;
+            } else if self.is_mark(at, "(") {
+                return Some(at);
+            }
+        }
+        None
+    }
+
     /// The name at `index`, which may have a schema before it, and the token behind it. Names
     /// without quotes are folded to lower case.
     pub(crate) fn name(&self, index: usize) -> Option<(String, usize)> {

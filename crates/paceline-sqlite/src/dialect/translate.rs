@@ -2,14 +2,22 @@
 //!
 //! Strings, comments and tokens that no rule names reach SQLite unchanged.
 
+mod calls;
 mod catalogue;
+mod literals;
+mod operands;
 mod operators;
 mod tables;
 
+use std::{fmt, sync::Arc};
+
 use super::{
+    counter::Counter,
+    infer::Guess,
     lex::Kind,
     source::{quote_text, Source},
 };
+use crate::types::Type;
 
 /// The facts of a session that statements ask for, such as its user.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +27,23 @@ pub(crate) struct Facts {
     pub(crate) process: i32,
     pub(crate) version: String,
     pub(crate) is_standby: bool,
+    /// `None`: nothing is known of tables.
+    pub(crate) schema: Option<Arc<dyn Schema>>,
+}
+
+/// The tables of a database, as far as a translation depends on them.
+pub(crate) trait Schema: fmt::Debug + Send + Sync {
+    /// The declared type of a column; `None` if there is no such column.
+    fn column_type(&self, table: &str, column: &str) -> Option<Type>;
+
+    /// Whether a column has no NULLs, by its declaration.
+    fn is_never_null(&self, table: &str, column: &str) -> bool;
+
+    /// The type of what is guessed, in these tables.
+    fn resolve(&self, tables: &[String], guess: &Guess) -> Option<Type>;
+
+    /// The default of the column that is guessed, as SQLite writes it; `None`: it has none.
+    fn default_of(&self, tables: &[String], guess: &Guess) -> Option<String>;
 }
 
 /// The text for SQLite.
@@ -30,7 +55,10 @@ pub(crate) fn translate(source: &Source<'_>, facts: &Facts) -> String {
         starts: vec![0; source.len()],
         primaries: (0..source.len()).collect(),
         copied: 0,
+        commas: Vec::new(),
         is_table: tables::is_defined(source),
+        counter: tables::counter(source),
+        has_order: (0..source.len()).any(|at| source.is_word(at, "order")),
         closings: Vec::new(),
     };
     let mut at = 0;
@@ -51,8 +79,12 @@ struct Pass<'p, 's> {
     /// How far the text has been copied or replaced.
     copied: usize,
     is_table: bool,
+    counter: Option<Counter>,
+    has_order: bool,
+    /// Words of calls that become commas.
+    commas: Vec<usize>,
     /// Closing brackets of calls around later tokens: where each is due, and its text.
-    closings: Vec<(usize, &'static str)>,
+    closings: Vec<(usize, String)>,
 }
 
 impl Pass<'_, '_> {
@@ -100,6 +132,9 @@ impl Pass<'_, '_> {
     }
 
     fn replace(&mut self, at: usize) -> Option<usize> {
+        if let Some(behind) = self.counter(at).or_else(|| self.comma(at)) {
+            return Some(behind);
+        }
         match self.source.kind(at)? {
             Kind::Parameter => self.put(at, at + 1, &self.source.text(at).replace('$', "?")),
             Kind::Escaped | Kind::Dollar => {
@@ -108,11 +143,13 @@ impl Pass<'_, '_> {
             }
             Kind::Operator => self.operator(at),
             Kind::Word => self.word(at),
+            Kind::Mark if self.source.is_mark(at, "(") => self.named_columns(at),
             Kind::Mark => {
                 self.close_operand(at);
                 None
             }
-            Kind::Text | Kind::Quoted | Kind::Number => {
+            Kind::Text => self.string(at),
+            Kind::Quoted | Kind::Number => {
                 self.extend_name(at);
                 None
             }
@@ -164,19 +201,36 @@ impl Pass<'_, '_> {
             }
             "information_schema" if is_before_point => self.put(at, at + 2, "information_schema_"),
             "ilike" => self.put(at, at + 1, "MATCH"),
+            "like" => self.like(at, "LIKE"),
+            "order" if self.source.is_word(at + 1, "by") => {
+                self.order(at);
+                None
+            }
+            "offset" => self.offset(at),
+            "default" if self.source.is_one_of(0, &["insert", "update"]) => self.default_value(at),
+            "date" | "timestamp" | "timestamptz" | "uuid"
+                if self.source.kind(at + 1) == Some(Kind::Text)
+                    && !(at > 0 && self.source.is_word(at - 1, "as")) =>
+            {
+                self.put(at, at + 1, "")
+            }
+            "nulls" if !self.has_order => self.put(at, at + 2, ""),
             "operator" if self.source.is_mark(at + 1, "(") => self.spelled_operator(at),
             "collate" => self.collation(at),
             "cast" if self.source.is_mark(at + 1, "(") => self.long_cast(at),
             "limit" if self.source.is_word(at + 1, "all") => self.put(at, at + 2, "LIMIT -1"),
             "for" => self.locking(at),
             "fetch" if self.source.is_one_of(at + 1, &["first", "next"]) => self.fetch_first(at),
-            "generate_series" if self.source.is_mark(at + 1, "(") => self.series(at),
+            "generate_series" | "unnest" if self.source.is_mark(at + 1, "(") => self.series(at),
             "array" if self.source.is_mark(at + 1, "(") => self.array_of_rows(at),
             "pg_get_indexdef" | "pg_get_viewdef" | "pg_get_triggerdef" => {
                 self.definition(at, "paceline_definition", "definition")
             }
             "pg_get_constraintdef" => self.definition(at, "pg_constraint", "paceline_definition"),
             _ if self.is_table => self.of_table(at, &word),
+            _ if self.source.is_mark(at + 1, "(") => {
+                self.fact(at, &word).or_else(|| self.call(at, &word))
+            }
             _ => self.fact(at, &word),
         }
     }
@@ -195,7 +249,8 @@ impl Pass<'_, '_> {
             "current_user" | "session_user" | "current_role" => quote_text(&self.facts.user),
             "current_catalog" => quote_text(&self.facts.database),
             "current_schema" => "'public'".to_owned(),
-            "localtimestamp" => "current_timestamp".to_owned(),
+            "localtimestamp" | "current_timestamp" => "now()".to_owned(),
+            "current_date" => "pg_date(now())".to_owned(),
             "current_database" if is_call => quote_text(&self.facts.database),
             "pg_backend_pid" if is_call => self.facts.process.to_string(),
             "pg_is_in_recovery" if is_call => if self.facts.is_standby {
@@ -239,6 +294,8 @@ impl Pass<'_, '_> {
     }
 
     /// `FROM generate_series(1, 3) AS g(i)`: SQLite calls the column `value`.
+    ///
+    /// `FROM unnest($1) AS x`: an array is one of JSON to SQLite.
     fn series(&mut self, at: usize) -> Option<usize> {
         if at == 0
             || !(self.source.is_one_of(at - 1, &["from", "join", "lateral"])
@@ -255,7 +312,7 @@ impl Pass<'_, '_> {
         let name = if is_name {
             self.source.text(alias)
         } else {
-            "generate_series"
+            self.source.text(at)
         };
         let has_column = is_name && self.source.is_mark(alias + 1, "(");
         let column = if has_column {
@@ -269,14 +326,21 @@ impl Pass<'_, '_> {
             (true, true) => self.source.behind_bracket(alias + 1),
         };
         self.gap(at);
+        let is_array = self.source.is_word(at, "unnest");
+        let function = if is_array {
+            "json_each(pg_array"
+        } else {
+            "generate_series"
+        };
         self.output
-            .push_str(&format!("(SELECT value AS {column} FROM "));
-        self.keep(at);
+            .push_str(&format!("(SELECT value AS {column} FROM {function}"));
+        self.copied = self.source.range(at).end;
         let mut next = at + 1;
         while next < behind {
             next = self.step(next);
         }
-        self.output.push_str(&format!(") AS {name}"));
+        let close = if is_array { "))" } else { ")" };
+        self.output.push_str(&format!("{close} AS {name}"));
         self.copied = self.source.range(end - 1).end;
         Some(end)
     }
@@ -361,6 +425,33 @@ const NO_ALIASES: &[&str] = &[
 mod tests {
     use super::*;
 
+    /// A schema in which every column `flag` is a boolean.
+    #[derive(Debug)]
+    struct Flags;
+
+    impl Schema for Flags {
+        fn column_type(&self, _: &str, column: &str) -> Option<Type> {
+            (column == "flag").then_some(Type::BOOL)
+        }
+
+        fn is_never_null(&self, _: &str, column: &str) -> bool {
+            column == "key"
+        }
+
+        fn resolve(&self, tables: &[String], guess: &Guess) -> Option<Type> {
+            match guess {
+                Guess::Column(name) if name == "day" => Some(Type::DATE),
+                Guess::Column(name) if name == "at" => Some(Type::TIMESTAMP),
+                Guess::Column(name) => self.column_type(tables.first()?, name),
+                _ => None,
+            }
+        }
+
+        fn default_of(&self, _: &[String], guess: &Guess) -> Option<String> {
+            (*guess == Guess::Column("a".to_owned())).then(|| "7".to_owned())
+        }
+    }
+
     fn translated(sql: &str) -> String {
         let source = Source::split(sql).expect("tokens").remove(0);
         let facts = Facts {
@@ -369,6 +460,7 @@ mod tests {
             process: 7,
             version: "PostgreSQL".to_owned(),
             is_standby: false,
+            schema: Some(Arc::new(Flags)),
         };
         translate(&source, &facts)
     }
@@ -378,22 +470,25 @@ mod tests {
         for (postgres, sqlite) in [
             ("select $2, $1", "select ?2, ?1"),
             ("select '$1::int'", "select '$1::int'"),
-            ("select $1::int + 1", "select CAST(?1 AS INTEGER) + 1"),
+            (
+                "select $1::int + 1",
+                "select CAST(pg_int4(?1) AS INTEGER) + 1",
+            ),
             (
                 "select a.b::text::int",
-                "select CAST(CAST(a.b AS TEXT) AS INTEGER)",
+                "select CAST(pg_int4(CAST(a.b AS TEXT)) AS INTEGER)",
             ),
             (
                 "select f(x, (1))::numeric(8, 2)",
-                "select CAST(f(x, (1)) AS NUMERIC)",
+                "select pg_numeric(f(x, (1)))",
             ),
             (
                 "select (a + b)::double precision c",
-                "select CAST((a + b) AS REAL) c",
+                "select CAST(pg_float8((a + b)) AS REAL) c",
             ),
             (
                 "select cast('2024-01-01' as date)",
-                "select date('2024-01-01')",
+                "select pg_date('2024-01-01')",
             ),
             (
                 "select pg_catalog.count(*) from public.t",
@@ -401,6 +496,52 @@ mod tests {
             ),
             ("select pg_catalog.f(x)::text", "select CAST(f(x) AS TEXT)"),
             ("select a ilike 'x%'", "select a MATCH 'x%'"),
+            (
+                "where a like 'x%' and b like $1 || '%' and c not like 'a\\%'",
+                "where a LIKE 'x%' and b LIKE ?1 || '%' ESCAPE '\\' \
+                 and c not LIKE 'a\\%' ESCAPE '\\'",
+            ),
+            (
+                "select a / b::int, c / 2, d % (e + 1) from t",
+                "select a / pg_divisor( CAST(pg_int4(b) AS INTEGER)), c / 2, \
+                 d % pg_divisor( (e + 1)) from t",
+            ),
+            (
+                "select a from t order by a, b desc, t.key, lower(c) nulls first limit 1",
+                "select a from t order by a NULLS LAST, b desc NULLS FIRST, t.key, \
+                 lower(c) nulls first limit 1",
+            ),
+            (
+                "select sum(a) over (order by b), c from t",
+                "select sum(a) over (order by b NULLS LAST), c from t",
+            ),
+            (
+                "select a from t offset 2",
+                "select a from t LIMIT -1 OFFSET 2",
+            ),
+            (
+                "select a from t offset $1 rows fetch first 3 rows only",
+                "select a from t LIMIT 3 OFFSET ?1",
+            ),
+            ("select a limit 1 offset 2", "select a limit 1 offset 2"),
+            (
+                "select 1 from t where at <= '2024-01-01' and day = '2024-1-2' and flag = 't'",
+                "select 1 from t where at <= '2024-01-01 00:00:00' and day = '2024-01-02' \
+                 and flag = 1",
+            ),
+            (
+                "insert into t(flag, a, day) values ('no', default, 'x')",
+                "insert into t(flag, a, day) values (0, (7), pg_date('x'))",
+            ),
+            ("select date '2024-02-29'", "select  '2024-02-29'"),
+            (
+                "select 1 from t where coalesce(at, '2024-01-01') > '2024-01-01'",
+                "select 1 from t where coalesce(at, '2024-01-01 00:00:00') > '2024-01-01 00:00:00'",
+            ),
+            (
+                "select x.b from (values (1, $1)) as x(a, b)",
+                "select x.b from (WITH x(a, b) AS (values (1, ?1)) SELECT * FROM x) AS x",
+            ),
             (
                 "where n OPERATOR(pg_catalog.~) '^a$' COLLATE pg_catalog.default",
                 "where n REGEXP '^a$' ",
@@ -426,10 +567,20 @@ mod tests {
                 "from (SELECT value AS x FROM generate_series(1,3)) AS x",
             ),
             (
+                "from unnest($1::int[]) with_alias",
+                "from (SELECT value AS with_alias FROM json_each(pg_array(CAST(?1 AS TEXT)))) \
+                 AS with_alias",
+            ),
+            (
                 "select current_user, current_database()",
                 "select 'ada', 'bank'",
             ),
             ("select a fetch first 3 rows only", "select a LIMIT 3"),
+            (
+                "select flag::text, (a = b)::varchar, cast(t.flag as text), a::text from t",
+                "select pg_bool_text(flag), pg_bool_text((a = b)), pg_bool_text(t.flag), \
+                 CAST(a AS TEXT) from t",
+            ),
         ] {
             assert_eq!(translated(postgres), sqlite);
         }
@@ -440,11 +591,16 @@ mod tests {
         for (postgres, sqlite) in [
             (
                 "create table t(id serial primary key)",
-                "create table t(id INTEGER primary key)",
+                "create table t(id INTEGER /* counts: integer */ primary key AUTOINCREMENT)",
             ),
             (
                 "create table t(id bigint generated by default as identity primary key)",
-                "create table t(id INTEGER  primary key)",
+                "create table t(id INTEGER /* counts: bigint */  primary key AUTOINCREMENT)",
+            ),
+            (
+                "create table t(\"id\" bigserial, constraint k primary key (\"id\"))",
+                "create table t(\"id\" INTEGER /* counts: bigint */, \
+                 constraint k primary key (\"id\" AUTOINCREMENT))",
             ),
             (
                 "create table t(a int) with (fillfactor=100)",

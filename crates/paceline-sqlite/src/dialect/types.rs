@@ -13,6 +13,25 @@ pub(crate) struct Written {
     pub(crate) is_array: bool,
 }
 
+impl Written {
+    /// Its number; `None` if the type is unknown.
+    pub(crate) fn kind(&self) -> Option<Type> {
+        let kind = Type::named(&self.name)?.kind;
+        if self.is_array {
+            kind.array()
+        } else {
+            Some(kind)
+        }
+    }
+
+    /// Whether it is one of the types of texts.
+    pub(crate) fn is_text(&self) -> bool {
+        let kind = Type::named(&self.name).map(|declared| declared.kind);
+        let texts = [Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::NAME];
+        !self.is_array && kind.is_some_and(|kind| texts.contains(&kind))
+    }
+}
+
 /// The type that begins at `index`; `None` if none does.
 pub(crate) fn written(source: &Source<'_>, index: usize) -> Option<Written> {
     let (mut name, mut behind) = source.name(index)?;
@@ -70,12 +89,19 @@ pub(crate) fn cast(written: &Written) -> (&'static str, &'static str) {
         return ("pg_regtype(", ")");
     }
     match kind {
-        Some(Type::INT2 | Type::INT4 | Type::INT8 | Type::OID) => ("CAST(", " AS INTEGER)"),
-        Some(Type::FLOAT4 | Type::FLOAT8) => ("CAST(", " AS REAL)"),
-        Some(Type::NUMERIC) => ("CAST(", " AS NUMERIC)"),
+        Some(Type::INT2) => ("CAST(pg_int2(", ") AS INTEGER)"),
+        Some(Type::INT4) => ("CAST(pg_int4(", ") AS INTEGER)"),
+        Some(Type::INT8) => ("CAST(pg_int8(", ") AS INTEGER)"),
+        Some(Type::OID) => ("CAST(", " AS INTEGER)"),
+        Some(Type::FLOAT4 | Type::FLOAT8) => ("CAST(pg_float8(", ") AS REAL)"),
+        Some(Type::NUMERIC) => ("pg_numeric(", ")"),
         Some(Type::BYTEA) => ("pg_bytea(", ")"),
         Some(Type::BOOL) => ("pg_bool(", ")"),
-        Some(Type::DATE) => ("date(", ")"),
+        Some(Type::DATE) => ("pg_date(", ")"),
+        Some(Type::TIME) => ("pg_time(", ")"),
+        Some(Type::TIMESTAMP) => ("pg_timestamp(", ")"),
+        Some(Type::TIMESTAMPTZ) => ("pg_timestamptz(", ")"),
+        Some(Type::UUID) => ("pg_uuid(", ")"),
         _ => ("CAST(", " AS TEXT)"),
     }
 }

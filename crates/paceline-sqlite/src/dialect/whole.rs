@@ -1,11 +1,23 @@
 //! Statements that need more than the token pass: each is recognised and rewritten as a whole.
 
 use super::{
-    control, copy,
+    control, copy, counter,
     source::{quote_name, Source},
     translate, Facts, Kind, Statement, Tag,
 };
 use crate::failure::Failure;
+
+/// Intervals have no form in SQLite: arithmetic with their texts would give wrong numbers.
+fn refuse_intervals(source: &Source<'_>) -> Result<(), Failure> {
+    let is_interval = |at: usize| {
+        source.is_word(at, "interval")
+            && (at > 0 && source.is_mark(at - 1, "::") || source.string(at + 1).is_some())
+    };
+    if (0..source.len()).any(is_interval) {
+        return Err(Failure::unsupported("intervals are not supported"));
+    }
+    Ok(())
+}
 
 /// The statement, if the token pass alone can't translate it.
 pub(super) fn recognise(source: &Source<'_>, facts: &Facts) -> Result<Option<Statement>, Failure> {
@@ -19,10 +31,14 @@ pub(super) fn recognise(source: &Source<'_>, facts: &Facts) -> Result<Option<Sta
     if let Some((control, tag)) = control::recognise(source)? {
         return Ok(Some(Statement::control(control, &tag)));
     }
+    refuse_intervals(source)?;
     match source.text(0).to_ascii_lowercase().as_str() {
         "truncate" => truncate(source).map(Some),
         "drop" => Ok(drop_several(source)),
-        "alter" => Ok(add_constraint(source)),
+        "alter" => {
+            refuse_counter(source)?;
+            Ok(add_constraint(source))
+        }
         "explain" => Ok(Some(explain(source, facts))),
         "create" => create(source, facts),
         "table" => Ok(source.name(1).map(|(name, _)| {
@@ -77,6 +93,31 @@ fn drop_several(source: &Source<'_>) -> Option<Statement> {
         kind: Kind::Several(names.iter().map(drop).collect()),
         tag: Tag::Plain(format!("DROP {object}")),
     })
+}
+
+/// A column that counts can't be added: it would be a second key of rows that exist.
+fn refuse_counter(source: &Source<'_>) -> Result<(), Failure> {
+    const COUNTERS: [&str; 6] = [
+        "serial",
+        "serial4",
+        "bigserial",
+        "serial8",
+        "smallserial",
+        "serial2",
+    ];
+    let is_type = |at: usize| {
+        source.is_one_of(at, &COUNTERS)
+            && source.is_one_of(at - 2, &["add", "column", "exists"])
+            && !source.is_one_of(at - 1, &["column", "exists"])
+    };
+    let is_identity = |at: usize| source.are_words(at, &["as", "identity"]);
+    let counts = (2..source.len()).any(|at| is_type(at) || is_identity(at));
+    if counts {
+        return Err(Failure::unsupported(
+            "a serial or identity column can only be part of CREATE TABLE",
+        ));
+    }
+    Ok(())
 }
 
 /// `ALTER TABLE [ONLY] t ADD [CONSTRAINT c] PRIMARY KEY | UNIQUE (columns)`: a unique index.
@@ -180,6 +221,9 @@ fn create(source: &Source<'_>, facts: &Facts) -> Result<Option<Statement>, Failu
         return Err(Failure::unsupported(format!(
             "CREATE {object} is not supported"
         )));
+    }
+    if (1..4).any(|at| source.is_word(at, "table")) {
+        counter::of_table(source)?;
     }
     let unique = usize::from(source.is_word(1, "unique"));
     if source.is_word(1 + unique, "index") {

@@ -91,13 +91,24 @@ fn parse(
     if options.threads == Some(0) {
         return Err("--threads 0: there would be no thread to serve".into());
     }
-    if options.listen.is_empty() {
-        return Err("--listen is missing".into());
+    let missing = options.missing();
+    if missing.is_empty() {
+        Ok(Some(options))
+    } else {
+        Err(format!("missing: {}", missing.join(" and ")).into())
     }
-    if options.data.is_none() {
-        return Err("--data is missing".into());
+}
+
+impl Options {
+    /// The required options that are not given.
+    fn missing(&self) -> Vec<&'static str> {
+        let required = [
+            ("--listen ADDR", self.listen.is_empty()),
+            ("--data DIR", self.data.is_none()),
+        ];
+        let missing = required.iter().filter(|(_, is_missing)| *is_missing);
+        missing.map(|(option, _)| *option).collect()
     }
-    Ok(Some(options))
 }
 
 fn millis(parser: &mut Parser) -> Result<Duration, lexopt::Error> {
@@ -149,4 +160,27 @@ fn serve(options: Options) -> io::Result<()> {
     let report = running.shutdown(ENDING);
     eprintln!("paceline back: {report}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(arguments: &[&str]) -> Option<String> {
+        parse(arguments).err().map(|mistake| mistake.to_string())
+    }
+
+    /// One option per attempt would take a user many attempts.
+    #[test]
+    fn all_missing_options_are_reported_at_once() {
+        let both = mistake(&[]);
+        assert_eq!(
+            both.as_deref(),
+            Some("missing: --listen ADDR and --data DIR")
+        );
+        let one = mistake(&["--listen", "127.0.0.1:0"]);
+        assert_eq!(one.as_deref(), Some("missing: --data DIR"));
+        assert_eq!(mistake(&["--listen", "127.0.0.1:0", "--data", "x"]), None);
+        assert_eq!(mistake(&["--help"]), None);
+    }
 }

@@ -20,6 +20,7 @@ use crate::{
     failure::Failure,
     session::Session,
     store::{
+        catalogue::Directory,
         role::{Role, TakeOver},
         Database,
     },
@@ -188,16 +189,24 @@ impl Builder {
         })?;
         let role = Arc::new(role);
         let is_durable = self.durability == Durability::Synced;
+        let directory = Directory {
+            databases: self.databases.clone(),
+            users: self.users.names(),
+        };
         let databases: io::Result<Vec<_>> = self
             .databases
             .iter()
             .map(|name| {
-                Database::open(&self.folder, name, &role, is_durable)
+                Database::open(&self.folder, name, &role, &directory, is_durable)
                     .map_err(|failure| of_database(name, &failure))
             })
             .collect();
+        let databases = databases?;
+        if role.is_locked() {
+            role.serve();
+        }
         let shared = Arc::new(Shared::new(
-            databases?,
+            databases,
             self.users,
             role,
             self.limits,

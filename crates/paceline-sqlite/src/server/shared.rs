@@ -125,12 +125,13 @@ impl Shared {
 
     /// Tries to become the writer.
     pub(super) fn take_over(&self) -> Result<TakeOver, Failure> {
-        let outcome = self.role.try_to_write();
+        let outcome = self.role.try_to_lock();
         let outcome = outcome.map_err(|error| Failure::new("58030", error.to_string()))?;
         if outcome == TakeOver::Writer {
             for database in &self.databases {
                 database.begin_to_write()?;
             }
+            self.role.serve();
         }
         Ok(outcome)
     }

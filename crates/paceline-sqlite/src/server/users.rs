@@ -23,6 +23,13 @@ impl Users {
         self.0.insert(name, secret);
     }
 
+    /// The names of all users, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -168,7 +168,7 @@ impl Open {
             let Some(grant) = self.take(cx, Need::Write)? else {
                 return Ok(None);
             };
-            grant.link().run_cached("BEGIN IMMEDIATE")?;
+            grant.link().begin_transaction("BEGIN IMMEDIATE")?;
             if self.block.kind == Kind::None {
                 self.block.kind = Kind::Implicit;
             }
@@ -177,7 +177,7 @@ impl Open {
         let Some(grant) = self.take(cx, Need::Read)? else {
             return Ok(None);
         };
-        grant.link().run_cached("BEGIN")?;
+        grant.link().begin_transaction("BEGIN")?;
         Ok(Some(Held::Snapshot(grant)))
     }
 
@@ -281,7 +281,7 @@ impl Open {
 
     fn ended(&mut self, is_committed: bool) {
         self.granted = None;
-        self.portals.clear();
+        self.drop_portals();
         self.settings.transaction_ended(is_committed);
     }
 

@@ -42,7 +42,12 @@ impl Open {
                 self.roll_back();
                 tag = "ROLLBACK".to_owned();
             }
-            Control::Commit => self.commit_block(output)?,
+            Control::Commit => {
+                if let Progress::Parked = self.fill_held(cx)? {
+                    return Ok(Progress::Parked);
+                }
+                self.commit_block(output)?;
+            }
             Control::Rollback => {
                 self.warn_without_block(output);
                 self.roll_back();
@@ -62,7 +67,19 @@ impl Open {
             Control::ResetAll => self.settings.reset_all(),
             Control::DiscardAll => self.discard()?,
             Control::Deallocate(name) => self.deallocate(name.as_deref())?,
-            Control::Declare { name, query } => self.declare(name, query)?,
+            Control::Prepare { name, types, query } => self.prepare_by_name(name, types, query)?,
+            Control::Execute { name, values } => {
+                return self.execute_by_name(cx, output, name, values, None);
+            }
+            Control::Declare {
+                name,
+                query,
+                is_held,
+            } => {
+                if let Progress::Parked = self.declare(cx, name, query, *is_held)? {
+                    return Ok(Progress::Parked);
+                }
+            }
             Control::Fetch { name, count, moves } => {
                 return self.fetch(cx, output, name, *count, *moves);
             }
@@ -180,7 +197,12 @@ impl Open {
         }
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), Failure> {
+    pub(super) fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        is_local: bool,
+    ) -> Result<(), Failure> {
         let in_block = self.block.is_open();
         self.settings.set(name, value, is_local, in_block)?;
         if name.eq_ignore_ascii_case("transaction_read_only") {
@@ -190,6 +212,20 @@ impl Open {
     }
 
     fn show(&mut self, output: &mut Output, name: &str) -> Result<(), Failure> {
+        if name == "all" {
+            super::run::describe(output.spool.end(), &shapes_of_all(), &[]);
+            let mut all: Vec<_> = self.settings.all().iter().collect();
+            all.sort_unstable();
+            for (name, value) in all {
+                let row = [
+                    Some(name.as_bytes()),
+                    Some(value.as_bytes()),
+                    Some(&b""[..]),
+                ];
+                backend::row(output.spool.end(), row);
+            }
+            return Ok(());
+        }
         let value = self.settings.get(name).ok_or_else(|| {
             Failure::new(
                 "42704",
@@ -204,7 +240,13 @@ impl Open {
     /// The columns that a control statement returns, for a Describe before its Execute.
     pub(super) fn shapes_of_control(&self, control: &Control) -> Vec<Shape> {
         match control {
+            Control::Show(name) if name == "all" => shapes_of_all(),
             Control::Show(name) => vec![shape(name)],
+            Control::Execute { name, .. } => {
+                let prepared = self.statements.get(name.as_bytes());
+                prepared.map_or_else(Vec::new, |prepared| prepared.shapes.clone())
+            }
+            Control::Fetch { moves: true, .. } => Vec::new(),
             Control::Fetch { name, .. } => {
                 let portal = self.portals.get(name.as_bytes());
                 portal.map_or_else(Vec::new, |portal| portal.prepared.shapes.clone())
@@ -245,8 +287,16 @@ impl Open {
         result
     }
 
-    fn declare(&mut self, name: &str, query: &str) -> Result<(), Failure> {
-        self.must_be_in_block("DECLARE CURSOR")?;
+    fn declare(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: &str,
+        query: &str,
+        is_held: bool,
+    ) -> Result<Progress, Failure> {
+        if !is_held {
+            self.must_be_in_block("DECLARE CURSOR")?;
+        }
         if self.portals.contains_key(name.as_bytes()) {
             return Err(Failure::new(
                 "42P03",
@@ -257,9 +307,43 @@ impl Open {
         one_statement(query, &self.facts())?
             .ok_or_else(|| Failure::new("42601", "syntax error at end of input"))?;
         let prepared = self.prepare(query, &[])?;
-        self.portals
-            .insert(name.as_bytes().to_vec(), Portal::new(Arc::new(prepared)));
-        Ok(())
+        let mut portal = Portal {
+            is_held,
+            ..Portal::new(Arc::new(prepared))
+        };
+        // Without a block, the transaction of the cursor ends with this statement.
+        if !self.block.is_open() {
+            if let Progress::Parked = self.fill(cx, &mut portal)? {
+                return Ok(Progress::Parked);
+            }
+        }
+        self.portals.insert(name.as_bytes().to_vec(), portal);
+        Ok(Progress::Done)
+    }
+
+    /// Runs the cursors that outlive the transaction: their rows are those of its end.
+    fn fill_held(&mut self, cx: &mut Cx<'_>) -> Result<Progress, Failure> {
+        let is_due = |portal: &Portal| portal.is_held && matches!(portal.progress, Ran::Ready);
+        let due = self.portals.iter().filter(|(_, portal)| is_due(portal));
+        let names: Vec<Vec<u8>> = due.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let Some(mut portal) = self.portals.remove(&name) else {
+                continue;
+            };
+            let progress = self.fill(cx, &mut portal)?;
+            self.portals.insert(name, portal);
+            if progress == Progress::Parked {
+                return Ok(Progress::Parked);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Drops the portals that end with the transaction.
+    pub(super) fn drop_portals(&mut self) {
+        let outlives =
+            |portal: &mut Portal| portal.is_held && !matches!(portal.progress, Ran::Ready);
+        self.portals.retain(|_, portal| outlives(portal));
     }
 
     fn fetch(
@@ -305,6 +389,7 @@ impl Portal {
             values: Vec::new(),
             formats: Vec::new(),
             described: None,
+            is_held: false,
             progress: Ran::Ready,
         }
     }
@@ -315,6 +400,11 @@ fn shape(name: &str) -> Shape {
         name: name.to_owned(),
         declared: Some(Declared::TEXT),
     }
+}
+
+/// The columns of `SHOW ALL`.
+fn shapes_of_all() -> Vec<Shape> {
+    ["name", "setting", "description"].map(shape).to_vec()
 }
 
 fn no_cursor(name: &str) -> Failure {

@@ -14,7 +14,7 @@ use crate::{
         source::quote_name,
     },
     failure::Failure,
-    store::link::Link,
+    store::{columns, link::Link, violation},
     types::{encode, parameter::Parameter, Declared},
 };
 
@@ -122,7 +122,10 @@ impl Open {
         self.running.start(link.stopper());
         let result = copy.insert(link, is_end);
         self.running.end();
-        let result = result.map_err(|failure| run::explain(link, failure));
+        let result = result.map_err(|failure| {
+            let failure = run::explain(link, failure);
+            violation::describe(link, &copy.sql, &[], failure)
+        });
         self.block.held = Some(held);
         self.block.has_written = true;
         self.copy = Some(copy);
@@ -184,11 +187,12 @@ fn columns_of(
     table: &str,
     columns: &[String],
 ) -> Result<Vec<(String, Declared)>, Failure> {
-    let sql = "SELECT name, type FROM pragma_table_info(?1)";
+    let sql = "SELECT name FROM pragma_table_info(?1)";
     let mut statement = link.connection.prepare_cached(sql)?;
     let rows = statement.query_map([table], |row| {
-        let declared: String = row.get(1)?;
-        Ok((row.get(0)?, Declared::of_column(&declared)))
+        let name: String = row.get(0)?;
+        let declared = columns::of_table(link, table, &name);
+        Ok((name, declared.unwrap_or(Declared::TEXT)))
     })?;
     let all: Vec<(String, Declared)> = rows.collect::<Result<_, _>>()?;
     if all.is_empty() {

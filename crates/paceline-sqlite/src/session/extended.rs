@@ -9,29 +9,20 @@ use paceline_pg_wire::{
 
 use super::{
     block::Need,
+    by_name::reformat,
     prepared::{Portal, Prepared, Progress as Ran},
     run::{self, Run},
     Cx, Open, Output, Progress,
 };
 use crate::{
-    dialect::{Kind, Tag},
+    dialect::{control::Control, Kind, Tag},
     failure::Failure,
 };
 
 impl Open {
     pub(super) fn parse(&mut self, parse: &Parse<'_>, output: &mut Output) -> Result<(), Failure> {
         if !parse.statement.is_empty() {
-            if self.statements.contains_key(parse.statement) {
-                let name = String::from_utf8_lossy(parse.statement);
-                let text = format!("prepared statement \"{name}\" already exists");
-                return Err(Failure::new("42P05", text));
-            }
-            if self.statements.len() >= self.server.limits.statements {
-                return Err(Failure::new(
-                    "53400",
-                    "too many prepared statements in the session",
-                ));
-            }
+            self.check_name(parse.statement)?;
         }
         let types: Vec<u32> = parse.types.iter().collect();
         let prepared = self.prepare(super::utf8(parse.query)?, &types)?;
@@ -41,6 +32,20 @@ impl Open {
         self.statements
             .insert(parse.statement.to_vec(), Arc::new(prepared));
         backend::parse_complete(output.spool.end());
+        Ok(())
+    }
+
+    /// Checks that a statement of this name may be added.
+    pub(super) fn check_name(&self, name: &[u8]) -> Result<(), Failure> {
+        if self.statements.contains_key(name) {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("prepared statement \"{name}\" already exists");
+            return Err(Failure::new("42P05", text));
+        }
+        if self.statements.len() >= self.server.limits.statements {
+            let text = "too many prepared statements in the session";
+            return Err(Failure::new("53400", text));
+        }
         Ok(())
     }
 
@@ -98,6 +103,7 @@ impl Open {
         match target {
             Target::Statement(name) => {
                 let prepared = self.statement(name)?;
+                prepared.is_described.store(true, Ordering::Relaxed);
                 let types = prepared
                     .parameters
                     .iter()
@@ -118,11 +124,8 @@ impl Open {
         output: &mut Output,
     ) -> Result<Progress, Failure> {
         let mut portal = self.take_portal(name)?;
-        let is_unknown = portal
-            .prepared
-            .shapes
-            .iter()
-            .any(|shape| shape.declared.is_none());
+        let shapes = portal.prepared.shapes_to_run();
+        let is_unknown = shapes.iter().any(|shape| shape.declared.is_none());
         let reads = portal.prepared.need == Need::Read;
         let result = if is_unknown && reads {
             self.fill(cx, &mut portal)
@@ -132,7 +135,7 @@ impl Open {
         if let Ok(Progress::Done) = result {
             let shapes = portal
                 .described
-                .get_or_insert_with(|| portal.prepared.shapes.clone());
+                .get_or_insert_with(|| portal.prepared.shapes_to_run());
             describe(output, shapes, &portal.formats);
         }
         self.portals.insert(name.to_vec(), portal);
@@ -171,9 +174,13 @@ impl Open {
         };
         self.may_run(statement)?;
         match &statement.kind {
+            Kind::Control(Control::Execute { name, values }) => {
+                return self.execute_by_name(cx, output, name, values, Some(&portal.formats));
+            }
             Kind::Control(control) => {
                 let tag = statement.tag.text(0, 0);
-                return self.control_without_description(cx, output, control, &tag);
+                let formats = &portal.formats;
+                return self.control_without_description(cx, output, control, &tag, formats);
             }
             Kind::Copy(copy) => return self.begin_copy(cx, output, copy, true),
             Kind::Several(all) => {
@@ -222,15 +229,16 @@ impl Open {
             .expect("an empty one does not run");
         let described = portal
             .described
-            .get_or_insert_with(|| prepared.shapes.clone());
+            .get_or_insert_with(|| prepared.shapes_to_run());
         let (mut rows, mut changes) = (0, 0);
         let ran = {
             let described = described.clone();
-            self.run_prepared(cx, &prepared, portal, &described, output)?
+            self.run_prepared(cx, &prepared, portal, Some(&described), output)?
         };
         let Some(ran) = ran else {
             return Ok(Progress::Parked);
         };
+        self.apply_settings(&ran)?;
         rows += ran.rows;
         changes += ran.changes;
         portal.progress = Ran::Done;
@@ -257,11 +265,13 @@ impl Open {
         let described = portal
             .described
             .clone()
-            .unwrap_or_else(|| prepared.shapes.clone());
-        let Some(ran) = self.run_prepared(cx, &prepared, portal, &described, &mut kept)? else {
+            .unwrap_or_else(|| prepared.shapes_to_run());
+        let Some(ran) = self.run_prepared(cx, &prepared, portal, Some(&described), &mut kept)?
+        else {
             return Ok(Progress::Parked);
         };
         self.note(statement, prepared.need);
+        self.apply_settings(&ran)?;
         portal.described = Some(if ran.shapes.is_empty() {
             described
         } else {
@@ -271,13 +281,14 @@ impl Open {
         Ok(Progress::Done)
     }
 
-    /// Runs the statement of a portal; `None` if the session is parked.
-    fn run_prepared(
+    /// Runs the statement of a portal; `None` if the session is parked. Without a description of
+    /// its results it sends one.
+    pub(super) fn run_prepared(
         &mut self,
         cx: &mut Cx<'_>,
         prepared: &Prepared,
         portal: &Portal,
-        described: &[run::Shape],
+        described: Option<&[run::Shape]>,
         output: &mut Output,
     ) -> Result<Option<run::Ran>, Failure> {
         let sql = prepared.sql().unwrap_or_default();
@@ -296,10 +307,11 @@ impl Open {
                     is_cached: true,
                     values: &portal.values,
                     formats: &portal.formats,
-                    described: Some(described),
+                    described,
+                    settings: &open.settings,
                 };
                 open.run_on(link, cx, output, |sink| {
-                    sink.announces = false;
+                    sink.announces = described.is_none();
                     run.run(sink)
                 })
             };
@@ -333,12 +345,12 @@ impl Open {
             self.fail(output, &failure);
         }
         if !self.block.is_open() {
-            self.portals.clear();
+            self.drop_portals();
         }
         self.ready(output);
     }
 
-    fn statement(&self, name: &[u8]) -> Result<Arc<Prepared>, Failure> {
+    pub(super) fn statement(&self, name: &[u8]) -> Result<Arc<Prepared>, Failure> {
         let found = self.statements.get(name).cloned();
         found.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
@@ -368,20 +380,25 @@ impl Open {
         ))
     }
 
-    /// Runs a control statement without its row description, which Describe has sent.
+    /// Runs a control statement without its row description, which Describe has sent, and with its
+    /// results in these formats.
     fn control_without_description(
         &mut self,
         cx: &mut Cx<'_>,
         output: &mut Output,
-        control: &crate::dialect::control::Control,
+        control: &Control,
         tag: &str,
+        formats: &[bool],
     ) -> Result<Progress, Failure> {
         let mut all = Output::new(self.server.spool());
         let progress = self.control(cx, &mut all, control, tag)?;
+        let shapes = self.shapes_of_control(control);
         let mut message = Vec::new();
         while all.spool.pop_message(&mut message)? {
-            if message[0] != b'T' {
-                output.spool.end().extend_from_slice(&message);
+            match message[0] {
+                b'T' => {}
+                b'D' => reformat(&message, &shapes, formats, output.spool.end())?,
+                _ => output.spool.end().extend_from_slice(&message),
             }
             message.clear();
             output.spool.settle()?;

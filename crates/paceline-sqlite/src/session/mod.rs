@@ -13,9 +13,11 @@
 //! [`Session::advance`].
 
 mod block;
+mod by_name;
 mod control;
 mod copying;
 mod extended;
+mod kinds;
 mod lines;
 mod messages;
 mod output;

@@ -1,7 +1,7 @@
 //! Statements that a client has prepared, and its portals.
 
 use std::sync::{
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     Arc,
 };
 
@@ -16,7 +16,7 @@ use crate::{
     dialect::{infer, Facts, Kind, Source, Statement},
     failure::Failure,
     spool::Spool,
-    types::{parameter::Parameter, Type},
+    types::{parameter::Parameter, Declared, Type},
 };
 
 /// A prepared statement.
@@ -30,6 +30,9 @@ pub(super) struct Prepared {
     /// Its columns, if it returns rows.
     pub(super) shapes: Vec<Shape>,
     pub(super) need: Need,
+    /// Whether the client has the description of the statement: it is kept, also where the rows
+    /// would show another type than text.
+    pub(super) is_described: AtomicBool,
     /// The schema that it was prepared for.
     pub(super) schema: AtomicU64,
 }
@@ -42,6 +45,8 @@ pub(super) struct Portal {
     pub(super) formats: Vec<bool>,
     /// The description of the results that the client has.
     pub(super) described: Option<Vec<Shape>>,
+    /// Whether it outlives its transaction: a cursor `WITH HOLD`.
+    pub(super) is_held: bool,
     pub(super) progress: Progress,
 }
 
@@ -57,6 +62,17 @@ pub(super) enum Progress {
 }
 
 impl Prepared {
+    /// The description of the results for a run.
+    pub(super) fn shapes_to_run(&self) -> Vec<Shape> {
+        let mut shapes = self.shapes.clone();
+        if self.is_described.load(Ordering::Relaxed) {
+            for shape in &mut shapes {
+                shape.declared.get_or_insert(Declared::TEXT);
+            }
+        }
+        shapes
+    }
+
     /// SQLite's text, for a statement that is one of SQLite's.
     pub(super) fn sql(&self) -> Option<&str> {
         match &self.statement.as_ref()?.kind {
@@ -98,6 +114,7 @@ impl Open {
             parameters: Vec::new(),
             shapes: Vec::new(),
             need,
+            is_described: AtomicBool::new(false),
             schema: AtomicU64::new(self.database.schema()),
         };
         match prepared.statement.as_ref().map(|statement| &statement.kind) {
@@ -136,6 +153,9 @@ fn compile(
     let count = statement.parameter_count().max(types.len());
     drop(statement);
     if count == 0 {
+        if prepared.need == Need::Read {
+            run::probe(link, &sql, &mut prepared.shapes);
+        }
         return Ok(());
     }
     let source = Source::split(&prepared.original)?.remove(0);

@@ -1,18 +1,20 @@
 //! Runs a statement of SQLite, and writes its rows.
 
+use std::time::Duration;
+
 use paceline_pg_wire::backend::{self, Column, RowWriter};
 use rusqlite::{types::Value, Row, Statement};
 
+use super::{kinds, settings::Settings};
 use crate::{
     dialect::{
         infer::{self, Guess},
-        results::{self, Hint},
-        Source,
+        results, Source,
     },
     failure::Failure,
     spool::Spool,
-    store::{catalogue, link::Link},
-    types::{encode, Declared, Type},
+    store::{asked::Change, catalogue, columns, link::Link, violation},
+    types::{encode, Declared},
 };
 
 /// A column of results.
@@ -43,6 +45,7 @@ pub(super) struct Run<'r> {
     pub(super) formats: &'r [bool],
     /// The description of the results that the client has; `None`: it gets one now.
     pub(super) described: Option<&'r [Shape]>,
+    pub(super) settings: &'r Settings,
 }
 
 /// The results of a statement.
@@ -52,6 +55,8 @@ pub(super) struct Ran {
     pub(super) changes: u64,
     /// The description that the client got.
     pub(super) shapes: Vec<Shape>,
+    /// The settings that the statement has changed.
+    pub(super) settings: Vec<Change>,
 }
 
 /// Where rows are written.
@@ -78,8 +83,18 @@ impl Run<'_> {
             &mut plain
         };
         self.bind(statement)?;
-        let result = self.step(statement, sink);
-        result.map_err(|failure| explain(self.link, failure))
+        let asks = asks_settings(self.original);
+        if asks {
+            self.link.lend_settings(self.settings.all());
+        }
+        let mut result = self.step(statement, sink);
+        if let (true, Ok(ran)) = (asks, &mut result) {
+            ran.settings = self.link.changed_settings();
+        }
+        result.map_err(|failure| {
+            let failure = explain(self.link, failure);
+            violation::describe(self.link, self.original, self.values, failure)
+        })
     }
 
     fn bind(&self, statement: &mut Statement<'_>) -> Result<(), Failure> {
@@ -127,6 +142,7 @@ impl Run<'_> {
             rows: count,
             changes: self.link.connection.changes(),
             shapes,
+            settings: Vec::new(),
         })
     }
 
@@ -156,13 +172,22 @@ impl Run<'_> {
     }
 }
 
+/// Whether the statement calls `current_setting` or `set_config`.
+fn asks_settings(sql: &str) -> bool {
+    let has = |word: &str| {
+        let mut windows = sql.as_bytes().windows(word.len());
+        windows.any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    has("current_setting") || has("set_config")
+}
+
 /// The error for a result that no longer has its described type.
 pub(super) fn changed() -> Failure {
     Failure::unsupported("cached plan must not change result type")
 }
 
 /// Whether the result at `index` is binary: one format applies to all.
-fn is_binary(formats: &[bool], index: usize) -> bool {
+pub(super) fn is_binary(formats: &[bool], index: usize) -> bool {
     match formats {
         [] => false,
         [all] => *all,
@@ -194,13 +219,31 @@ fn settle(shapes: &mut [Shape], first: Option<&Row<'_>>) {
     }
 }
 
+/// Takes the types that are still unknown from the first row of a read without parameters. A row
+/// that takes longer shows nothing.
+pub(super) fn probe(link: &Link, sql: &str, shapes: &mut [Shape]) {
+    const LIMIT: Duration = Duration::from_millis(20);
+    if shapes.iter().all(|shape| shape.declared.is_some()) {
+        return;
+    }
+    link.begin(Some(LIMIT));
+    if let Ok(mut statement) = link.connection.prepare_cached(sql) {
+        let mut rows = statement.raw_query();
+        // A failure shows nothing here: the run reports it.
+        if let Ok(first) = rows.next() {
+            settle(shapes, first);
+        }
+    }
+    link.begin(None);
+}
+
 /// The columns of a statement, as far as declarations and tokens show their types.
 pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> Vec<Shape> {
-    let columns = statement.columns();
-    let mut shapes: Vec<Shape> = columns
-        .map(|column| Shape {
+    let names = statement.columns().enumerate();
+    let mut shapes: Vec<Shape> = names
+        .map(|(index, column)| Shape {
             name: column.name().to_owned(),
-            declared: column.decl_type().map(Declared::of_column),
+            declared: columns::of_result(link, statement, index),
         })
         .collect();
     if shapes.iter().all(|shape| shape.declared.is_some()) {
@@ -218,27 +261,21 @@ pub(super) fn shapes(link: &Link, statement: &Statement<'_>, original: &str) -> 
         for (shape, item) in shapes.iter_mut().zip(items) {
             shape.declared = shape
                 .declared
-                .or_else(|| resolve_hint(link, &tables, item.hint));
+                .or_else(|| kinds::of_result(link, &tables, &item.hint));
             if let Some(name) = item.name {
                 shape.name = name;
             }
         }
     }
-    shapes
-}
-
-fn resolve_hint(link: &Link, tables: &[String], hint: Hint) -> Option<Declared> {
-    match hint {
-        Hint::Declared(declared) => Some(declared),
-        Hint::Guess(guess) => resolve(link, tables, &guess),
-        Hint::Sum(name) => {
-            let of = resolve(link, tables, &Guess::Column(name))?;
-            Some(Declared::plain(match of.kind {
-                kind if kind.is_integer() => Type::INT8,
-                kind => kind,
-            }))
+    // Drivers read the types of the catalogue's columns, also out of subqueries.
+    if is_catalogue(&infer::tables(&source)) {
+        for shape in &mut shapes {
+            shape.declared = shape
+                .declared
+                .or_else(|| catalogue::column_type(&shape.name));
         }
     }
+    shapes
 }
 
 /// Resolves a guess with the schema; `None` if the schema does not have the column.
@@ -246,28 +283,20 @@ pub(super) fn resolve(link: &Link, tables: &[String], guess: &Guess) -> Option<D
     match guess {
         Guess::Type(kind) => Some(Declared::plain(*kind)),
         Guess::Unknown => None,
-        Guess::Column(name) if is_catalogue(tables) => catalogue::column_type(name),
-        Guess::Column(name) => tables.iter().find_map(|table| {
-            let sql = "SELECT type FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE";
-            declared(link, sql, table, name)
-        }),
-        Guess::Inserted(place) => {
-            let sql = "SELECT type FROM pragma_table_info(?1) WHERE cid = CAST(?2 AS INTEGER)";
-            declared(link, sql, tables.first()?, &place.to_string())
+        Guess::ArrayOf(name) => {
+            let of = resolve(link, tables, &Guess::Column(name.clone()))?;
+            of.kind.array().map(Declared::plain)
         }
+        Guess::Column(name) if is_catalogue(tables) => catalogue::column_type(name),
+        Guess::Column(name) => tables
+            .iter()
+            .find_map(|table| columns::of_table(link, table, name)),
+        Guess::Inserted(place) => columns::at_place(link, tables.first()?, *place),
     }
 }
 
 fn is_catalogue(tables: &[String]) -> bool {
     tables.iter().any(|table| table.starts_with("pg_"))
-}
-
-fn declared(link: &Link, sql: &str, table: &str, column: &str) -> Option<Declared> {
-    let mut statement = link.connection.prepare_cached(sql).ok()?;
-    let found: String = statement
-        .query_row([table, column], |row| row.get(0))
-        .ok()?;
-    Some(Declared::of_column(&found))
 }
 
 /// Appends the description of columns.

@@ -6,13 +6,13 @@ use paceline_pg_wire::{backend, TransactionStatus};
 
 use super::{
     block::{self, Held, Need},
-    run::{Run, Sink},
+    run::{Ran, Run, Sink},
     Cx, Open, Output, Progress,
 };
 use crate::{
-    dialect::{Facts, Kind, Source, Statement},
+    dialect::{control::Control, Facts, Kind, Source, Statement},
     failure::Failure,
-    store::link::Link,
+    store::{link::Link, violation},
 };
 
 /// The remaining statements of a text.
@@ -122,6 +122,13 @@ impl Open {
         self.may_run(statement)?;
         let tag = |rows, changes| statement.tag.text(rows, changes);
         let (sql, need) = match &statement.kind {
+            Kind::Control(control @ Control::Execute { .. }) => {
+                let progress = self.control(cx, output, control, "")?;
+                if progress == Progress::Done {
+                    self.finish_alone(is_alone)?;
+                }
+                return Ok(progress);
+            }
             Kind::Control(control) => {
                 return self.control(cx, output, control, &tag(0, 0));
             }
@@ -136,10 +143,11 @@ impl Open {
                 return Ok(Progress::Done);
             }
             Kind::Catalogue(sql) => {
-                let (rows, _) = self.with_catalogue(|open, link| {
+                let ran = self.with_catalogue(|open, link| {
                     open.run_simple(link, sql, original, output, cx)
                 })?;
-                backend::command_complete(output.spool.end(), tag(rows, 0).as_bytes());
+                self.apply_settings(&ran)?;
+                backend::command_complete(output.spool.end(), tag(ran.rows, 0).as_bytes());
                 return Ok(Progress::Done);
             }
             Kind::Rows(sql) => (sql, Need::Read),
@@ -150,10 +158,11 @@ impl Open {
         };
         let result = self.run_simple(held.link(), sql, original, output, cx);
         self.put_back(held);
-        let (rows, changes) = result?;
+        let ran = result?;
         self.note(statement, need);
+        self.apply_settings(&ran)?;
         self.finish_alone(is_alone)?;
-        backend::command_complete(output.spool.end(), tag(rows, changes).as_bytes());
+        backend::command_complete(output.spool.end(), tag(ran.rows, ran.changes).as_bytes());
         Ok(Progress::Done)
     }
 
@@ -190,7 +199,7 @@ impl Open {
         original: &str,
         output: &mut Output,
         cx: &mut Cx<'_>,
-    ) -> Result<(u64, u64), Failure> {
+    ) -> Result<Ran, Failure> {
         let run = Run {
             link,
             sql,
@@ -199,9 +208,17 @@ impl Open {
             values: &[],
             formats: &[],
             described: None,
+            settings: &self.settings,
         };
-        let ran = self.run_on(link, cx, output, |sink| run.run(sink))?;
-        Ok((ran.rows, ran.changes))
+        self.run_on(link, cx, output, |sink| run.run(sink))
+    }
+
+    /// Applies the settings that a statement has changed by `set_config`.
+    pub(super) fn apply_settings(&mut self, ran: &Ran) -> Result<(), Failure> {
+        for change in &ran.settings {
+            self.set(&change.name, Some(&change.value), change.is_local)?;
+        }
+        Ok(())
     }
 
     /// Calls `run` on a connection, such that a cancel or a time limit can stop it.
@@ -239,7 +256,7 @@ impl Open {
         run: impl FnOnce(&mut Self, &Link) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let database = Arc::clone(&self.database);
-        let mut slot = database.catalogue();
+        let mut slot = database.catalogue(&self.facts.user);
         let link = match slot.take() {
             Some(link) => link,
             None => database.open_catalogue()?,
@@ -254,7 +271,11 @@ impl Open {
         let link = held.link();
         link.begin(self.settings.time("statement_timeout"));
         self.running.start(link.stopper());
-        let result = all.iter().try_for_each(|sql| link.batch(sql));
+        let run = |sql: &String| {
+            let result = link.batch(sql);
+            result.map_err(|failure| violation::describe(link, sql, &[], failure))
+        };
+        let result = all.iter().try_for_each(run);
         self.running.end();
         let result = result.map_err(|failure| super::run::explain(held.link(), failure));
         self.put_back(held);

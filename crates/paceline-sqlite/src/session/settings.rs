@@ -114,6 +114,11 @@ impl Settings {
         names.map(|name| (name, self.get(name).unwrap_or_default()))
     }
 
+    /// All settings, by name in lower case.
+    pub(crate) fn all(&self) -> &HashMap<String, String> {
+        &self.values
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.values
             .get(&name.to_ascii_lowercase())

@@ -12,7 +12,7 @@ use paceline_pg_wire::{
 
 use super::{block::Block, running::Running, settings::Settings, Open};
 use crate::{
-    dialect::Facts,
+    dialect::{Facts, Schema},
     failure::Failure,
     server::{Shared, Stored},
     store::{random, Database},
@@ -300,6 +300,7 @@ fn open(
         process: key.process,
         version: server.version.clone(),
         is_standby: !wish.database.writes(),
+        schema: Some(Arc::clone(&wish.database) as Arc<dyn Schema>),
     };
     server.count_session();
     let open = Open {

@@ -1,22 +1,116 @@
 //! PostgreSQL's catalogue, as temporary views over SQLite's schema, and the functions that queries
 //! of psql and of drivers call with it.
 
-use rusqlite::{functions::FunctionFlags, Connection, Result};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::link::Link;
+use rusqlite::{
+    functions::{Context, FunctionFlags},
+    Connection, Result,
+};
+
+use super::{functions::json_text, link::Link};
 use crate::{
+    dialect::{
+        counter,
+        definition::{constraints, Constraint, Kind},
+    },
     failure::Failure,
     types::{Declared, Type},
 };
 
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 
-/// Makes the views and functions on a connection.
-pub(super) fn define(link: &Link, database: &str) -> std::result::Result<(), Failure> {
+/// What a database knows of its server: the names that psql lists.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Directory {
+    pub(crate) databases: Vec<String>,
+    pub(crate) users: Vec<String>,
+}
+
+/// Makes the views and functions on a connection. `asking` is the user of the running statement.
+pub(super) fn define(
+    link: &Link,
+    database: &str,
+    directory: &Directory,
+    asking: &Arc<Mutex<String>>,
+) -> std::result::Result<(), Failure> {
     functions(&link.connection, database)?;
+    names(&link.connection, directory, asking)?;
+    definitions(&link.connection)?;
     link.batch("PRAGMA query_only = OFF")?;
     link.batch(include_str!("catalogue.sql"))?;
     link.batch("PRAGMA query_only = ON")
+}
+
+/// The role that owns everything.
+const OWNER: &str = "paceline";
+
+/// The databases and the roles, as arrays of JSON.
+fn names(
+    connection: &Connection,
+    directory: &Directory,
+    asking: &Arc<Mutex<String>>,
+) -> Result<()> {
+    let databases = json_array(&directory.databases);
+    connection.create_scalar_function("paceline_databases", 0, FLAGS, move |_| {
+        Ok(databases.clone())
+    })?;
+    let (users, asking) = (directory.users.clone(), Arc::clone(asking));
+    let roles = move |_: &Context<'_>| {
+        let asking = asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut roles = vec![OWNER.to_owned()];
+        for user in users.iter().chain([&*asking]) {
+            if !roles.contains(user) {
+                roles.push(user.clone());
+            }
+        }
+        Ok(json_array(&roles))
+    };
+    // Not deterministic: the user changes from statement to statement.
+    connection.create_scalar_function("paceline_roles", 0, FunctionFlags::SQLITE_UTF8, roles)
+}
+
+/// What the definitions of tables say beyond SQLite's schema.
+fn definitions(connection: &Connection) -> Result<()> {
+    connection.create_scalar_function("paceline_counter", 1, FLAGS, |cx| {
+        let sql = cx.get::<Option<String>>(0)?;
+        let kind = sql.and_then(|sql| counter::declared(&sql));
+        Ok(kind.map(|kind| kind.0))
+    })?;
+    connection.create_scalar_function("paceline_key_name", 3, FLAGS, |cx| {
+        name_of(cx, |kind| matches!(kind, Kind::Key | Kind::Unique))
+    })?;
+    connection.create_scalar_function("paceline_foreign_name", 3, FLAGS, |cx| {
+        name_of(cx, |kind| matches!(kind, Kind::Foreign(_)))
+    })?;
+    connection.create_scalar_function("paceline_checks", 2, FLAGS, |cx| {
+        let (table, sql): (String, Option<String>) = (cx.get(0)?, cx.get(1)?);
+        let all = constraints(&table, &sql.unwrap_or_default());
+        let check = |constraint: Constraint| match constraint.kind {
+            Kind::Check(text) => Some(json_array(&[constraint.name, text])),
+            _ => None,
+        };
+        let checks: Vec<_> = all.into_iter().filter_map(check).collect();
+        Ok(format!("[{}]", checks.join(",")))
+    })
+}
+
+/// The name of the constraint of a table (its name, its definition) with these columns, an array of
+/// JSON.
+fn name_of(cx: &Context<'_>, is_kind: fn(&Kind) -> bool) -> Result<Option<String>> {
+    let (table, sql): (String, Option<String>) = (cx.get(0)?, cx.get(1)?);
+    let columns: String = cx.get(2)?;
+    let all = constraints(&table, &sql.unwrap_or_default());
+    let is_it = |constraint: &&Constraint| {
+        is_kind(&constraint.kind) && json_array(&constraint.columns) == columns
+    };
+    let found = all.iter().find(is_it);
+    Ok(found.map(|constraint| constraint.name.clone()))
+}
+
+fn json_array(texts: &[String]) -> String {
+    let items: Vec<_> = texts.iter().map(|text| json_text(text)).collect();
+    format!("[{}]", items.join(","))
 }
 
 fn functions(connection: &Connection, database: &str) -> Result<()> {
@@ -95,7 +189,7 @@ const NULL: [&str; 13] = [
 ];
 
 /// Functions that return their first argument.
-const FIRST: [&str; 3] = ["pg_get_expr", "array_to_string", "pg_regtype"];
+const FIRST: [&str; 2] = ["pg_get_expr", "array_to_string"];
 
 /// The name of a type as PostgreSQL writes it, with its restriction.
 fn type_name(kind: Type, modifier: i32) -> String {
@@ -133,7 +227,10 @@ fn type_name(kind: Type, modifier: i32) -> String {
         Type::JSONB => "jsonb".to_owned(),
         Type::TEXT => "text".to_owned(),
         Type::UNKNOWN => "unknown".to_owned(),
-        _ => "???".to_owned(),
+        kind => match kind.element() {
+            Some(element) => format!("{}[]", type_name(element, -1)),
+            None => "???".to_owned(),
+        },
     }
 }
 
@@ -194,7 +291,27 @@ pub(crate) fn column_type(name: &str) -> Option<Declared> {
         "datistemplate",
         "datallowconn",
     ];
-    const OIDS: [&str; 22] = [
+    const CHARS: [&str; 12] = [
+        "relkind",
+        "relpersistence",
+        "relreplident",
+        "typtype",
+        "typcategory",
+        "typdelim",
+        "contype",
+        "attidentity",
+        "attgenerated",
+        "prokind",
+        "kind",
+        "elemdelim",
+    ];
+    const NAMES: [&str; 8] = [
+        "relname", "typname", "nspname", "attname", "conname", "rolname", "datname", "ns",
+    ];
+    const OIDS: [&str; 25] = [
+        "basetype",
+        "elemtype",
+        "range_subtype",
         "oid",
         "relnamespace",
         "reltype",
@@ -222,6 +339,10 @@ pub(crate) fn column_type(name: &str) -> Option<Declared> {
         Type::BOOL
     } else if OIDS.contains(&name) {
         Type::OID
+    } else if CHARS.contains(&name) {
+        Type::CHAR
+    } else if NAMES.contains(&name) {
+        Type::NAME
     } else if matches!(
         name,
         "attnum" | "relnatts" | "attlen" | "typlen" | "relchecks"
@@ -229,7 +350,7 @@ pub(crate) fn column_type(name: &str) -> Option<Declared> {
         Type::INT2
     } else if matches!(
         name,
-        "atttypmod" | "typtypmod" | "encoding" | "rolconnlimit" | "ordinal_position"
+        "atttypmod" | "typtypmod" | "encoding" | "rolconnlimit" | "ordinal_position" | "depth"
     ) {
         Type::INT4
     } else {

@@ -19,9 +19,10 @@ use rusqlite::{
     Connection, Error, Result,
 };
 
+use super::casts;
 use crate::types::parameter;
 
-const PURE: FunctionFlags = FunctionFlags::SQLITE_UTF8
+pub(super) const PURE: FunctionFlags = FunctionFlags::SQLITE_UTF8
     .union(FunctionFlags::SQLITE_DETERMINISTIC)
     .union(FunctionFlags::SQLITE_INNOCUOUS);
 const CHANGING: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_INNOCUOUS);
@@ -29,17 +30,12 @@ const CHANGING: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::
 /// Registers the functions on a connection. `is_stopped` ends a `pg_sleep`.
 pub(super) fn register(connection: &Connection, is_stopped: Arc<AtomicBool>) -> Result<()> {
     operators(connection)?;
-    casts(connection)?;
+    casts::register(connection)?;
     texts(connection)?;
+    super::texts::register(connection)?;
+    super::numbers::register(connection)?;
+    super::arrays::register(connection)?;
     lengths(connection)?;
-    for name in [
-        "now",
-        "statement_timestamp",
-        "transaction_timestamp",
-        "clock_timestamp",
-    ] {
-        connection.create_scalar_function(name, 0, CHANGING, |_| Ok(now()))?;
-    }
     connection.create_scalar_function("gen_random_uuid", 0, CHANGING, |_| random_uuid())?;
     connection.create_scalar_function("pg_sleep", 1, CHANGING, move |cx| {
         sleep(cx.get(0)?, &is_stopped)
@@ -73,32 +69,6 @@ fn operators(connection: &Connection) -> Result<()> {
             &value.to_lowercase(),
         ))),
         _ => Ok(None),
-    })
-}
-
-fn casts(connection: &Connection) -> Result<()> {
-    connection.create_scalar_function("pg_bool", 1, PURE, |cx| match cx.get_raw(0) {
-        ValueRef::Null => Ok(None),
-        ValueRef::Integer(number) => Ok(Some(number != 0)),
-        _ => {
-            let value = text(cx, 0)?.unwrap_or_default();
-            let value = parameter::boolean(value.trim());
-            value
-                .map(Some)
-                .ok_or_else(|| user("invalid input syntax for type boolean"))
-        }
-    })?;
-    connection.create_scalar_function("pg_bytea", 1, PURE, |cx| match cx.get_raw(0) {
-        ValueRef::Null => Ok(Value::Null),
-        ValueRef::Blob(bytes) => Ok(Value::Blob(bytes.to_vec())),
-        _ => {
-            let value = text(cx, 0)?.unwrap_or_default();
-            let bytes = parameter::bytea(&value).map_err(|failure| user(failure.message))?;
-            Ok(Value::Blob(bytes))
-        }
-    })?;
-    connection.create_scalar_function("pg_array", 1, PURE, |cx| {
-        Ok(text(cx, 0)?.map(|value| json_array(&value)))
     })
 }
 
@@ -228,7 +198,7 @@ fn compare(left: &Value, right: &Value) -> i32 {
 }
 
 /// An argument as a text.
-fn text(cx: &Context<'_>, index: usize) -> Result<Option<String>> {
+pub(super) fn text(cx: &Context<'_>, index: usize) -> Result<Option<String>> {
     Ok(match cx.get_raw(index) {
         ValueRef::Null => None,
         ValueRef::Integer(number) => Some(number.to_string()),
@@ -239,14 +209,8 @@ fn text(cx: &Context<'_>, index: usize) -> Result<Option<String>> {
     })
 }
 
-fn user(text: impl Into<String>) -> Error {
+pub(super) fn user(text: impl Into<String>) -> Error {
     Error::UserFunctionError(text.into().into())
-}
-
-fn now() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let micros = since.map_or(0, |since| since.as_micros() as i64);
-    parameter::timestamp_of_unix(micros)
 }
 
 /// Sixteen bytes of the system's randomness.
@@ -309,7 +273,7 @@ fn is_like(pattern: &str, value: &str) -> bool {
 }
 
 /// PostgreSQL's `{a,"b c",NULL}` as a JSON array. Any other text is returned unchanged.
-fn json_array(text: &str) -> String {
+pub(super) fn json_array(text: &str) -> String {
     let text = text.trim();
     let Some(inner) = text
         .strip_prefix('{')
@@ -350,13 +314,18 @@ fn json_item(item: &str, was_quoted: bool) -> String {
     if !was_quoted && is_number {
         return item.to_owned();
     }
+    json_text(item)
+}
+
+/// A text as JSON.
+pub(super) fn json_text(text: &str) -> String {
     let escape = |char: char| match char {
         '"' => "\\\"".to_owned(),
         '\\' => "\\\\".to_owned(),
         char if (char as u32) < 0x20 => format!("\\u{:04x}", char as u32),
         char => char.to_string(),
     };
-    format!("\"{}\"", item.chars().map(escape).collect::<String>())
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::HashMap,
     path::Path,
     sync::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -18,7 +19,11 @@ use rusqlite::{
     Connection, InterruptHandle, OpenFlags,
 };
 
-use super::functions;
+use super::{
+    asked::{self, Change},
+    clock::{self, Clock},
+    functions,
+};
 use crate::failure::Failure;
 
 /// How many statements a connection keeps compiled.
@@ -48,6 +53,8 @@ pub(crate) struct Link {
     deadline: Arc<Deadline>,
     /// The pages of the log after the last commit of this connection.
     log_pages: Arc<AtomicU32>,
+    clock: Arc<Clock>,
+    asked: asked::Shared,
     /// The schema that the connection has read.
     schema: Cell<u64>,
 }
@@ -112,6 +119,10 @@ impl Link {
         let is_stopped = Arc::new(AtomicBool::new(false));
         configure(&mut connection, purpose)?;
         functions::register(&connection, Arc::clone(&is_stopped))?;
+        let asked = asked::Shared::default();
+        asked::register(&connection, &asked)?;
+        let clock = Arc::default();
+        clock::register(&connection, &clock)?;
         let of_handler = Arc::clone(&deadline);
         connection.progress_handler(STEPS, Some(move || of_handler.is_over()))?;
         let stopper = Stopper {
@@ -123,6 +134,8 @@ impl Link {
             stopper: Arc::new(stopper),
             deadline,
             log_pages: Arc::default(),
+            clock,
+            asked,
             schema: Cell::new(0),
         };
         if purpose != Purpose::Read {
@@ -164,6 +177,23 @@ impl Link {
     pub(crate) fn begin(&self, limit: Option<Duration>) {
         self.stopper.is_stopped.store(false, Ordering::SeqCst);
         self.deadline.set(limit);
+        self.clock.begin_statement(self.connection.is_autocommit());
+    }
+
+    /// Lends the settings of a session to its next statement.
+    pub(crate) fn lend_settings(&self, values: &HashMap<String, String>) {
+        asked::lend(&self.asked, values);
+    }
+
+    /// The settings that the statement has changed.
+    pub(crate) fn changed_settings(&self) -> Vec<Change> {
+        asked::take_changes(&self.asked)
+    }
+
+    /// Begins a transaction by this statement.
+    pub(crate) fn begin_transaction(&self, sql: &str) -> Result<(), Failure> {
+        self.clock.begin_transaction();
+        self.run_cached(sql)
     }
 
     /// Writes the log back into the file, if it has grown long. The lane of writers is held, so

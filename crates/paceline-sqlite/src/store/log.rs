@@ -154,6 +154,9 @@ impl Log {
     /// Makes durable what another process has appended and may not have synced. The tickets of this
     /// log do not count it, so the caller shows it to no session before this has returned.
     pub(crate) fn sync_inherited(&self) -> io::Result<()> {
+        if let Some(why) = &self.lock().failed {
+            return Err(io::Error::other(why.clone()));
+        }
         match self.sync_medium() {
             // A new file has no log, nor has one whose last process ended gracefully.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -378,6 +381,8 @@ mod tests {
         });
         let failure = log.sync_inherited().expect_err("the disk is gone");
         assert_eq!(failure.to_string(), "the disk is gone");
+        let again = log.sync_inherited().expect_err("it was final");
+        assert_eq!(again.to_string(), "the disk is gone");
         let ticket = log.begin();
         log.appended(ticket);
         assert_eq!(

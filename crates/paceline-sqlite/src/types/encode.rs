@@ -4,7 +4,7 @@
 
 use rusqlite::types::ValueRef;
 
-use super::{float, numeric, time, Declared, Type};
+use super::{array, float, numeric, time, Declared, Type};
 use crate::failure::Failure;
 
 /// Appends a value that is not NULL in the form of its type.
@@ -45,14 +45,18 @@ fn text(value: ValueRef<'_>, declared: Declared, output: &mut Vec<u8>) -> Result
         }
         Type::NUMERIC => output.extend_from_slice(decimal(value, declared)?.as_bytes()),
         Type::BYTEA => push_hex(bytes(value), output),
-        Type::TIMESTAMPTZ => {
-            plain(value, output);
-            let has_zone = matches!(value, ValueRef::Text(text)
-                if text.iter().skip(11).any(|byte| b"+-Zz".contains(byte)));
-            if !has_zone {
+        // A text that is no moment may come from another program: it is shown as it is.
+        Type::TIMESTAMPTZ => match time::timestamp(&text_of(value)) {
+            Some(moment) => {
+                output.extend_from_slice(time::timestamp_text(moment).as_bytes());
                 output.extend_from_slice(b"+00");
             }
-        }
+            None => plain(value, output),
+        },
+        Type::TIMESTAMP => match time::local(&text_of(value)) {
+            Some(moment) => output.extend_from_slice(time::timestamp_text(moment).as_bytes()),
+            None => plain(value, output),
+        },
         _ => plain(value, output),
     }
     Ok(())
@@ -86,14 +90,27 @@ fn binary(value: ValueRef<'_>, declared: Declared, output: &mut Vec<u8>) -> Resu
         }
         Type::BYTEA => output.extend_from_slice(bytes(value)),
         Type::DATE => {
-            let day = moment(value, "date", time::date)?;
+            let day = match text_of(value).trim() {
+                "infinity" => i32::MAX.into(),
+                "-infinity" => i32::MIN.into(),
+                _ => moment(value, "date", time::date)?,
+            };
             output.extend_from_slice(&(day as i32).to_be_bytes());
         }
         Type::TIME => {
             output.extend_from_slice(&moment(value, "time", time::time)?.to_be_bytes());
         }
         Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            let micros = moment(value, "timestamp", time::timestamp)?;
+            let read = if declared.kind == Type::TIMESTAMP {
+                time::local
+            } else {
+                time::timestamp
+            };
+            let micros = match text_of(value).trim() {
+                "infinity" => i64::MAX,
+                "-infinity" => i64::MIN,
+                _ => moment(value, "timestamp", read)?,
+            };
             output.extend_from_slice(&micros.to_be_bytes());
         }
         Type::UUID => {
@@ -105,7 +122,10 @@ fn binary(value: ValueRef<'_>, declared: Declared, output: &mut Vec<u8>) -> Resu
             output.push(1);
             plain(value, output);
         }
-        _ => plain(value, output),
+        kind => match kind.element() {
+            Some(element) => array::to_binary(element, &text_of(value), output)?,
+            None => plain(value, output),
+        },
     }
     Ok(())
 }
@@ -138,16 +158,21 @@ fn integer(value: ValueRef<'_>, kind: Type) -> Result<i64, Failure> {
         _ => None,
     };
     let number = number.ok_or_else(|| invalid(name(kind), &text_of(value)))?;
-    let fits = match kind {
-        Type::INT2 => i16::try_from(number).is_ok(),
-        Type::INT4 => i32::try_from(number).is_ok(),
-        Type::OID => u32::try_from(number).is_ok(),
-        _ => true,
-    };
+    let fits = fits(number, kind);
     if fits {
         Ok(number)
     } else {
         Err(out_of_range(&number.to_string(), kind))
+    }
+}
+
+/// Whether the number is in the range of the type.
+pub(crate) fn fits(number: i64, kind: Type) -> bool {
+    match kind {
+        Type::INT2 => i16::try_from(number).is_ok(),
+        Type::INT4 => i32::try_from(number).is_ok(),
+        Type::OID => u32::try_from(number).is_ok(),
+        _ => true,
     }
 }
 
@@ -244,7 +269,8 @@ fn push_integer(number: i64, output: &mut Vec<u8>) {
     output.extend_from_slice(&digits[at..]);
 }
 
-fn name(kind: Type) -> &'static str {
+/// The name of a type of integers.
+pub(crate) fn name(kind: Type) -> &'static str {
     match kind {
         Type::INT2 => "smallint",
         Type::INT8 => "bigint",
@@ -253,7 +279,7 @@ fn name(kind: Type) -> &'static str {
     }
 }
 
-pub(super) fn invalid(name: &str, text: &str) -> Failure {
+pub(crate) fn invalid(name: &str, text: &str) -> Failure {
     Failure::new(
         "22P02",
         format!("invalid input syntax for type {name}: \"{text}\""),

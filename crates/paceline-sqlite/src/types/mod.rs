@@ -5,8 +5,10 @@
 //!   text or binary --> value                                                  [parameter]
 //! ```
 
+pub(crate) mod array;
 pub(crate) mod encode;
 mod float;
+pub(crate) mod moment;
 mod numeric;
 pub(crate) mod parameter;
 mod time;
@@ -22,6 +24,30 @@ pub(crate) struct Declared {
     /// As PostgreSQL's `atttypmod`; -1: nothing.
     pub(crate) modifier: i32,
 }
+
+/// Types, and the types of their arrays.
+const ARRAYS: [(Type, Type); 20] = [
+    (Type::OID, Type(1028)),
+    (Type::BOOL, Type(1000)),
+    (Type::BYTEA, Type(1001)),
+    (Type::NAME, Type(1003)),
+    (Type::INT2, Type(1005)),
+    (Type::INT4, Type(1007)),
+    (Type::TEXT, Type(1009)),
+    (Type::BPCHAR, Type(1014)),
+    (Type::VARCHAR, Type(1015)),
+    (Type::INT8, Type(1016)),
+    (Type::FLOAT4, Type(1021)),
+    (Type::FLOAT8, Type(1022)),
+    (Type::TIMESTAMP, Type(1115)),
+    (Type::DATE, Type(1182)),
+    (Type::TIME, Type(1183)),
+    (Type::TIMESTAMPTZ, Type(1185)),
+    (Type::NUMERIC, Type(1231)),
+    (Type::UUID, Type(2951)),
+    (Type::JSON, Type(199)),
+    (Type::JSONB, Type(3807)),
+];
 
 impl Type {
     pub(crate) const BOOL: Self = Self(16);
@@ -61,15 +87,53 @@ impl Type {
         }
     }
 
-    /// Whether its values are whole numbers.
-    pub(crate) fn is_integer(self) -> bool {
-        matches!(self, Self::INT2 | Self::INT4 | Self::INT8 | Self::OID)
+    /// PostgreSQL's own name of it.
+    pub(crate) fn short_name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::BOOL => "bool",
+            Self::BYTEA => "bytea",
+            Self::NAME => "name",
+            Self::INT8 => "int8",
+            Self::INT2 => "int2",
+            Self::INT4 => "int4",
+            Self::TEXT => "text",
+            Self::OID => "oid",
+            Self::JSON => "json",
+            Self::FLOAT4 => "float4",
+            Self::FLOAT8 => "float8",
+            Self::BPCHAR => "bpchar",
+            Self::VARCHAR => "varchar",
+            Self::DATE => "date",
+            Self::TIME => "time",
+            Self::TIMESTAMP => "timestamp",
+            Self::TIMESTAMPTZ => "timestamptz",
+            Self::NUMERIC => "numeric",
+            Self::UUID => "uuid",
+            Self::JSONB => "jsonb",
+            _ => return None,
+        })
+    }
+
+    /// The type of arrays of it; `None` if there is none.
+    pub(crate) fn array(self) -> Option<Self> {
+        let found = ARRAYS.iter().find(|(element, _)| *element == self);
+        found.map(|(_, array)| *array)
+    }
+
+    /// The type of the elements of an array type.
+    pub(crate) fn element(self) -> Option<Self> {
+        let found = ARRAYS.iter().find(|(_, array)| *array == self);
+        found.map(|(element, _)| *element)
     }
 
     /// The type of this name, with its restriction, such as `numeric(10, 2)`; `None` for a name
     /// that is not PostgreSQL's.
     pub(crate) fn named(name: &str) -> Option<Declared> {
         let lower = name.trim().to_ascii_lowercase();
+        if let Some((element, _)) = lower.split_once('[') {
+            let kind = Self::named(element)?.kind.array()?;
+            return Some(Declared::plain(kind));
+        }
         let (base, restriction, tail) = split(&lower);
         let base = format!("{base}{tail}");
         let base = base.strip_prefix("pg_catalog.").unwrap_or(&base);
@@ -168,6 +232,8 @@ mod tests {
             ("double precision", 701, -1),
             ("", 25, -1),
             ("geometry", 25, -1),
+            ("integer[]", 1007, -1),
+            ("varchar(9)[][3]", 1015, -1),
         ] {
             let found = Declared::of_column(declared);
             assert_eq!(

@@ -2,7 +2,7 @@
 
 use rusqlite::types::Value;
 
-use super::{encode, numeric, time, Type};
+use super::{array, encode, numeric, time, Type};
 use crate::failure::Failure;
 
 /// The type of a parameter, and where it is known from.
@@ -37,7 +37,7 @@ impl Parameter {
     }
 }
 
-fn of_text(kind: Type, text: &str) -> Result<Value, Failure> {
+pub(super) fn of_text(kind: Type, text: &str) -> Result<Value, Failure> {
     let trimmed = text.trim();
     Ok(match kind {
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => Value::Integer(integer(kind, trimmed)?),
@@ -52,11 +52,48 @@ fn of_text(kind: Type, text: &str) -> Result<Value, Failure> {
         Type::NUMERIC => decimal(trimmed).ok_or_else(|| encode::invalid("numeric", text))?,
         Type::BYTEA => Value::Blob(bytea(text)?),
         Type::UNKNOWN => untyped(text),
-        _ => Value::Text(text.to_owned()),
+        kind => Value::Text(normal(kind, text)?),
     })
 }
 
-fn of_binary(kind: Type, bytes: &[u8]) -> Result<Value, Failure> {
+/// The text of a value in the one form that compares and sorts as the value does.
+pub(crate) fn normal(kind: Type, text: &str) -> Result<String, Failure> {
+    let trimmed = text.trim();
+    let is_endless = matches!(trimmed, "infinity" | "-infinity");
+    let wrong = |name: &str| Failure {
+        code: "22007",
+        ..encode::invalid(name, text)
+    };
+    match kind {
+        Type::DATE | Type::TIMESTAMP | Type::TIMESTAMPTZ if is_endless => Ok(trimmed.to_owned()),
+        Type::DATE => {
+            let day = trimmed.split([' ', 'T']).next().and_then(time::date);
+            day.map(time::date_text).ok_or_else(|| wrong("date"))
+        }
+        Type::TIME => {
+            let clock = time::time(trimmed).map(time::time_text);
+            clock.ok_or_else(|| wrong("time"))
+        }
+        Type::TIMESTAMP => {
+            let moment = time::local(trimmed).map(time::timestamp_text);
+            moment.ok_or_else(|| wrong("timestamp"))
+        }
+        Type::TIMESTAMPTZ => {
+            let moment = time::timestamp(trimmed).map(time::timestamp_text);
+            moment.ok_or_else(|| wrong("timestamp with time zone"))
+        }
+        Type::UUID => {
+            let number = encode::uuid(trimmed).map(uuid_text);
+            number.ok_or_else(|| encode::invalid("uuid", text))
+        }
+        kind => match kind.element() {
+            Some(element) => array::normal(element, text),
+            None => Ok(text.to_owned()),
+        },
+    }
+}
+
+pub(super) fn of_binary(kind: Type, bytes: &[u8]) -> Result<Value, Failure> {
     Ok(match kind {
         Type::INT2 => Value::Integer(i16::from_be_bytes(fixed(bytes)?).into()),
         Type::INT4 => Value::Integer(i32::from_be_bytes(fixed(bytes)?).into()),
@@ -70,10 +107,18 @@ fn of_binary(kind: Type, bytes: &[u8]) -> Result<Value, Failure> {
             decimal(&text).ok_or_else(wrong_length)?
         }
         Type::BYTEA => Value::Blob(bytes.to_vec()),
-        Type::DATE => Value::Text(time::date_text(i32::from_be_bytes(fixed(bytes)?).into())),
+        Type::DATE => Value::Text(match i32::from_be_bytes(fixed(bytes)?) {
+            i32::MAX => "infinity".to_owned(),
+            i32::MIN => "-infinity".to_owned(),
+            day => time::date_text(day.into()),
+        }),
         Type::TIME => Value::Text(time::time_text(i64::from_be_bytes(fixed(bytes)?))),
         Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            Value::Text(time::timestamp_text(i64::from_be_bytes(fixed(bytes)?)))
+            Value::Text(match i64::from_be_bytes(fixed(bytes)?) {
+                i64::MAX => "infinity".to_owned(),
+                i64::MIN => "-infinity".to_owned(),
+                micros => time::timestamp_text(micros),
+            })
         }
         Type::UUID => Value::Text(uuid_text(u128::from_be_bytes(fixed(bytes)?))),
         Type::JSONB => match bytes.split_first() {
@@ -84,6 +129,10 @@ fn of_binary(kind: Type, bytes: &[u8]) -> Result<Value, Failure> {
             Value::Text(utf8(bytes)?.to_owned())
         }
         Type::UNKNOWN => untyped(utf8(bytes)?),
+        kind if kind.element().is_some() => {
+            let element = kind.element().unwrap_or(Type::TEXT);
+            Value::Text(array::of_binary(element, bytes)?)
+        }
         Type(oid) => {
             let text = format!("binary parameters of the type with OID {oid} are not supported");
             return Err(Failure::unsupported(text));
@@ -96,7 +145,7 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Failure> {
     bytes.try_into().map_err(|_| wrong_length())
 }
 
-fn wrong_length() -> Failure {
+pub(super) fn wrong_length() -> Failure {
     Failure::new("22P03", "incorrect binary data format in bind parameter")
 }
 
@@ -111,7 +160,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, Failure> {
     text.map_err(|_| Failure::new("22021", "invalid byte sequence for encoding \"UTF8\""))
 }
 
-fn integer(kind: Type, text: &str) -> Result<i64, Failure> {
+pub(crate) fn integer(kind: Type, text: &str) -> Result<i64, Failure> {
     let out_of_range = |name: &str| {
         Failure::new(
             "22003",
@@ -135,7 +184,7 @@ fn integer(kind: Type, text: &str) -> Result<i64, Failure> {
 }
 
 /// A whole number, or the nearest real one.
-fn decimal(text: &str) -> Option<Value> {
+pub(crate) fn decimal(text: &str) -> Option<Value> {
     match text.parse::<i64>() {
         Ok(number) => Some(Value::Integer(number)),
         Err(_) => text.parse().ok().map(Value::Real),
@@ -264,9 +313,40 @@ mod tests {
             (Type::BYTEA, "\\x0", "22P02"),
             (Type::NUMERIC, "1,5", "22P02"),
             (Type::TEXT, "a\0b", "22021"),
+            (Type::DATE, "2023-02-29", "22007"),
+            (Type::TIMESTAMPTZ, "noon", "22007"),
+            (Type::UUID, "12", "22P02"),
+            (Type(1007), "1,2", "22P02"),
         ] {
             let failure = Parameter::Typed(kind).decode(Some(text.as_bytes()), false);
             assert_eq!(failure.map_err(|failure| failure.code), Err(code), "{text}");
+        }
+    }
+
+    /// Texts are compared as texts: two spellings of one moment must become one text.
+    #[test]
+    fn moments_have_a_normal_form() {
+        for (kind, text, normal_text) in [
+            (
+                Type::TIMESTAMPTZ,
+                "2024-01-01T12:00:00+02:00",
+                "2024-01-01 10:00:00",
+            ),
+            (
+                Type::TIMESTAMP,
+                "2024-01-01 12:00:00.5+02",
+                "2024-01-01 12:00:00.5",
+            ),
+            (Type::TIMESTAMP, "2024-01-01", "2024-01-01 00:00:00"),
+            (Type::DATE, "2024-1-2", "2024-01-02"),
+            (Type::TIME, "1:02", "01:02:00"),
+            (
+                Type::UUID,
+                "{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11}",
+                "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+            ),
+        ] {
+            assert_eq!(normal(kind, text).ok().as_deref(), Some(normal_text));
         }
     }
 

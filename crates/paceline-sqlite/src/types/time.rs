@@ -42,6 +42,13 @@ pub(crate) fn timestamp(text: &str) -> Option<i64> {
     Some(date(day)? * DAY + time(clock)? - offset)
 }
 
+/// The microseconds from 2000-01-01 to `2024-02-29 12:34:56.789`. A zone does not count.
+pub(crate) fn local(text: &str) -> Option<i64> {
+    let (day, rest) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
+    let (clock, _) = zone(rest)?;
+    Some(date(day)? * DAY + time(clock)?)
+}
+
 /// Splits the zone off a time, and counts its microseconds east of Greenwich.
 fn zone(text: &str) -> Option<(&str, i64)> {
     let text = text.trim_end();
@@ -87,6 +94,16 @@ pub(crate) fn time_text(micros: i64) -> String {
 pub(crate) fn timestamp_text(micros: i64) -> String {
     let day = micros.div_euclid(DAY);
     format!("{} {}", date_text(day), time_text(micros.rem_euclid(DAY)))
+}
+
+/// The year, month and day of a day counted from 2000-01-01.
+pub(super) fn civil_of(day: i64) -> (i64, i64, i64) {
+    civil(day + EPOCH)
+}
+
+/// The day, counted from 2000-01-01, of a date.
+pub(super) fn day_of(year: i64, month: i64, day: i64) -> i64 {
+    days(year, month, day) - EPOCH
 }
 
 fn number(digits: &str, lengths: std::ops::RangeInclusive<usize>) -> Option<i64> {

@@ -107,9 +107,10 @@ fn passengers(stand: &Stand) -> String {
         format!("{} ({since:.1} s)", one.name)
     };
     let waiting: Vec<_> = stand.waiting.iter().map(waits).collect();
-    match waiting.is_empty() {
-        true => "  waiting    nobody".to_owned(),
-        false => format!("  waiting    {}", paint(YELLOW, &waiting.join("  "))),
+    if waiting.is_empty() {
+        "  waiting    nobody".to_owned()
+    } else {
+        format!("  waiting    {}", paint(YELLOW, &waiting.join("  ")))
     }
 }
 

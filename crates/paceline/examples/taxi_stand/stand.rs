@@ -236,10 +236,12 @@ impl Stand {
             return;
         };
         let untold = fare.wish == Wish::UntoldRide && self.options.wake == Wake::Adaptive;
-        let text = match self.followers().is_empty() {
-            true => "no cab is left to lead",
-            false if untold => "untold: the front is open, nobody was woken",
-            false => return,
+        let text = if self.followers().is_empty() {
+            "no cab is left to lead"
+        } else if untold {
+            "untold: the front is open, nobody was woken"
+        } else {
+            return;
         };
         if self.vacant() > A_WAKE {
             self.tell(format!("cab {by} drove off with {}, {text}", fare.name));

@@ -21,7 +21,7 @@ use crate::{
     sync::Timestamp,
 };
 
-/// The claim of whoever has a call in its hands. Dropping it forgets the call.
+/// The claim of the thread that holds a call. Dropping it forgets the call.
 struct Claim<'m, P: Protocol> {
     link: &'m Arc<Link<P>>,
     key: Key,
@@ -49,14 +49,16 @@ impl<'m, P: Protocol> Prepared<'m, P> {
         self.0.link.calls.id(self.0.key)
     }
 
-    /// Sends the request. It never blocks: what the socket does not take is kept, and sent by whichever thread leads.
+    /// Sends the request. It never blocks: what the socket does not take is kept, and sent by
+    /// whichever thread leads.
     ///
     /// If another thread is sending just then, that one sends this request too.
     ///
     /// # Errors
-    /// Nothing was sent, and the call is given back. `QuotaExceeded`: too much waits to be sent already (see
-    /// [`Builder::unsent`](super::Builder::unsent)), and the peer takes no more just now. What the protocol said of the request. Or the connection is lost;
-    /// then the call can still be sent on the next one.
+    /// Nothing was sent, and the call is given back. `QuotaExceeded`: too much waits to be sent
+    /// already (see [`Builder::unsent`](super::Builder::unsent)), and the peer takes no more just
+    /// now. What the protocol said of the request. Or the connection is lost; then the call can
+    /// still be sent on the next one.
     pub fn send(self, request: &P::Request) -> Result<Sent<'m, P>, Rejected<Self>> {
         match self.0.link.send(self.0.key, request) {
             Ok(()) => Ok(Sent(self.0)),
@@ -77,26 +79,28 @@ impl<'m, P: Protocol> Sent<'m, P> {
         self.0.link.calls.id(self.0.key)
     }
 
-    /// Waits until the reply is there. Meanwhile this thread reads for all who wait, or sleeps while another one does.
+    /// Waits until the reply is there. Meanwhile this thread reads for all waiting callers, or
+    /// sleeps while another thread does.
     ///
     /// With a deadline that has passed already it does not sleep: it takes what has come.
     ///
     /// # Errors
-    /// The call is given back. `TimedOut`: it may be joined again. Everything else: the connection was lost, and the
-    /// reply will not come; whether the request was carried out is not known.
+    /// The call is given back. `TimedOut`: it may be joined again. Everything else: the connection
+    /// was lost, and the reply will not come; whether the request was carried out is not known.
     pub fn join(self, deadline: impl Into<Deadline>) -> Result<Reply<'m, P>, Rejected<Self>> {
         let (joined, _) = self.wait(Wants::Data, deadline.into());
         self.joined(joined)
     }
 
-    /// As [`join`](Self::join), inside a handler: its thread does what `serve` says while it waits. See
-    /// [`Mux::call_in`](super::Mux::call_in).
+    /// As [`join`](Self::join), inside a handler: its thread does what `serve` says while it waits.
+    /// See [`Mux::call_in`](super::Mux::call_in).
     ///
     /// # Errors
-    /// The call is given back. As [`join`](Self::join). And the connection stands, and the call may be joined again:
-    /// `QuotaExceeded`: so many handlers wait on this thread already ([`Builder::nesting`](crate::Builder::nesting));
-    /// `BrokenPipe`: the pool of this handler is shut down, and its time to drain is over (not with [`Serve::Nothing`]);
-    /// `Unsupported`: it can't name a thread.
+    /// The call is given back. As [`join`](Self::join). And the connection stands, and the call may
+    /// be joined again: `QuotaExceeded`: so many handlers wait on this thread already
+    /// ([`Builder::nesting`](crate::Builder::nesting)); `BrokenPipe`: the pool of this handler is
+    /// shut down, and its time to drain is over (not with [`Serve::Nothing`]); `Unsupported`: it
+    /// can't name a thread.
     pub fn join_in(
         self,
         cx: &mut impl InHandler,
@@ -111,8 +115,9 @@ impl<'m, P: Protocol> Sent<'m, P> {
         }
     }
 
-    /// Waits until the reply *begins*, and lends the reading end of the connection to this thread: it reads the body by
-    /// itself, without a buffer between. Until that is read or dropped nobody else's reply can be read: be quick.
+    /// Waits until the reply *begins*, and lends the reading end of the connection to this thread:
+    /// it reads the body by itself, without a buffer between. No other caller's reply can be read
+    /// until the body is read or dropped: be quick.
     ///
     /// If the reply came before this thread joined, it was read into a buffer, and that is lent.
     ///
@@ -174,7 +179,8 @@ impl<'m, P: Protocol> Reply<'m, P> {
         Self { bytes, claim }
     }
 
-    /// Exchanges the bytes with those of `other`: without a copy, and without a new allocation next time.
+    /// Exchanges the bytes with those of `other`: without a copy, and without a new allocation next
+    /// time.
     pub fn swap(&mut self, other: &mut Vec<u8>) {
         mem::swap(&mut self.bytes, other);
     }
@@ -200,9 +206,11 @@ impl<P: Protocol> Drop for Reply<'_, P> {
     }
 }
 
-/// The body of a reply, read by its own caller. It ends exactly where the body ends; what is not read is skipped.
+/// The body of a reply, read by its own caller. It ends exactly where the body ends; what is not
+/// read is skipped.
 ///
-/// While it is there this thread leads, and nobody else's reply can be read. Reads wait until the deadline of the join.
+/// While this value exists its thread leads, and no other caller's reply can be read. Reads wait
+/// until the deadline of the join.
 pub struct Body<'m, P: Protocol> {
     source: Source<'m, P>,
     deadline: Option<Timestamp>,

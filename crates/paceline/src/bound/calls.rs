@@ -1,7 +1,8 @@
-//! The calls that are under way: their slots, their ids, and what their callers are told.
+//! The calls that are under way: their slots, their ids, and the outcome each caller gets.
 //!
-//! An **id** on the wire is a slot's index and its generation. The index alone makes the ids of live calls differ,
-//! however often they wrap; the generation tells a call from the ones before it in the same slot.
+//! An **id** on the wire is a slot's index and its generation. The index alone makes the ids of
+//! live calls differ, however often they wrap; the generation separates a call from earlier calls
+//! in the same slot.
 
 use std::{io, mem};
 
@@ -35,7 +36,7 @@ impl Key {
 pub(super) enum Found {
     /// A call that waits for it. What its caller does.
     Call(Key, Phase),
-    /// Nobody's, and that is counted.
+    /// It belongs to no call, and is counted.
     Nobody,
 }
 
@@ -47,7 +48,8 @@ pub(crate) struct Calls {
     index_bits: u32,
     /// The generation is within this.
     generation_mask: u32,
-    /// Replies come in order, so a call that was forgotten must keep its place until its reply has come.
+    /// Replies come in order, so a call that was forgotten must keep its place until its reply has
+    /// come.
     in_order: bool,
 }
 
@@ -59,22 +61,25 @@ impl Calls {
     pub(crate) fn new(id_bits: u32, most: u32) -> io::Result<Self> {
         let index_bits = u32::BITS - most.saturating_sub(1).leading_zeros();
         let in_order = id_bits == 0;
-        // A bit at least, so that a reply that is told twice is not taken for the next one.
-        let possible = match in_order {
-            true => MOST_SLOTS,
-            false => 1_u32
+        // A bit at least, so that a doubled reply is not taken for the next one.
+        let possible = if in_order {
+            MOST_SLOTS
+        } else {
+            1_u32
                 .checked_shl(id_bits - 1)
-                .map_or(MOST_SLOTS, |ids| ids.min(MOST_SLOTS)),
+                .map_or(MOST_SLOTS, |ids| ids.min(MOST_SLOTS))
         };
         if most == 0 || most > possible {
             let text = format!(
-                "have {most} calls at once: with ids of {id_bits} bits 1 to {possible} are possible (`Builder::calls`)"
+                "have {most} calls at once: with ids of {id_bits} bits 1 to {possible} are \
+                 possible (`Builder::calls`)"
             );
             return Err(invalid(&text));
         }
-        let generation_bits = match in_order {
-            true => 32,
-            false => (id_bits - index_bits).min(32),
+        let generation_bits = if in_order {
+            32
+        } else {
+            (id_bits - index_bits).min(32)
         };
         Ok(Self {
             slots: Slots::new(most),
@@ -126,8 +131,8 @@ impl Calls {
         self.reclaim()
     }
 
-    /// Takes the slot of a call that was forgotten, and whose reply does not come. Where replies come in order it does,
-    /// or none of those behind it.
+    /// Takes the slot of a call that was forgotten, and whose reply does not come. Where replies
+    /// come in order it does, or none of those behind it.
     #[cold]
     fn reclaim(&self) -> Option<Key> {
         self.slots.used().find_map(|index| {
@@ -147,9 +152,10 @@ impl Calls {
 
     /// Its id on the wire.
     pub(crate) fn id(&self, key: Key) -> u64 {
-        match self.in_order {
-            true => 0,
-            false => u64::from(key.generation) << self.index_bits | u64::from(key.index),
+        if self.in_order {
+            0
+        } else {
+            u64::from(key.generation) << self.index_bits | u64::from(key.index)
         }
     }
 
@@ -168,7 +174,7 @@ impl Calls {
         }
     }
 
-    /// A reply that nobody asked for.
+    /// A reply that no call asked for.
     pub(super) fn unknown_reply(&self) -> Found {
         self.counters.unknown_replies.add(1);
         Found::Nobody
@@ -201,7 +207,8 @@ impl Calls {
         }
     }
 
-    /// Whether there was such a call, and it is over. Of the older half of the generations nobody knows anything.
+    /// Whether there was such a call, and it is over. The older half of the generations is
+    /// forgotten.
     fn was_under_way(&self, key: Key) -> bool {
         let word = self.slot(key).word.look();
         let age = word.generation().wrapping_sub(key.generation) & self.generation_mask;
@@ -221,7 +228,7 @@ impl Calls {
         lock(&self.slot(key).reply).extend_from_slice(bytes);
     }
 
-    /// The reply that has begun is whole. [`Told::Asleep`]: its caller is to be woken.
+    /// The reply that has begun is whole. On [`Told::Asleep`], wake its caller.
     pub(super) fn complete(&self, key: Key) -> Told {
         let told = self.slot(key).word.complete();
         match told {
@@ -234,8 +241,8 @@ impl Calls {
         told
     }
 
-    /// The call in slot `index` loses its request or its reply, if it has one. [`Told::Asleep`]: its caller is to be
-    /// woken.
+    /// The call in slot `index` loses its request or its reply, if it has one. On [`Told::Asleep`],
+    /// wake its caller.
     pub(super) fn lose(&self, index: u32, loss: Loss) -> Option<Told> {
         let told = self.slots.at(index).word.lose(loss);
         if let Some(Told::Nobody(left)) = told {
@@ -244,13 +251,13 @@ impl Calls {
         told
     }
 
-    /// Nobody has the call in its hands any more.
+    /// No thread holds the call any more.
     pub(crate) fn forget(&self, key: Key) {
         let left = self.slot(key).word.forget();
         self.vacate(key.index, left);
     }
 
-    /// Gives a slot back, if nobody has a claim to it.
+    /// Gives a slot back, if no claim to it is left.
     pub(super) fn vacate(&self, index: u32, left: Left) {
         if left == Left::Vacant {
             self.slots.at(index).clear();
@@ -258,7 +265,8 @@ impl Calls {
         self.slots.vacate(index, left);
     }
 
-    /// How many calls are in somebody's hands, how many were forgotten and keep a place, how many callers sleep.
+    /// How many calls are held by a caller, how many forgotten calls keep a place, how many callers
+    /// sleep.
     pub(super) fn count(&self) -> (usize, usize, usize) {
         let used = self.slots.used();
         let slots = used.filter_map(|index| self.slots.get(index));
@@ -273,7 +281,7 @@ impl Calls {
         })
     }
 
-    /// Takes the reply, whose call has been told that it is there.
+    /// Takes the reply of a call whose word says that it is there.
     pub(super) fn take_reply(&self, key: Key) -> Vec<u8> {
         mem::take(&mut *lock(&self.slot(key).reply))
     }
@@ -283,7 +291,8 @@ impl Calls {
         *lock(&self.slot(key).reply) = reply;
     }
 
-    /// Makes the caller in slot `index`, if that is a handler that serves its pool, look what it was told.
+    /// Makes the caller in slot `index` check its word, if that caller is a handler that serves its
+    /// pool.
     pub(super) fn recall(&self, index: u32) {
         let recall = lock(&self.slots.at(index).recall).clone();
         if let Some(recall) = recall {
@@ -297,7 +306,7 @@ impl Calls {
         self.slots.used().for_each(|index| self.recall(index));
     }
 
-    /// Wakes the caller in slot `index`, which was told something while it slept.
+    /// Wakes the caller in slot `index`, whose word changed while it slept.
     pub(super) fn wake(&self, index: u32) {
         let parker = &self.slots.at(index).parker;
         parker.post(1);

@@ -1,7 +1,7 @@
 //! Making connections: the first one, and others after a loss.
 //!
-//! Several threads may find the connection lost at the same time. One of them makes the new one, and the others wait for
-//! that: they share what came of it, a connection or an error.
+//! Several threads may find the connection lost at the same time. One of them makes the new one,
+//! and the others wait for that: they share what came of it, a connection or an error.
 
 use std::{io, mem, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::sync::{lock, Clock, Mutex, Parker};
 /// Makes a connection.
 pub(super) type Connector = Box<dyn Fn() -> io::Result<Arc<dyn Line>> + Send + Sync>;
 
-/// Who makes a connection, if anybody does.
+/// The thread that makes a connection, if there is one.
 #[derive(Default)]
 pub(super) struct Connecting {
     /// How to make one, if that is known.
@@ -35,7 +35,7 @@ struct State {
 /// A thread that may have to wait until another one has made the connection.
 #[derive(Clone, Copy)]
 pub(super) struct Waiter<'w> {
-    /// Where it sleeps. Whoever calls its wait off posts there.
+    /// Where it sleeps. A thread that cancels its wait posts there.
     pub(super) parker: &'w Arc<Parker>,
     pub(super) patience: Patience<'w>,
 }
@@ -79,7 +79,7 @@ impl<P: Protocol> Link<P> {
     /// Makes the first connection.
     ///
     /// # Errors
-    /// What whoever makes it said.
+    /// The outcome, from the thread that made the connection.
     pub(super) fn connect_first(&self) -> io::Result<()> {
         match &self.connecting.connector {
             Some(connector) => self.begin(connector()?).map_err(|_| self.loss()),
@@ -105,7 +105,8 @@ impl<P: Protocol> Link<P> {
 }
 
 impl Connecting {
-    /// Begins an attempt. `Err`: what came of the attempt that goes on, or why this thread waits no longer for it.
+    /// Begins an attempt. `Err`: what came of the attempt that goes on, or why this thread waits no
+    /// longer for it.
     fn begin_or_wait(
         &self,
         clock: &Clock,
@@ -129,7 +130,8 @@ impl Connecting {
     fn wait(&self, before: u64, clock: &Clock, waiter: Waiter<'_>) -> io::Result<()> {
         let Waiter { parker, patience } = waiter;
         loop {
-            // First the message, then the state: whoever ends an attempt posts after that.
+            // First the message, then the state: the thread that ends an attempt posts after it
+            // changed the state.
             parker.take();
             let state = lock(&self.state);
             if state.ended != before {
@@ -165,13 +167,14 @@ impl State {
     }
 }
 
-/// One thread makes a connection. If it panics on the way, the others are told that it failed.
+/// One thread makes a connection. If it panics on the way, the waiting threads see a failed
+/// attempt.
 struct Attempt<'c> {
     connecting: &'c Connecting,
 }
 
 impl Attempt<'_> {
-    /// What came of it, for all who wait.
+    /// Publishes the outcome to all waiting threads.
     fn end(&mut self, outcome: io::Result<()>) -> io::Result<()> {
         let failure = outcome.as_ref().err();
         let failure = failure.map(|error| (error.kind(), error.to_string()));

@@ -42,10 +42,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests that were accepted for sending. (One that is forgotten before it was written is not written at all: it has
-    /// no reply.)
+    /// Requests that were accepted for sending. (One that is forgotten before it was written is not
+    /// written at all: it has no reply.)
     calls,
-    /// Replies that reached the call that waited for them, also if its caller's time was over by then.
+    /// Replies that reached the call that waited for them, also if its caller's time was over by
+    /// then.
     replies,
     /// Calls whose time was over before their reply came. (A call may be joined again.)
     timed_out,
@@ -55,9 +56,10 @@ counters! {
     events_handed_over,
     /// Threads woken: for a reply, to lead, or because the connection was lost.
     wakes,
-    /// Handlers recalled that served their pool meanwhile: for a reply, or because the connection was lost.
+    /// Handlers recalled that served their pool meanwhile: for a reply, or because the connection
+    /// was lost.
     recalls,
-    /// Callers that found their reply, or the lead open, when they had let others run for a moment: nobody had to wake them.
+    /// Callers that found their reply, or the lead open, after a yield: no wake-up was needed.
     looks_found,
     /// Callers that let others run, found nothing, and slept then.
     looks_vain,
@@ -65,11 +67,12 @@ counters! {
     elections,
     /// Times a leader had read something for others and led on.
     leads_kept,
-    /// Times a leader left and nobody else slept.
+    /// Times a leader left while no other caller slept.
     leads_left_open,
     /// Waits of leaders (`poll`).
     waits,
-    /// Times a leader was called out of its wait: output was kept, or the connection was to be closed.
+    /// Times a leader was called out of its wait: output was kept, or the connection was to be
+    /// closed.
     kicks,
     /// Reads that brought something.
     reads,
@@ -79,7 +82,8 @@ counters! {
     writes,
     /// Bytes written.
     bytes_written,
-    /// Times the socket did not take all, or one thread had written for others long enough, and the rest was kept.
+    /// Times the socket did not take all, or one thread had written for others long enough, and the
+    /// rest was kept.
     output_kept,
     /// Sends that were refused because too much was kept already.
     refused_sends,
@@ -97,17 +101,17 @@ counters! {
     reconnects,
 }
 
-/// Who uses a [`Mux`](super::Mux) at this moment: see [`Mux::callers`](super::Mux::callers).
+/// The present use of a [`Mux`](super::Mux): see [`Mux::callers`](super::Mux::callers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Callers {
-    /// Calls that somebody has in its hands, from the registration until the reply is dropped.
+    /// Calls that a caller holds, from the registration until the reply is dropped.
     pub under_way: usize,
     /// Calls that were forgotten and keep their place, because their reply may still come.
     pub forgotten: usize,
     /// Threads that sleep until there is something for them.
     pub asleep: usize,
-    /// Somebody leads, or was elected and is on its way.
+    /// A caller leads, or was elected and is on its way.
     pub led: bool,
     /// The leader is in its wait.
     pub waits: bool,

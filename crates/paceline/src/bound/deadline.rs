@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Clock, Timestamp};
 
-/// A point in time on the monotonic clock, or a span from the beginning of the call or of the join that it is given to, or never.
+/// A point in time on the monotonic clock, or a span from the beginning of the call or of the join
+/// that it is given to, or never.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -63,8 +64,8 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// Until when a thread waits: until a point in time, or until it is called off. Whoever calls it off wakes the thread
-/// afterwards ([`Link::rouse`](super::link::Link::rouse)).
+/// Until when a thread waits: until a point in time, or until the wait is cancelled. The cancelling
+/// thread wakes the waiting one afterwards ([`Link::rouse`](super::link::Link::rouse)).
 #[derive(Clone, Copy)]
 pub(super) struct Patience<'w> {
     deadline: Option<Timestamp>,

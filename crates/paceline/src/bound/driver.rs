@@ -1,16 +1,17 @@
-//! Callers lead in turns: whoever waits for a reply and finds nobody reading reads for all, until its own is there.
+//! Callers lead in turns: a caller that finds the lead open reads for all callers until its own
+//! reply is there.
 //!
 //! ```text
 //!                [try_lead]                  [Leading::lead]
 //!   Sent ------------------------> leads ----------------------> its reply is there
-//!    |   nobody leads              ^  ^   reads for all             |
+//!    |   the lead is open          ^  ^   reads for all             |
 //!    |                             |  |                             | [Leading::drop]
-//!    '-----> lets others run ------'  |                             v
-//!            [look_around]  |  |      |              elects the next who sleeps; nobody sleeps: open
+//!    '-----> yields ---------------'  |                             v
+//!            [idle_before_sleep]  |  |      |               elects the next sleeper; none: opens
 //!                   .-------'  |      |
 //!                   |        sleeps --' elected
 //!                   |  [sleep] |
-//!                   '----------'----> told: its reply is there, or the connection lost
+//!                   '----------'----> has its outcome: its reply, or the loss
 //! ```
 
 use super::{
@@ -22,12 +23,7 @@ use super::{
     protocol::Protocol,
     word::{FellAsleep, Phase},
 };
-use crate::sync::{Turn, Yielded, Yielding};
-
-/// So often a caller lets others run, and looks whether its reply has come or the lead is open, before it sleeps. (A sleep
-/// and its wake cost as much as some ten such looks. With fewer than four, most replies come a little too late; more than
-/// eight bring nothing. In models a look is as good as a sleep.)
-const CALLER_LOOKS: u32 = if cfg!(loom) { 0 } else { 8 };
+use crate::idle::Ended;
 
 /// What a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +34,7 @@ pub(super) enum Wants {
     ToRead,
 }
 
-/// What a caller that joined was told.
+/// The outcome of a caller's join.
 #[must_use]
 pub(super) enum Joined<'m, P: Protocol> {
     /// Its reply is there.
@@ -51,11 +47,11 @@ pub(super) enum Joined<'m, P: Protocol> {
     TimedOut,
 }
 
-/// How a caller arrives at the lead: it leads, or was told something.
+/// How a caller arrives at the lead: it leads, or its call has an outcome already.
 type Arrived<'m, P> = Result<Leading<'m, P>, Joined<'m, P>>;
 
 impl<P: Protocol> Link<P> {
-    /// Waits until the call is told something, or its time is over: leading, or asleep.
+    /// Waits, leading or asleep, until the call has an outcome or its time is over.
     pub(super) fn join(&self, key: Key, wants: Wants, patience: Patience<'_>) -> Joined<'_, P> {
         loop {
             if let Some(told) = self.told(key) {
@@ -72,7 +68,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// What the call was told already. Whoever is told touches nothing else.
+    /// The outcome that the call has already. A caller with an outcome touches nothing else.
     pub(super) fn told(&self, key: Key) -> Option<Joined<'_, P>> {
         match self.calls.slot(key).word.look().phase() {
             Phase::Replied => Some(Joined::Replied),
@@ -81,7 +77,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Whether the call was told something.
+    /// Whether the call has an outcome.
     pub(super) fn is_told(&self, key: Key) -> bool {
         self.told(key).is_some()
     }
@@ -94,9 +90,10 @@ impl<P: Protocol> Link<P> {
         if patience.is_over(&self.clock) {
             return Err(Joined::TimedOut);
         }
-        // Who reads by itself must be known to sleep, or the leader reads for it.
+        // The leader must know that this caller sleeps and reads by itself, or it reads the reply
+        // for it.
         if wants == Wants::Data {
-            if let Some(arrived) = self.look_around(key, patience) {
+            if let Some(arrived) = self.idle_before_sleep(key, patience) {
                 return arrived;
             }
         }
@@ -122,7 +119,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Takes the lead, if nobody has it. `None`: somebody leads.
+    /// Takes the lead, if it is open. `None`: another caller leads.
     fn try_lead(&self, key: Key) -> Option<Arrived<'_, P>> {
         match self.lead.take() {
             Arrival::Leads => Some(Ok(Leading::new(self))),
@@ -131,36 +128,33 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Lets others run for a moment, where that has paid: the leader may have read this reply then, or left. So nobody has
-    /// to sleep, and nobody to wake it.
-    fn look_around(&self, key: Key, patience: Patience<'_>) -> Option<Arrived<'_, P>> {
-        if CALLER_LOOKS == 0 || self.looks.take_turn() == Turn::LeaveOut {
-            return None;
-        }
-        let mut yielding = Yielding::begin(&self.clock);
-        let mut yielded = Yielded::Shortly;
-        for _ in 0..CALLER_LOOKS {
-            yielded = yielding.let_others_run();
+    /// Yields, where that has paid: meanwhile the leader may read this reply, or leave. Then no
+    /// caller has to sleep, and none has to be woken.
+    fn idle_before_sleep(&self, key: Key, patience: Patience<'_>) -> Option<Arrived<'_, P>> {
+        let (policy, counters) = (&self.caller_idle, &self.calls.counters);
+        let mut idle = policy.begin(true, &self.clock, patience.deadline());
+        // It has polled already: its call has no outcome, and another caller leads.
+        let _ = idle.note_nothing(policy, &self.clock);
+        while !idle.may_sleep() {
             let arrived = self.told(key).map(Err).or_else(|| self.try_lead(key));
             if arrived.is_some() {
-                self.looks.note_found(yielded);
-                self.calls.counters.looks_found.add(1);
+                let _ = idle.note_found(policy);
+                counters.looks_found.add(1);
                 return arrived;
             }
-            if yielded == Yielded::ForLong || yielding.has_passed(patience.deadline()) {
-                break;
+            if idle.note_nothing(policy, &self.clock) != Ended::Nothing {
+                counters.looks_vain.add(1);
             }
         }
-        self.looks.note_vain(yielded);
-        self.calls.counters.looks_vain.add(1);
         None
     }
 
-    /// In the line, until told, elected or late.
+    /// Sleeps in the line, until it has an outcome, is elected, or its time is over.
     pub(super) fn sleep(&self, key: Key, patience: Patience<'_>) -> Arrived<'_, P> {
         let slot = self.calls.slot(key);
         loop {
-            // First the message, then the word: whoever changes the word leaves its message after that.
+            // First the message, then the word: a thread that changes the word leaves its message
+            // after the change.
             slot.parker.take();
             match slot.word.look().phase() {
                 Phase::Elected => {

@@ -1,13 +1,15 @@
 //! What comes in: bytes become replies, as they come.
 //!
-//! It belongs to whoever reads the connection: read into its [`space`](Inbound::space), say how much that was
-//! ([`filled`](Inbound::filled)), and [`feed`](Inbound::feed). It never asks for more than what is there, so nobody is
-//! held up by a body that has not come yet. Bytes of a body go into the buffer of the call that waits for it.
+//! It belongs to the thread that reads the connection: read into its [`space`](Inbound::space),
+//! report the count ([`filled`](Inbound::filled)), and [`feed`](Inbound::feed). It never asks for
+//! more than what is there, so a body that has not arrived yet holds no caller up. Bytes of a body
+//! go into the buffer of the call that waits for it.
 //!
 //! ```text
 //!   BETWEEN --[a whole header]--> BODY --[its last byte]--> BETWEEN
 //!      ^  |                        |
-//!      '--' not whole: wait        '-- of a call, of nobody (skipped), of the peer, or read by its caller itself
+//!      '--' not whole: wait        '-- of a call, of no call (skipped), of the peer,
+//!                                      or read by its caller itself
 //! ```
 
 use std::io;
@@ -36,7 +38,7 @@ enum Body {
     Of(Key),
     /// The reply of this call, by its own caller.
     ReadBy(Key),
-    /// What nobody wants.
+    /// Bytes that no call wants.
     Skipped,
     /// A message of the peer's own.
     Peer,
@@ -66,7 +68,8 @@ pub(crate) struct Inbound {
 pub(crate) enum Fed {
     /// Everything was used, but for a part of a header: more must be read.
     All,
-    /// The reply of this call has begun, and its caller wants to read it by itself ([`Inbound::read_body`]).
+    /// The reply of this call has begun, and its caller wants to read it by itself
+    /// ([`Inbound::read_body`]).
     ToBeReadBy(Key),
 }
 
@@ -116,8 +119,8 @@ impl Inbound {
         self.end += count;
     }
 
-    /// Uses up what was read. `tell` is called for each call whose reply is whole; `reader` is the call, if any, whose
-    /// own caller does the feeding and wants to read its body by itself.
+    /// Uses up what was read. `tell` is called for each call whose reply is whole; `reader` is the
+    /// call, if any, whose own caller does the feeding and wants to read its body by itself.
     ///
     /// # Errors
     /// What came is not of this protocol. Nothing that follows can be understood.
@@ -159,9 +162,10 @@ impl Inbound {
         // However much has come at once: the limit is the same.
         let bytes = &bytes[..bytes.len().min(LONGEST_HEADER)];
         let Some(header) = table.protocol.header(bytes)? else {
-            return match bytes.len() < LONGEST_HEADER {
-                true => Ok(false),
-                false => Err(broken(format!("no header within {LONGEST_HEADER} bytes"))),
+            return if bytes.len() < LONGEST_HEADER {
+                Ok(false)
+            } else {
+                Err(broken(format!("no header within {LONGEST_HEADER} bytes")))
             };
         };
         if header.length > self.longest {
@@ -221,8 +225,8 @@ impl Inbound {
         self.missing
     }
 
-    /// What was read already of the body that its caller reads by itself; what of it does not fit into `into`, or has
-    /// not come, is still missing.
+    /// What was read already of the body that its caller reads by itself; what of it does not fit
+    /// into `into`, or has not come, is still missing.
     pub(crate) fn read_body(&mut self, into: &mut [u8]) -> usize {
         let count = self.missing.min(self.end - self.start).min(into.len());
         into[..count].copy_from_slice(&self.buffer[self.start..self.start + count]);

@@ -1,19 +1,21 @@
-//! The lead of a connection: the right to read it, and who sleeps until somebody has read for them.
+//! The lead of a connection: the right to read it, and the callers that sleep while another caller
+//! reads for them.
 //!
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 37 | closed | for good; never cleared |
-//! | 36 | lost | there is no connection: nobody joins; if held, those who did are being told |
-//! | 35 | broken | somebody found that the connection is over: whoever leads tells everyone |
+//! | 36 | lost | no connection, no caller joins; if held, its callers get their outcome |
+//! | 35 | broken | the connection is over: the leader gives every caller its outcome |
 //! | 34 | look | the leader is to look around before it waits on |
 //! | 33 | waits | the leader is in its wait, or on the way |
-//! | 32 | held | somebody leads |
+//! | 32 | held | a caller leads |
 //! | 0..32 | newcomers | a stack of slots whose callers go to sleep; the one that came last |
 //!
-//! Whether somebody leads and who goes to sleep is **one word**. Who finds nobody leading leads; who finds somebody
-//! pushes itself, as one step, and sleeps. Who leaves opens the lead only if, in that step, nobody has come; else it
-//! elects one, and the lead stays *held* on its behalf. So while the lead is open nobody sleeps (B3), and between the
-//! election and the awakening nobody else can take it.
+//! One word says whether a caller leads and which callers sleep. A caller that finds the lead open
+//! takes it; one that finds it held pushes itself, in the same step, and sleeps. A leader that
+//! leaves opens the lead only if, in that step, no caller was pushed; else it elects one, and the
+//! lead stays *held* on its behalf. So while the lead is open no caller sleeps (B3), and no other
+//! caller can take the lead between the election and the wake-up.
 
 use super::slot::{Slot, NONE};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +34,7 @@ const CLOSED: u64 = 1 << 37;
 pub(super) enum Arrival {
     /// It leads.
     Leads,
-    /// Somebody else does.
+    /// Another caller leads.
     Follows,
     /// There is nothing to lead.
     Lost,
@@ -44,19 +46,19 @@ pub(super) enum Arrival {
 pub(super) enum Leave {
     /// The lead is open.
     Open,
-    /// Not yet: somebody has come, or the connection is over.
+    /// Not yet: a caller was pushed, or the connection is over.
     NotYet,
 }
 
-/// What whoever calls the leader does next.
+/// What a thread that calls the leader does next.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// The leader is in its wait: wake it there.
     Kick,
-    /// The leader will look, or whoever leads next.
+    /// The present leader, or the next one, checks for the call.
     Quiet,
-    /// Nobody led: the lead is the caller's.
+    /// The lead was open: it is the caller's now.
     Leads,
 }
 
@@ -64,9 +66,9 @@ pub(super) enum Call {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Revival {
-    /// The lead is held, and nobody else reads or leads.
+    /// The lead is held, and no other thread reads or leads.
     Begun,
-    /// Those who used the connection before are still being told.
+    /// The callers of the lost connection do not all have their outcome yet.
     NotYet,
     /// There is a connection, or it is closed for good.
     Refused,
@@ -90,7 +92,7 @@ impl LeadWord {
         })
     }
 
-    /// The same, but if somebody else leads, slot `index` is among the newcomers.
+    /// The same, but if another caller leads, slot `index` becomes one of the newcomers.
     pub(super) fn take_or_push(&self, index: u32, slot: &Slot) -> Arrival {
         self.update(|seen| match seen & (HELD | LOST) {
             0 => (seen | HELD, Arrival::Leads),
@@ -111,7 +113,7 @@ impl LeadWord {
         self.update(|seen| (seen | NEWCOMERS, seen as u32))
     }
 
-    /// Of the leader: opens the lead, if nobody has come.
+    /// Of the leader: opens the lead, unless a caller was pushed.
     pub(super) fn leave(&self) -> Leave {
         self.update(|seen| match seen & (NEWCOMERS | BROKEN) {
             NEWCOMERS => (seen & !(HELD | LOOK), Leave::Open),
@@ -133,7 +135,7 @@ impl LeadWord {
         self.update(|seen| (seen & !(WAITS | LOOK), ()));
     }
 
-    /// There is something to look at for whoever leads. If nobody does, the next one looks anyway.
+    /// There is work for the leader. If the lead is open, the next leader checks anyway.
     pub(super) fn call_leader(&self) -> Call {
         self.update(|seen| match seen & (HELD | WAITS | LOOK) {
             0 => (seen, Call::Quiet),
@@ -142,7 +144,7 @@ impl LeadWord {
         })
     }
 
-    /// The connection is over. Who leads, or is told to, sees to it that everyone knows.
+    /// The connection is over. The present or the called leader gives every caller its outcome.
     pub(super) fn break_off(&self, end: End) -> Call {
         let closed = match end {
             End::Lost => 0,
@@ -159,13 +161,13 @@ impl LeadWord {
         })
     }
 
-    /// Of the leader of a broken connection: nobody leads or sleeps here from now on. The lead is kept until everyone is
-    /// told.
+    /// Of the leader of a broken connection: no caller leads or sleeps here from now on. The lead
+    /// is kept until every caller has its outcome.
     pub(super) fn mark_lost(&self) {
         self.update(|seen| (seen & !(LOOK | BROKEN) | LOST, ()));
     }
 
-    /// Of the leader of a lost connection: everyone was told.
+    /// Of the leader of a lost connection: every caller has its outcome.
     pub(super) fn leave_lost(&self) {
         self.update(|seen| (seen & !HELD, ()));
     }
@@ -179,8 +181,9 @@ impl LeadWord {
         })
     }
 
-    /// Of whoever took the lead of what was lost: there is a connection, and the lead of it is open. Unless it was
-    /// closed meanwhile: then it is this thread's, and broken.
+    /// Of the thread that took the lead of a lost connection: there is a connection again, and its
+    /// lead is open. If it was closed meanwhile, the lead stays with this thread, and the
+    /// connection is broken.
     pub(super) fn revive(&self) -> Call {
         self.update(|seen| match seen & CLOSED {
             0 => (seen & !(HELD | LOST | LOOK | BROKEN), Call::Quiet),
@@ -208,8 +211,8 @@ impl LeadWord {
         self.0.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// Acquire and Release on every change: what belongs to the leader, and the links of newcomers, are passed on by it,
-    /// and a change by a third thread may stand between the two.
+    /// Acquire and Release on every change: what belongs to the leader, and the links of newcomers,
+    /// are passed on by it, and a change by a third thread may stand between the two.
     fn update<R>(&self, mut step: impl FnMut(u64) -> (u64, R)) -> R {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {

@@ -18,20 +18,17 @@ use crate::{
     sync::{lock, thread, MutexGuard},
 };
 
-/// If so many others got a reply at once, as many are likely to get one the next time: it pays to let them send together.
-/// (With fewer, each writes for itself, on its own core: at 4 callers that is faster by an eighth. In models it always pays.)
+/// If so many others got a reply at once, as many are likely to get one the next time: it pays to
+/// let them send together. (With fewer, each writes for itself, on its own core: at 4 callers that
+/// is faster by an eighth. In models it always pays.)
 const MANY: u64 = if cfg!(loom) { 0 } else { 5 };
 
-/// So often a leader looks before it sleeps, if many replies come at once; in between it lets others run. (More looks bring
-/// nothing more. In models a look is as good as a wait.)
-const LEADER_LOOKS: u32 = if cfg!(loom) { 0 } else { 2 };
-
-/// What came of a look at the connection.
+/// What came of the polls before a sleep.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looked {
+enum Polled {
     Read,
-    InVain,
+    Nothing,
 }
 
 /// This thread leads: it alone may read the connection. Dropping it passes the lead on.
@@ -40,16 +37,17 @@ pub(super) struct Leading<'m, P: Protocol> {
     link: &'m Link<P>,
     /// `None` only at the end.
     reading: Option<MutexGuard<'m, Reading>>,
-    /// The protocol is at work: if that panics, nobody can understand what follows.
+    /// The protocol's code runs: if it panics, no later byte can be understood.
     feeding: bool,
-    /// It has the pen: those who get their replies send again, and their requests go out together.
+    /// It has the pen: callers that get their replies send again, and their requests go out
+    /// together.
     has_pen: bool,
     /// It has read something for others.
     has_served: bool,
 }
 
 impl<'m, P: Protocol> Leading<'m, P> {
-    /// Of whoever has taken the lead.
+    /// For the thread that has taken the lead.
     pub(super) fn new(link: &'m Link<P>) -> Self {
         Self {
             link,
@@ -60,7 +58,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         }
     }
 
-    /// Reads for all, until the own reply is there. `None`: the lead went to another, who reads its reply by itself.
+    /// Reads for all callers until this caller's reply is there. `None`: the lead went to another
+    /// caller, which reads its reply by itself.
     pub(super) fn lead(
         mut self,
         own: Key,
@@ -113,7 +112,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
     /// Reads once, without waiting, and gives everyone what has come for it.
     ///
     /// # Errors
-    /// `WouldBlock`: there was nothing. A loss is none: everyone is told.
+    /// `WouldBlock`: there was nothing. A loss is no error here: every caller gets its outcome.
     pub(super) fn read_once(mut self) -> io::Result<()> {
         self.feed_for_others();
         let read = self.read_now();
@@ -125,7 +124,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         Ok(())
     }
 
-    /// Of who waits for no reply of its own. The lead may go to another, who reads its reply by itself.
+    /// Feeds for a thread that waits for no reply of its own. The lead may go to another caller,
+    /// which reads its reply by itself.
     fn feed_for_others(&mut self) {
         loop {
             match self.feed(Key::NOBODY, None) {
@@ -164,7 +164,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         let (mut told_any, mut others) = (false, 0);
         self.feeding = true;
         let fed = inbound.feed(&table, reader, &mut |key, told| {
-            // Out of the line before it is woken. (It may have seen its reply, and be gone already.)
+            // Out of the line before it is woken. (It may have seen its reply, and be gone
+            // already.)
             sleepers.remove_if_awake(calls, key.index);
             told_any = true;
             others += u64::from(key != own);
@@ -180,7 +181,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         });
         self.feeding = false;
         if told_any {
-            // Small batches come between large ones; a caller that is alone again soon pays nothing for them.
+            // Small batches come between large ones; a caller that is alone again soon pays nothing
+            // for them.
             *batch = others.max(*batch / 2);
         }
         if others > 0 {
@@ -191,8 +193,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
         fed
     }
 
-    /// Writes what those have sent who got their replies, if this thread has kept them from that. Who of them is about
-    /// to send may do so first.
+    /// Writes the requests that callers queued while this thread held the pen. A caller that is
+    /// about to send may do so first.
     fn put_pen_down(&mut self) {
         if mem::take(&mut self.has_pen) {
             thread::yield_now();
@@ -218,7 +220,8 @@ impl<'m, P: Protocol> Leading<'m, P> {
             return false;
         }
         drop(reading);
-        // What it leaves unread behind its own, in the buffer, nobody else hears of.
+        // Bytes that it leaves unread in the buffer, behind its own reply, make no descriptor ready
+        // again.
         self.link.pooled.turn_away();
         calls.counters.events_handed_over.add(1);
         calls.wake(key.index);
@@ -227,7 +230,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
 
     /// Waits until there is something to be read, and reads it; sends what was kept.
     fn read_when_ready(&mut self, patience: Patience<'_>) -> io::Result<()> {
-        if self.look_before_sleep(patience)? == Looked::Read {
+        if self.poll_before_sleep(patience)? == Polled::Read {
             return Ok(());
         }
         if self.wait(patience)?.has(Ready::READABLE) {
@@ -236,44 +239,30 @@ impl<'m, P: Protocol> Leading<'m, P> {
         Ok(())
     }
 
-    /// Looks some times, if many replies come at once or the leader is to spin; in between others may run.
-    fn look_before_sleep(&mut self, patience: Patience<'_>) -> io::Result<Looked> {
+    /// Yields and polls, if many replies arrive at once or the builder sets a spin; unless there is
+    /// output for whose room it must wait.
+    fn poll_before_sleep(&mut self, patience: Patience<'_>) -> io::Result<Polled> {
         let link = self.link;
-        let batch = self.reading.as_ref().map_or(0, |it| it.batch);
-        let looks = match batch >= MANY && !link.outbound.is_kept() {
-            true => LEADER_LOOKS,
-            false => 0,
-        };
-        for _ in 0..looks {
-            if let Looked::Read = self.look()? {
-                return Ok(Looked::Read);
+        if link.outbound.is_kept() {
+            return Ok(Polled::Nothing);
+        }
+        let (policy, batch) = (
+            &link.leader_idle,
+            self.reading.as_ref().map_or(0, |it| it.batch),
+        );
+        let mut idle = policy.begin(batch >= MANY, &link.clock, patience.deadline());
+        while !idle.may_sleep() {
+            if self.read_now()? > 0 {
+                let _ = idle.note_found(policy);
+                return Ok(Polled::Read);
+            }
+            let _ = idle.note_nothing(policy, &link.clock);
+            let is_called = link.lead.is_broken() || link.outbound.is_kept();
+            if is_called || patience.is_over(&link.clock) {
+                break;
             }
         }
-        if link.leader_spin.is_zero() {
-            return Ok(Looked::InVain);
-        }
-        let end = link.clock.now().after(link.leader_spin);
-        let end = patience
-            .deadline()
-            .map_or(end, |deadline| deadline.min(end));
-        let is_called = || link.lead.is_broken() || link.outbound.is_kept();
-        while link.clock.now() < end && !is_called() && !patience.is_called_off() {
-            if let Looked::Read = self.look()? {
-                return Ok(Looked::Read);
-            }
-        }
-        Ok(Looked::InVain)
-    }
-
-    /// Reads what is there; if nothing is, others may run.
-    fn look(&mut self) -> io::Result<Looked> {
-        match self.read_now()? {
-            0 => {
-                thread::yield_now();
-                Ok(Looked::InVain)
-            }
-            _ => Ok(Looked::Read),
-        }
+        Ok(Polled::Nothing)
     }
 
     /// Reads what is there, if anything is. How much that was.
@@ -378,18 +367,19 @@ impl<'m, P: Protocol> Leading<'m, P> {
         }
     }
 
-    /// Found out that the connection is over. The lead is held, so nobody has to be called.
+    /// This leader found the connection lost. It holds the lead, so no leader has to be called.
     fn lose(&mut self, attempted: &str, error: &io::Error) {
         self.link.note_cause(attempted, error);
         let _ = self.link.lead.break_off(End::Lost);
     }
 
-    /// Everyone is told that the connection is lost; the lead is open.
+    /// Gives every caller its loss, and opens the lead.
     fn bury(&mut self, mut reading: MutexGuard<'_, Reading>) {
         let link = self.link;
         link.calls.counters.losses.add(1);
         link.lead.mark_lost();
-        // The stream is the user's: this reference outlives the others, and is dropped without a lock.
+        // The stream is the user's: this reference outlives the others, and is dropped without a
+        // lock.
         let lost = lock(&link.line).take();
         reading.line = None;
         reading.inbound.begin_anew();
@@ -403,7 +393,7 @@ impl<'m, P: Protocol> Leading<'m, P> {
         drop(lost);
     }
 
-    /// Elects one who sleeps; if nobody does, the lead is open.
+    /// Elects a sleeping caller; if there is none, the lead is open.
     fn leave(&mut self, mut reading: MutexGuard<'m, Reading>) {
         let link = self.link;
         loop {
@@ -435,7 +425,7 @@ impl<P: Protocol> Drop for Leading<'_, P> {
             self.lose("read", &error);
         }
         self.put_pen_down();
-        // Who gave the lead to a reader has nothing to pass on.
+        // A leader that gave the lead to a reader has nothing to pass on.
         if let Some(reading) = self.reading.take() {
             self.leave(reading);
         }

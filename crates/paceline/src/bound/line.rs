@@ -10,13 +10,13 @@ use std::{
 
 use super::outbound::Sink;
 use crate::{
-    dispatch::Contained,
     handle_set::{poll_two, set_nonblocking, Ready},
     sync::{patience, Clock, Timestamp},
+    unwind::Contained,
 };
 
-/// A byte stream with a descriptor that can be read and written through a shared reference: TCP and Unix sockets, and
-/// whatever else is like them.
+/// A byte stream with a descriptor that can be read and written through a shared reference: TCP and
+/// Unix sockets, and whatever else is like them.
 pub trait Stream: AsFd + Send + Sync + 'static {
     /// Reads some bytes.
     ///
@@ -49,8 +49,8 @@ where
 pub(super) trait Line: Sink {
     fn read(&self, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Waits until there is something to be read, or (if `for_room`) it can be written, or somebody calls
-    /// [`wake`](Self::wake), or `until` has passed. An interrupted wait ends early.
+    /// Waits until there is something to read, or (if `for_room`) it can be written, or a thread
+    /// calls [`wake`](Self::wake), or `until` has passed. An interrupted wait ends early.
     fn wait(&self, for_room: bool, clock: &Clock, until: Option<Timestamp>) -> io::Result<Ready>;
 
     /// Ends the current or the next wait.
@@ -62,7 +62,8 @@ pub(super) trait Line: Sink {
 
 /// A socket, and a pair of others to end a wait.
 pub(super) struct Socket<S> {
-    /// Any thread may drop the last reference: a caller, the leader while it holds the lead, a thread of a pool.
+    /// Any thread may drop the last reference: a caller, the leader while it holds the lead, a
+    /// thread of a pool.
     stream: Contained<S>,
     waker: UnixStream,
     woken: UnixStream,
@@ -109,9 +110,10 @@ impl<S: Stream> Line for Socket<S> {
     }
 
     fn wait(&self, for_room: bool, clock: &Clock, until: Option<Timestamp>) -> io::Result<Ready> {
-        let awaited = match for_room {
-            true => Ready::READABLE | Ready::WRITABLE,
-            false => Ready::READABLE,
+        let awaited = if for_room {
+            Ready::READABLE | Ready::WRITABLE
+        } else {
+            Ready::READABLE
         };
         let timeout = patience(until.map(|until| until.since(clock.now())));
         let stream = self.stream.as_fd().as_raw_fd();

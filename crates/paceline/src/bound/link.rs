@@ -1,4 +1,5 @@
-//! What the users of one multiplexed connection share, and what anyone may do with it: send, end, replace.
+//! What the users of one multiplexed connection share, and what anyone may do with it: send, end,
+//! replace.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -17,8 +18,9 @@ use super::{
     wire_order::WireOrder,
 };
 use crate::{
-    dispatch::Contained,
-    sync::{lock, try_until_done, Clock, Looks, Mutex, Yielded, Yielding},
+    idle::{IdlePolicy, Yielded, Yielding, CALLER_YIELDS, READER_YIELDS},
+    sync::{lock, try_until_done, Clock, Mutex},
+    unwind::Contained,
 };
 
 /// So often a thread that is about to be refused reads, or lets the leader run.
@@ -30,21 +32,23 @@ pub(super) struct Link<P> {
     pub(super) order: WireOrder,
     pub(super) outbound: Outbound,
     pub(super) lead: LeadWord,
-    /// Of whoever leads. Nobody ever waits for this lock for long.
+    /// Belongs to the leader. The lock is never held for long.
     pub(super) reading: Mutex<Reading>,
-    /// The connection, for whoever must wake its leader.
+    /// The connection, for threads that must wake its leader.
     pub(super) line: Mutex<Option<Arc<dyn Line>>>,
     /// Why the last connection ended.
     cause: Mutex<Option<Cause>>,
     pub(super) protocol: Contained<P>,
     pub(super) clock: Clock,
     pub(super) elect: Elect,
-    pub(super) leader_spin: Duration,
-    /// Whether callers look around before they sleep.
-    pub(super) looks: Looks,
+    /// What a leader without input does before it sleeps, while many replies arrive at once.
+    pub(super) leader_idle: IdlePolicy,
+    /// What a caller does before it sleeps.
+    pub(super) caller_idle: IdlePolicy,
     pub(super) connecting: Connecting,
     pub(super) pooled: Pooled,
-    /// Of the caller that reads because it is about to be refused. Held for one read, which never blocks.
+    /// Of the caller that reads because it is about to be refused. Held for one read, which never
+    /// blocks.
     catching_up: Mutex<()>,
 }
 
@@ -53,7 +57,8 @@ pub(super) struct Reading {
     pub(super) line: Option<Arc<dyn Line>>,
     pub(super) inbound: Inbound,
     pub(super) sleepers: Sleepers,
-    /// How many others get something at once: as many as the last time, or half of what it was before.
+    /// How many others get something at once: as many as the last time, or half of what it was
+    /// before.
     pub(super) batch: u64,
 }
 
@@ -92,9 +97,10 @@ impl<P: Protocol> Link<P> {
             Ok(calls) => calls,
             Err(error) => return Err((protocol, error)),
         };
-        let places = match calls.is_in_order() {
-            true => bounds.calls as usize,
-            false => 1,
+        let places = if calls.is_in_order() {
+            bounds.calls as usize
+        } else {
+            1
         };
         Ok(Self {
             calls,
@@ -112,15 +118,16 @@ impl<P: Protocol> Link<P> {
             protocol: Contained::new(protocol),
             clock,
             elect: bounds.elect,
-            leader_spin: bounds.leader_spin,
-            looks: Looks::default(),
+            leader_idle: IdlePolicy::new(READER_YIELDS, Some(bounds.leader_spin)),
+            caller_idle: IdlePolicy::new(CALLER_YIELDS, Some(Duration::ZERO)),
             connecting: Connecting::default(),
             pooled: Pooled::default(),
             catching_up: Mutex::new(()),
         })
     }
 
-    /// Queues the request of a call, and writes it and others' if nobody else does.
+    /// Queues the request of a call. Writes it, with the requests of others, unless another thread
+    /// writes.
     ///
     /// # Errors
     /// It was not taken.
@@ -161,8 +168,8 @@ impl<P: Protocol> Link<P> {
     pub(super) fn no_place(&self) -> io::Error {
         let (most, (_, forgotten, _)) = (self.calls.most(), self.calls.count());
         let text = format!(
-            "register a call: all {most} places are taken, {forgotten} of them by calls that were dropped and whose \
-             replies have not come"
+            "register a call: all {most} places are taken, {forgotten} of them by calls that were \
+             dropped and whose replies have not come"
         );
         io::Error::new(io::ErrorKind::QuotaExceeded, text)
     }
@@ -174,11 +181,12 @@ impl<P: Protocol> Link<P> {
         self.catch_up(reserve).is_some()
     }
 
-    /// Does what a leader does, until `attempt` succeeds or there is nothing to do. Without it a connection that no
-    /// caller waits for would refuse for ever: calls that were forgotten take all places, or their requests all room,
-    /// and nobody reads their replies or sends their requests.
+    /// Does what a leader does, until `attempt` succeeds or there is nothing to do. Without it a
+    /// connection on which no caller waits would refuse for ever: forgotten calls take all places,
+    /// or their requests all room, and no thread reads their replies or sends their requests.
     ///
-    /// It never blocks. If another thread leads, that one does all this: then it lets that one run, until it waits.
+    /// It never blocks. If another thread leads, that one does all this: then it lets that one run,
+    /// until it waits.
     #[cold]
     fn catch_up<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         let mut yielding = Yielding::begin(&self.clock);
@@ -211,14 +219,14 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Output is kept, and nobody leads who would see to it: those who sent may all have gone.
+    /// Output is kept, and there may be no leader to send it: its senders may all have left.
     fn write_if_unled(&self) {
         if self.outbound.is_kept() && !self.lead.is_held() && self.outbound.pick_up() {
             self.write();
         }
     }
 
-    /// Of whoever has the pen.
+    /// Of the thread that has the pen.
     pub(super) fn write(&self) {
         match self.write_out() {
             Output::Done => {}
@@ -226,7 +234,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// The same, and whoever leads, but for a pool, is told of what is left.
+    /// The same. A leader that is no pool learns what is left.
     pub(super) fn write_out(&self) -> Output {
         let output = match self.outbound.write(&self.calls, &self.order) {
             Written::All | Written::Dead => return Output::Done,
@@ -243,7 +251,8 @@ impl<P: Protocol> Link<P> {
         output
     }
 
-    /// The connection is over, if it is not already. Everyone is told, here or by the leader.
+    /// The connection is over, if it is not already. Every caller gets its outcome, here or from
+    /// the leader.
     pub(super) fn end(&self, end: End, attempted: &str, error: &io::Error) {
         self.note_cause(attempted, error);
         let call = self.lead.break_off(end);
@@ -280,7 +289,7 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Who is there.
+    /// The callers that use it at this moment.
     pub(super) fn callers(&self) -> Callers {
         let (under_way, forgotten, asleep) = self.calls.count();
         Callers {
@@ -300,7 +309,8 @@ impl<P: Protocol> Link<P> {
         self.lead.is_closed()
     }
 
-    /// There is a connection. `Err`: there is one already, or it is closed. One thread at a time: see `connect.rs`.
+    /// There is a connection. `Err`: there is one already, or it is closed. One thread at a time:
+    /// see `connect.rs`.
     pub(super) fn begin(&self, line: Arc<dyn Line>) -> Result<(), Arc<dyn Line>> {
         let revival = try_until_done(|| match self.lead.take_lost() {
             Revival::NotYet => None,
@@ -309,7 +319,7 @@ impl<P: Protocol> Link<P> {
         if revival == Revival::Refused {
             return Err(line);
         }
-        // Whoever wrote last may not be done with telling those whose requests it had.
+        // The last writer may still be giving outcomes to the callers whose requests it had.
         try_until_done(|| self.outbound.is_buried().then_some(()));
         let mut reading = lock(&self.reading);
         reading.inbound.begin_anew();

@@ -1,7 +1,9 @@
-//! loom's models of the bound association: every interleaving of callers, leaders, senders, replies, deadlines and losses.
+//! loom's models of the bound association: every interleaving of callers, leaders, senders,
+//! replies, deadlines and losses.
 //!
-//! They run the product's own link over a connection that is a lock, and a clock that stands still. A thread that is
-//! never woken is a deadlock, which loom reports (B2, B3). At the end of each model nothing is left behind.
+//! They run the product's own link over a connection that is a lock, and a clock that stands still.
+//! A thread that is never woken is a deadlock, which loom reports (B2, B3). At the end of each
+//! model nothing is left behind.
 
 mod ends;
 mod places;
@@ -122,9 +124,10 @@ impl Line for Wire {
         let mut state = lock(&self.state);
         let count = state.input.len().min(into.len());
         if count == 0 {
-            return match state.ended {
-                true => Ok(0),
-                false => Err(io::ErrorKind::WouldBlock.into()),
+            return if state.ended {
+                Ok(0)
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
             };
         }
         for (place, byte) in into.iter_mut().zip(state.input.drain(..count)) {
@@ -194,7 +197,7 @@ impl World {
         self.send(self.link.calls.register().unwrap())
     }
 
-    /// The same, also if somebody else is about to give a slot back.
+    /// The same, also while another thread is about to give a slot back.
     fn sent_when_there_is_room(&self) -> Key {
         loop {
             match self.link.calls.register() {
@@ -246,7 +249,8 @@ impl World {
         Leading::new(&self.link)
     }
 
-    /// The caller of `key` goes to sleep while somebody leads, up to the last step; a thread may sleep on for it.
+    /// The caller of `key` falls asleep while another caller leads, up to the last step; a thread
+    /// may sleep on for it.
     fn lay_down(&self, key: Key) {
         let slot = self.link.calls.slot(key);
         assert_eq!(slot.word.fall_asleep(Phase::Asleep), FellAsleep::Unlisted);
@@ -258,7 +262,7 @@ impl World {
         self.link.calls.slot(key).word.look().phase()
     }
 
-    /// Nobody is there, nobody leads, and every slot is there once.
+    /// No caller is there, no thread leads, and every slot is there once.
     fn assert_empty(&self) {
         let callers = self.link.callers();
         let left = (callers.under_way, callers.forgotten, callers.asleep);

@@ -21,8 +21,9 @@ use super::{
     sleepers::Elect,
 };
 use crate::{
-    dispatch::{Contained, InHandler, Registry, Rejected, Serve},
+    dispatch::{InHandler, Registry, Rejected, Serve},
     sync::Clock,
+    unwind::Contained,
 };
 
 /// One connection, many callers: a handle to it. Clones are handles to the same.
@@ -42,7 +43,8 @@ use crate::{
 ///         Ok(())
 ///     }
 ///     fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
-///         Ok(bytes.first().map(|id| Header { whose: Whose::Call((*id).into()), skip: 1, length: 1 }))
+///         let header = |id: &u8| Header { whose: Whose::Call((*id).into()), skip: 1, length: 1 };
+///         Ok(bytes.first().map(header))
 ///     }
 /// }
 ///
@@ -66,7 +68,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// There is no thread behind it. Who waits for a reply and finds nobody reading reads for all.
+/// It has no thread of its own. A caller that waits for a reply and finds the lead open reads for
+/// all callers.
 pub struct Mux<P: Protocol> {
     link: Arc<Link<P>>,
 }
@@ -80,7 +83,7 @@ impl<P: Protocol> Mux<P> {
         Builder::new().build(stream, protocol)
     }
 
-    /// Connects to `address`, now and whenever the connection was lost and somebody wants to call.
+    /// Connects to `address`, now and at the first call after the connection was lost.
     ///
     /// # Errors
     /// It does not stand `within` that time. The protocol is given back.
@@ -92,13 +95,16 @@ impl<P: Protocol> Mux<P> {
         Builder::new().connect(address, within, protocol)
     }
 
-    /// Registers a call: the first of three steps. If the connection was lost, and it is known how to make another one,
-    /// that is done first; threads that come meanwhile wait for the same attempt.
+    /// Registers a call: the first of three steps. If the connection was lost, and it is known how
+    /// to make another one, that is done first; threads that come meanwhile wait for the same
+    /// attempt.
     ///
     /// # Errors
-    /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see [`Builder::calls`]). A call that
-    /// was dropped counts until its reply is read, where replies come in order; with ids it gives way as long as there are
-    /// other ids (see [`Protocol::ID_BITS`]). Before it refuses, this reads what has come, unless another thread does.
+    /// There is no connection; or `QuotaExceeded`: so many calls are under way already (see
+    /// [`Builder::calls`]). A call that was dropped counts until its reply is read, where replies
+    /// come in order; with ids it gives way as long as there are other ids (see
+    /// [`Protocol::ID_BITS`]). Before it refuses, this reads what has come, unless another thread
+    /// does.
     pub fn prepare(&self) -> io::Result<Prepared<'_, P>> {
         self.link.ensure_connected(Patience::until(None))?;
         self.register()
@@ -115,9 +121,10 @@ impl<P: Protocol> Mux<P> {
     /// Registers, sends and joins.
     ///
     /// # Errors
-    /// Those of the three steps. A call whose time is over is forgotten. If the connection was lost and another thread makes
-    /// it anew, this waits for that until the deadline (`TimedOut`). A thread that makes it itself is bound by what
-    /// makes connections (see [`connect`](Self::connect)).
+    /// Those of the three steps. A call whose time is over is forgotten. If the connection was lost
+    /// and another thread makes it anew, this waits for that until the deadline (`TimedOut`). A
+    /// thread that makes it itself is bound by what makes connections (see
+    /// [`connect`](Self::connect)).
     pub fn call(
         &self,
         request: &P::Request,
@@ -133,11 +140,12 @@ impl<P: Protocol> Mux<P> {
 
     /// As [`call`](Self::call), inside a handler: its thread serves its pool while it waits
     /// ([`Serve::Chain`]), if that pool reads this connection
-    /// ([`Pool::attach`](crate::Pool::attach)). If none does, and while a lost connection is made anew, the thread is away
-    /// meanwhile, as in [`Context::blocking`](crate::Context::blocking).
+    /// ([`Pool::attach`](crate::Pool::attach)). If none does, and while a lost connection is made
+    /// anew, the thread is away meanwhile, as in [`Context::blocking`](crate::Context::blocking).
     ///
     /// # Errors
-    /// As [`call`](Self::call), and those of [`Sent::join_in`](super::Sent::join_in): then the request was sent.
+    /// As [`call`](Self::call), and those of [`Sent::join_in`](super::Sent::join_in): then the
+    /// request was sent.
     pub fn call_in(
         &self,
         cx: &mut impl InHandler,
@@ -157,12 +165,12 @@ impl<P: Protocol> Mux<P> {
         self.link.attach(registry)
     }
 
-    /// Takes another stream in place of the one that was lost. Those who waited for a reply on the old one were told
-    /// that it was lost; none of them is moved to the new one.
+    /// Takes another stream in place of the lost one. Callers that waited on the old one got an
+    /// error; none of them is moved to the new one.
     ///
     /// # Errors
-    /// The stream is given back. `AlreadyExists`: there is a connection, or one is being made. `NotConnected`: this was
-    /// closed for good. Or what the system said.
+    /// The stream is given back. `AlreadyExists`: there is a connection, or one is being made.
+    /// `NotConnected`: this was closed for good. Or what the system said.
     pub fn reconnect<S: Stream>(&self, stream: S) -> Result<(), Rejected<S>> {
         let socket = match Socket::new(stream) {
             Ok(socket) => Arc::new(socket),
@@ -171,9 +179,10 @@ impl<P: Protocol> Mux<P> {
         let line = Arc::clone(&socket) as Arc<dyn Line>;
         if let Err(line) = self.link.reconnect(line) {
             drop(line);
-            let kind = match self.link.is_closed() {
-                true => io::ErrorKind::NotConnected,
-                false => io::ErrorKind::AlreadyExists,
+            let kind = if self.link.is_closed() {
+                io::ErrorKind::NotConnected
+            } else {
+                io::ErrorKind::AlreadyExists
             };
             let stream = Arc::into_inner(socket).expect("nobody else has it");
             let text = "take another connection: there is one, or this was closed";
@@ -186,13 +195,14 @@ impl<P: Protocol> Mux<P> {
         Ok(())
     }
 
-    /// Ends the connection for good. Whoever waits is told.
+    /// Ends the connection for good. Every waiting caller gets an error.
     pub fn close(&self) {
         let error = io::Error::new(io::ErrorKind::NotConnected, "it was closed");
         self.link.end(End::Closed, "close", &error);
     }
 
-    /// Whether the connection is lost or closed, as far as is known: an end that nobody has read yet is not.
+    /// Whether the connection is known to be lost or closed: an end that no thread has read yet is
+    /// not known.
     pub fn is_lost(&self) -> bool {
         self.link.is_lost()
     }
@@ -202,7 +212,7 @@ impl<P: Protocol> Mux<P> {
         self.link.calls.counters.snapshot()
     }
 
-    /// Who uses it at this moment. It looks at every call.
+    /// The callers that use it at this moment. It reads the word of every call.
     pub fn callers(&self) -> Callers {
         self.link.callers()
     }
@@ -257,9 +267,10 @@ impl Builder {
         Self::default()
     }
 
-    /// At most so many calls are under way at once (1024 if nothing is said). They take a part of the id's bits; at
-    /// least one must be left. The fewer are left, the fewer calls may be dropped before the peer has answered them:
-    /// `1 << ID_BITS` ids in all are used, and each only once until it is answered ([`Protocol::ID_BITS`]).
+    /// At most so many calls are under way at once (1024 if nothing is said). They take a part of
+    /// the id's bits; at least one must be left. The fewer are left, the fewer calls may be dropped
+    /// before the peer has answered them: `1 << ID_BITS` ids in all are used, and each only once
+    /// until it is answered ([`Protocol::ID_BITS`]).
     pub fn calls(mut self, most: u32) -> Self {
         self.calls = most;
         self
@@ -271,7 +282,8 @@ impl Builder {
         self
     }
 
-    /// A longer reply or message of the peer is taken for nonsense, and ends the connection (16 MiB if nothing is said).
+    /// A longer reply or message of the peer is taken for nonsense, and ends the connection (16 MiB
+    /// if nothing is said).
     pub fn longest_reply(mut self, most: usize) -> Self {
         self.longest_reply = most;
         self
@@ -283,9 +295,9 @@ impl Builder {
         self
     }
 
-    /// Before the leader sleeps it looks again and again for so long (default: zero; where many replies come at once it
-    /// looks twice in any case). It pays where the reply of a single caller comes within some ten microseconds, and a
-    /// processor is there to be used for that.
+    /// Before the leader sleeps it looks again and again for so long (default: zero; where many
+    /// replies come at once it looks twice in any case). It pays where the reply of a single caller
+    /// comes within some ten microseconds, and a processor is there to be used for that.
     pub fn leader_spin(mut self, span: Duration) -> Self {
         self.leader_spin = span;
         self

@@ -1,21 +1,22 @@
 //! What goes out: requests of many threads become few writes.
 //!
-//! A caller encodes its request into its own slot and pushes the slot onto a stack. The head of the stack also says
-//! whether somebody writes, so the question "must I do it?" and the push are one step:
+//! A caller encodes its request into its own slot and pushes the slot onto a stack. The head of the
+//! stack also says whether a thread writes, so the question "must I do it?" and the push are one
+//! step:
 //!
 //! ```text
-//!   IDLE    --> WRITING   [push]      who finds nobody writing has the **pen**, and writes for all
-//!   IDLE    --> WRITING   [hold]      who leads, while it gives out many replies: their callers will send again
-//!   WRITING --> WRITING   [push]      who has the pen will take this one too
+//!   IDLE    --> WRITING   [push]      no thread writes: the caller has the **pen**, writes all
+//!   IDLE    --> WRITING   [hold]      the leader, with many replies: their callers will send
+//!   WRITING --> WRITING   [push]      the thread with the pen will take this one too
 //!   WRITING --> IDLE      [put_down]  nothing is left
-//!   WRITING --> KEPT      [keep]      the socket takes no more; whoever leads sees to it
+//!   WRITING --> KEPT      [keep]      the socket takes no more; the leader waits for room
 //!   KEPT    --> KEPT      [push]      likewise
 //!   KEPT    --> WRITING   [pick_up]   the socket takes more
-//!   any     --> DEAD      [die]       the connection is lost: who has the pen then empties the queue
+//!   any     --> DEAD      [die]       the connection is lost: the pen empties the queue
 //! ```
 //!
-//! Nobody waits for the pen. Requests are written in the order in which they were pushed, from the slots' own buffers, and
-//! no byte is copied.
+//! No thread waits for the pen. Requests are written in the order in which they were pushed, from
+//! the slots' own buffers, and no byte is copied.
 
 use std::{
     collections::VecDeque,
@@ -31,11 +32,11 @@ use super::{
     word::{Loss, Told},
 };
 use crate::{
-    dispatch::caught,
     sync::{
         atomic::{AtomicU64, Ordering},
         lock, Mutex,
     },
+    unwind::caught,
 };
 
 /// The topmost slot of the stack.
@@ -47,7 +48,7 @@ const DEAD: u64 = 1 << 34;
 /// So many requests go into one write.
 const AT_ONCE: usize = 64;
 
-/// After so many writes it is somebody else's turn: a caller wants to join too.
+/// After this many writes another thread takes the pen: this caller wants to join too.
 const MOST_WRITES: usize = 16;
 
 /// What the pusher of a request does next.
@@ -56,7 +57,7 @@ const MOST_WRITES: usize = 16;
 pub(crate) enum Pushed {
     /// It has the pen: [`Outbound::write`].
     Write,
-    /// Somebody else writes it.
+    /// Another thread writes it.
     Left,
     /// The connection is lost, and the request was not taken.
     Dead,
@@ -68,14 +69,16 @@ pub(crate) enum Pushed {
 pub(crate) enum Written {
     /// All that there was; the pen is put down.
     All,
-    /// The socket takes no more. Whoever leads must be told, so that it watches for that.
+    /// The socket takes no more. The leader must be called, so that it waits for room.
     Kept,
     /// Others want this thread too; the rest is kept, though there may be room.
     Paused,
-    /// The connection is lost for writing. Whoever leads must be told, and then the pen be put down
-    /// ([`Outbound::give_up`]): until then the connection can't be replaced, so it is not the next one that is lost.
+    /// The connection is lost for writing. The leader must be called, and then the pen be put down
+    /// ([`Outbound::give_up`]): until then the connection can't be replaced, so the leader does not
+    /// end the next one instead.
     Failed(io::Error),
-    /// Somebody else has found the connection lost; the queue was emptied, and all in it were told.
+    /// Another thread has found the connection lost and emptied the queue; every caller in it has
+    /// the loss.
     Dead,
 }
 
@@ -92,7 +95,7 @@ pub(crate) struct Outbound {
     unsent: std::sync::atomic::AtomicUsize,
     /// More are not accepted.
     most_unsent: usize,
-    /// Of whoever has the pen. Nobody ever waits for this lock.
+    /// Of the thread that has the pen. The lock is never contended.
     queue: Mutex<Queue>,
 }
 
@@ -153,7 +156,7 @@ impl Outbound {
         })
     }
 
-    /// Takes the pen, if nobody has it and nothing is kept: what is pushed now waits until this thread
+    /// Takes the pen, if it is free and nothing is kept: later pushes wait until this thread
     /// [writes](Self::write).
     #[must_use]
     pub(crate) fn hold(&self) -> bool {
@@ -177,7 +180,7 @@ impl Outbound {
         })
     }
 
-    /// Of whoever has the pen: writes all that there is, also what others push meanwhile.
+    /// Of the thread that has the pen: writes the whole queue, with what others push meanwhile.
     pub(crate) fn write(&self, calls: &Calls, order: &WireOrder) -> Written {
         let mut writes = 0;
         loop {
@@ -232,9 +235,12 @@ impl Outbound {
     }
 
     fn keep(&self, calls: &Calls) -> Written {
-        let dead = self.update(|seen| match seen & DEAD != 0 {
-            true => (seen, true),
-            false => (seen & !WRITING | KEPT, false),
+        let dead = self.update(|seen| {
+            if seen & DEAD != 0 {
+                (seen, true)
+            } else {
+                (seen & !WRITING | KEPT, false)
+            }
         });
         if dead {
             self.bury(calls);
@@ -244,8 +250,9 @@ impl Outbound {
         Written::Kept
     }
 
-    /// The connection is lost: nothing is taken any more. Everyone who waits for it is told here, or by whoever has the
-    /// pen. Only of whoever reads: no reply may begin any more.
+    /// The connection is lost: it takes no more requests. Every waiting caller gets the loss here,
+    /// or from the thread that has the pen. Only the reader calls this: no reply may begin any
+    /// more.
     pub(crate) fn die(&self, calls: &Calls) {
         let has_pen = self.update(|seen| match seen & (WRITING | DEAD) {
             0 => (seen & !KEPT | WRITING | DEAD, true),
@@ -256,12 +263,14 @@ impl Outbound {
         }
     }
 
-    /// Empties the queue, tells everyone who waits for a reply, wakes who sleeps, and puts the pen down.
+    /// Empties the queue, gives every waiting caller its loss, wakes the sleeping ones, and puts
+    /// the pen down.
     ///
-    /// Only who has the pen can: it may have put a request on the wire a moment ago.
+    /// Only the thread with the pen can: it may have put a request on the wire a moment ago.
     fn bury(&self, calls: &Calls) {
         let mut queue = lock(&self.queue);
-        // It may be the last reference to the user's stream: it is dropped without the lock, at the end of all this.
+        // It may be the last reference to the user's stream: it is dropped without the lock, at the
+        // end of all this.
         let _lost = queue.sink.take();
         self.release(queue.unwritten());
         queue.written = 0;
@@ -286,7 +295,7 @@ impl Outbound {
         self.update(|seen| (seen & !WRITING, ()));
     }
 
-    /// Whether the connection was lost, and everyone in the queue was told.
+    /// Whether the connection was lost, and every caller in the queue has its outcome.
     pub(crate) fn is_buried(&self) -> bool {
         self.word.load(Ordering::Acquire) & (DEAD | WRITING) == DEAD
     }

@@ -1,9 +1,10 @@
 //! Which ids of a slot may not be used, because their replies may still come.
 //!
-//! A slot can be taken from a call that was forgotten and whose reply is owed ([`Owed::reclaim`]). The generation of that
-//! call stays here until its reply comes ([`Owed::settle`]) or the connection is replaced ([`Owed::begin_anew`]). A new
-//! call in the slot gets a generation that is not here. If there is none the slot is **parked**: it is in no list, and
-//! the next reply that is settled gives it back.
+//! A slot can be taken from a call that was forgotten and whose reply is owed ([`Owed::reclaim`]).
+//! The generation of that call stays here until its reply comes ([`Owed::settle`]) or the
+//! connection is replaced ([`Owed::begin_anew`]). A new call in the slot gets a generation that is
+//! not here. If there is none the slot is **parked**: it is in no list, and the next reply that is
+//! settled gives it back.
 //!
 //! Few slots ever have such a reply, so the usual question is one load of `any`.
 
@@ -13,8 +14,9 @@ use crate::sync::{
     lock, Mutex,
 };
 
-/// A slot notes at most so many spans of generations, which is exact for up to eight bits. Beyond that the two spans with
-/// the smallest gap between them become one, and the generations of the gap count as owed too.
+/// A slot notes at most so many spans of generations, which is exact for up to eight bits. Beyond
+/// that the two spans with the smallest gap between them become one, and the generations of the gap
+/// count as owed too.
 const MOST_SPANS: usize = 128;
 
 /// The generations of one slot whose replies may still come.
@@ -52,7 +54,8 @@ pub(super) enum Settled {
 }
 
 impl Owed {
-    /// The generation for the call after `last` in a vacant slot. `None`: all others are owed, and the slot is parked.
+    /// The generation for the call after `last` in a vacant slot. `None`: all others are owed, and
+    /// the slot is parked.
     pub(super) fn next_or_park(&self, last: u32, mask: u32) -> Option<u32> {
         if self.is_empty() {
             return Some(last.wrapping_add(1) & mask);
@@ -63,14 +66,15 @@ impl Owed {
         next
     }
 
-    /// Takes the slot of `word` from a forgotten call: the generation of the new one. `answered`: only if nothing is owed
-    /// to the forgotten call.
+    /// Takes the slot of `word` from a forgotten call: the generation of the new one. `answered`:
+    /// only if nothing is owed to the forgotten call.
     pub(super) fn reclaim(&self, word: &CallWord, answered: bool, mask: u32) -> Option<u32> {
         if !word.look().is_forgotten(answered) {
             return None;
         }
         let mut set = lock(&self.set);
-        // Before the word changes: a leader that finds the new generation in the word asks here, and waits for the lock.
+        // Before the word changes: a leader that finds the new generation in the word asks here,
+        // and waits for the lock.
         self.any.swap(true, Ordering::AcqRel);
         let next = |seen: Snapshot| {
             let may_go = seen.is_forgotten(answered);
@@ -103,7 +107,8 @@ impl Owed {
         }
     }
 
-    /// Nothing is owed on a new connection. Whether the slot was parked: the caller must give it back.
+    /// Nothing is owed on a new connection. Whether the slot was parked: the caller must give it
+    /// back.
     #[must_use]
     pub(super) fn begin_anew(&self) -> bool {
         if self.is_empty() {
@@ -224,8 +229,8 @@ mod tests {
 
     use super::*;
 
-    /// Any generations are noted and settled, in any order, and the set knows exactly which are left; the next one is the
-    /// first that is free, around the end.
+    /// Any generations are noted and settled, in any order, and the set knows exactly which are
+    /// left; the next one is the first that is free, around the end.
     #[test]
     fn what_is_owed_is_known_exactly() {
         let (mut set, mut expected, mask) = (Set::default(), BTreeSet::new(), 63);
@@ -247,8 +252,8 @@ mod tests {
         assert!(!expected.is_empty());
     }
 
-    /// A peer that leaves out every second reply for ever takes no more memory than the bound, and what is owed is never
-    /// free.
+    /// A peer that leaves out every second reply for ever takes no more memory than the bound, and
+    /// what is owed is never free.
     #[test]
     fn what_is_noted_is_bounded() {
         let (mut set, mask) = (Set::default(), 0xFFFF);

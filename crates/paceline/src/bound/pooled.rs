@@ -1,17 +1,20 @@
-//! A pool reads the connection, for handlers of its own: they call, and their threads serve the pool while they wait.
+//! A pool reads the connection, for handlers of its own: they call, and their threads serve the
+//! pool while they wait.
 //!
 //! ```text
 //!   the pool's leader ---> the connection's handle is ready ---> [Reader::ready]
-//!                                                                     | nobody leads the connection: it leads,
-//!                                                                     | reads what is there, and leaves
-//!   a handler that waits <------------- recalled ---------------------'
+//!                                                         the lead is open: it leads, |
+//!                                                     reads what is there, and leaves |
+//!   a waiting handler <------------------ recalled -----------------------------------'
 //!
-//!   somebody else leads it (a thread that is in no handler): the reader turns away, and is called when that one leaves
+//!   another thread leads (outside of any handler): the reader turns away, and is called when that
+//!   one leaves
 //! ```
 //!
-//! The connection keeps its own lead, so both kinds of callers can share it. A reader that finds somebody leading says
-//! that it was *turned away*, and asks once more; whoever opens the lead looks for that afterwards, and has the reader
-//! called. Of the two the second sees the first, so nothing is left unread (`models/pooled.rs`).
+//! The connection keeps its own lead, so both kinds of callers can share it. A reader that finds
+//! the lead held records that it was *turned away*, and tries once more; a thread that opens the
+//! lead checks for that record afterwards, and has the reader called. The second of the two sees
+//! the first, so nothing is left unread (`models/pooled.rs`).
 
 use std::{
     io,
@@ -65,7 +68,7 @@ pub(super) struct Pooled {
     register: OnceLock<Register>,
     /// The connection in the pool, while it is there.
     attached: Mutex<Option<Attached>>,
-    /// A reader found somebody leading.
+    /// A reader found the lead held.
     turned_away: AtomicBool,
 }
 
@@ -112,7 +115,8 @@ impl Pooled {
         }
     }
 
-    /// There may be something to be read that the reader does not hear of: it is called when the lead is open.
+    /// There may be something to be read that the reader does not hear of: it is called when the
+    /// lead is open.
     pub(super) fn turn_away(&self) {
         self.turned_away.store(true, Ordering::Release);
     }
@@ -126,13 +130,13 @@ impl Pooled {
 
     /// Has the reader called.
     pub(super) fn call_reader(&self) {
-        // Without one there is nobody to call.
+        // Without one there is no reader to call.
         let _ = self.handle().map(|handle| handle.notify());
     }
 }
 
 impl Drop for Pooled {
-    /// Nobody calls any more: the pool lets go of the connection.
+    /// No caller is left: the pool lets go of the connection.
     fn drop(&mut self) {
         self.call_reader();
     }
@@ -166,13 +170,13 @@ impl<P: Protocol> Link<P> {
         if self.pooled.register.set(Box::new(register)).is_err() {
             return Err(taken());
         }
-        // Before the line is let go: whoever connects anew finds it.
+        // Before the line is let go: the thread that connects anew finds it.
         attached.into_iter().for_each(|it| self.pooled.reads(it));
         Ok(())
     }
 
-    /// Reads once what is there, and gives everyone what has come for it. `WouldBlock`: nothing is, or somebody else
-    /// reads.
+    /// Reads once what is there, and gives every caller its part. `WouldBlock`: nothing is there,
+    /// or another thread reads.
     fn read_some(&self) -> io::Result<()> {
         match self.take_or_turn_away() {
             Arrival::Leads => Leading::new(self).read_once(),
@@ -203,11 +207,11 @@ impl<P: Protocol> Link<P> {
         }
     }
 
-    /// Wakes the caller of slot `index` from its wait on this connection, asleep or leading: it asks whether the wait was
-    /// called off. The caller of this has called it off before.
+    /// Wakes the caller of slot `index` from its wait on this connection, asleep or leading: it
+    /// asks whether the wait was called off. The caller of this has called it off before.
     ///
-    /// A sleeper takes its message before it asks, and a leader marks the lead word as waiting before it asks. So each
-    /// finds the wait called off, or is woken.
+    /// A sleeper takes its message before it asks, and a leader marks the lead word as waiting
+    /// before it asks. So each finds the wait called off, or is woken.
     pub(super) fn rouse(&self, index: u32) {
         let parker = &self.calls.slots.at(index).parker;
         parker.post(1);
@@ -226,8 +230,8 @@ impl<P: Protocol> Link<P> {
         }))
     }
 
-    /// Makes sure, inside a handler, that there is a connection. Its thread is away meanwhile. The end of its pool ends the
-    /// wait for another thread that makes the connection.
+    /// Makes sure, inside a handler, that there is a connection. Its thread is away meanwhile. The
+    /// end of its pool ends the wait for another thread that makes the connection.
     #[cold]
     pub(super) fn connect_in(
         &self,
@@ -246,7 +250,7 @@ impl<P: Protocol> Link<P> {
         })
     }
 
-    /// Waits, inside a handler, until the call is told something or its time is over.
+    /// Waits, inside a handler, until the call has an outcome or its time is over.
     ///
     /// # Errors
     /// `BrokenPipe`: its pool was closed first. Or the thread can't wait there.
@@ -271,7 +275,8 @@ impl<P: Protocol> Link<P> {
         Ok(self.told(key).unwrap_or(Joined::TimedOut))
     }
 
-    /// Serves the pool until the call is told something. The connection is read by the pool of `handle`.
+    /// Serves the pool until the call has an outcome. The connection is read by the pool of
+    /// `handle`.
     fn wait_and_serve(
         &self,
         cx: &mut impl InHandler,
@@ -296,8 +301,8 @@ impl<P: Protocol> Link<P> {
         returned
     }
 
-    /// This thread is away, and leads or sleeps on the connection. The end of its pool ends that, unless it was to serve
-    /// nothing anyway.
+    /// This thread is away, and leads or sleeps on the connection. The end of its pool ends that,
+    /// unless it was to serve nothing anyway.
     fn wait_away(
         self: &Arc<Self>,
         cx: &mut impl InHandler,
@@ -351,15 +356,17 @@ impl<P: Protocol> EventHandler<OwnedFd> for Reader<P> {
         let Some(link) = self.link.upgrade().filter(|link| self.is_current(link)) else {
             return Ok(Next::Close);
         };
-        let written = match link.outbound.is_kept() {
-            true => cx.try_write(|_| link.write_kept()),
-            false => Ok(false),
+        let written = if link.outbound.is_kept() {
+            cx.try_write(|_| link.write_kept())
+        } else {
+            Ok(false)
         };
         if written.is_err() != self.waits_for_room {
             self.waits_for_room = written.is_err();
-            cx.handle().set_interest(match self.waits_for_room {
-                true => Interest::READ | Interest::WRITE,
-                false => Interest::READ,
+            cx.handle().set_interest(if self.waits_for_room {
+                Interest::READ | Interest::WRITE
+            } else {
+                Interest::READ
             })?;
         }
         let read = cx.try_read(|_| link.read_some());
@@ -370,7 +377,7 @@ impl<P: Protocol> EventHandler<OwnedFd> for Reader<P> {
         }
     }
 
-    /// The pool reads this no more: those who wait look for another way.
+    /// The pool no longer reads the connection: waiting callers read it in another way.
     fn closed(&mut self, _: Closed) {
         if let Some(link) = self.link.upgrade() {
             link.pooled.reads_no_more(&self.line);

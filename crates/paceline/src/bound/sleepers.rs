@@ -1,7 +1,8 @@
-//! The line of those who sleep until their reply is there, in the order in which they came. It belongs to the leader.
+//! The line of callers that sleep until their reply is there, in the order of their arrival. It
+//! belongs to the leader.
 //!
-//! Newcomers are pushed onto the lead word; the leader takes them from there into the line. Who gives up stays in the
-//! line, and is taken out when it is found awake.
+//! Newcomers are pushed onto the lead word; the leader takes them from there into the line. A
+//! caller that gives up stays in the line, and is taken out when it is found awake.
 
 use super::{
     calls::Calls,
@@ -16,14 +17,15 @@ use crate::sync::atomic::Ordering::Relaxed;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Elect {
-    /// The one that has slept longest. Where replies come in the order of requests, it is the one whose reply comes
-    /// next: if they come one by one, every thread reads its own, and none is handed over. (What comes together is read
-    /// together.)
+    /// The one that has slept longest. Where replies come in the order of requests, it is the one
+    /// whose reply comes next: if they come one by one, every thread reads its own, and none is
+    /// handed over. (What comes together is read together.)
     #[default]
     Oldest,
     /// The one that went to sleep last: warm caches.
     Newest,
-    /// The one whose reply comes next, where the protocol knows that (it has no ids); else the oldest.
+    /// The one whose reply comes next, where the protocol knows that (it has no ids); else the
+    /// oldest.
     NextReply,
 }
 
@@ -32,7 +34,7 @@ pub(super) struct Sleepers {
     first: u32,
     last: u32,
     length: usize,
-    /// So long the line may be before those are taken out who gave up.
+    /// The length of the line at which callers that gave up are taken out.
     sweep_at: usize,
 }
 
@@ -62,8 +64,9 @@ impl Sleepers {
         }
     }
 
-    /// Takes slot `index` out of the line, if it is there and its caller does not sleep. (Who was told something may have
-    /// gone, and another call sleep in its place, listed as it is: that one stays, at the end.)
+    /// Takes slot `index` out of the line, if it is there and its caller does not sleep. (The first
+    /// caller may have left, and another call may sleep in its slot, listed already: that one
+    /// stays, at the end.)
     pub(super) fn remove_if_awake(&mut self, calls: &Calls, index: u32) {
         let slot = calls.slots.at(index);
         if is_in_line(slot) {
@@ -100,7 +103,7 @@ impl Sleepers {
         is_in_line(slot) && self.try_elect(calls, index)
     }
 
-    /// Takes everyone out of the line, also who sleeps: they are told elsewhere.
+    /// Takes every caller out of the line, sleeping ones too: they get their outcome elsewhere.
     pub(super) fn clear(&mut self, calls: &Calls) {
         while self.first != NONE {
             let index = self.first;
@@ -110,8 +113,8 @@ impl Sleepers {
         }
     }
 
-    /// A slot that is listed, and not in the line: if its caller sleeps, it comes to the end. It may have been told something
-    /// already.
+    /// A slot that is listed, and not in the line: if its caller sleeps, it is appended. It may
+    /// have its outcome already.
     fn line_up(&mut self, calls: &Calls, index: u32) {
         match calls.slots.at(index).word.unlist_if_awake() {
             Unlisted::Sleeps => self.push(calls, index),
@@ -131,7 +134,7 @@ impl Sleepers {
         }
     }
 
-    /// Takes those out who gave up. The longer the line is then, the later the next time.
+    /// Takes out the callers that gave up. The longer the line is then, the later the next time.
     fn sweep(&mut self, calls: &Calls) {
         let mut at = self.first;
         while at != NONE {

@@ -1,8 +1,8 @@
-//! Slots: where a call lives, from its registration until nobody has a claim to it.
+//! Slots: where a call lives, from its registration until no claim to it is left.
 //!
-//! A slot never moves and is never freed, so a wrong id is always safe to look up. Vacant ones are in a stack without a
-//! lock, the one that was used last on top. What a slot holds besides its word are buffers, which are kept for the next
-//! call: after the first calls nothing is allocated.
+//! A slot never moves and is never freed, so a wrong id is always safe to look up. Vacant ones are
+//! in a stack without a lock, the one that was used last on top. What a slot holds besides its word
+//! are buffers, which are kept for the next call: after the first calls nothing is allocated.
 
 use std::sync::{Arc, OnceLock};
 
@@ -32,9 +32,10 @@ pub(super) struct Slot {
     pub(super) word: CallWord,
     /// Where its caller sleeps.
     pub(super) parker: Arc<Parker>,
-    /// The request: its caller's until it is queued, then of whoever writes. Nobody ever waits for this lock.
+    /// The request: its caller's until it is queued, then the writer's. The lock is never
+    /// contended.
     pub(super) request: Mutex<Vec<u8>>,
-    /// The reply: of whoever reads while it is owed, then its caller's. Nobody ever waits for this lock.
+    /// The reply: the reader's while it is owed, then its caller's. The lock is never contended.
     pub(super) reply: Mutex<Vec<u8>>,
     /// Ids of it that may not be used.
     pub(super) owed: Owed,
@@ -74,7 +75,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// Empties the buffers for the next call. Nobody else has a claim to them.
+    /// Empties the buffers for the next call. No other thread has a claim to them.
     pub(super) fn clear(&self) {
         for buffer in [&self.request, &self.reply] {
             let mut buffer = lock(buffer);
@@ -86,12 +87,12 @@ impl Slot {
     }
 }
 
-/// All slots of a connection: an array that grows by chunks, each twice as large as the one before, and is read without
-/// a lock.
+/// All slots of a connection: an array that grows by chunks, each twice as large as the one before,
+/// and is read without a lock.
 pub(super) struct Slots {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
-    /// The stack of vacant slots: the topmost in the low half, and in the high half a count of changes, by which an old
-    /// look at the stack is told from a new one.
+    /// The stack of vacant slots: the topmost in the low half, and in the high half a count of
+    /// changes, which distinguishes an old view of the stack from a new one.
     vacant: AtomicU64,
     /// The lowest index that was never used.
     fresh: AtomicU32,
@@ -160,8 +161,8 @@ impl Slots {
         0..self.fresh.load(Ordering::Acquire).min(self.most)
     }
 
-    /// Goes through a stack whose topmost is `head`, beginning with the slot that was pushed first. Each may be used
-    /// otherwise once `give` was called with it.
+    /// Goes through a stack whose topmost is `head`, beginning with the slot that was pushed first.
+    /// Each may be used otherwise once `give` was called with it.
     pub(super) fn oldest_first(
         &self,
         head: u32,
@@ -204,7 +205,7 @@ impl Slots {
         loop {
             slot.vacant.store(seen as u32, Ordering::Relaxed);
             let next = (seen & !u64::from(NONE)).wrapping_add(ONE_CHANGE) | u64::from(index);
-            // Release: who pops it sees the link.
+            // Release: the thread that pops it sees the link.
             match self
                 .vacant
                 .compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -222,7 +223,8 @@ impl Slots {
             if index == NONE {
                 return None;
             }
-            // If another thread takes this slot meanwhile, the link is not true any more; then the count has changed too.
+            // If another thread takes this slot meanwhile, the link is not true any more; then the
+            // count has changed too.
             let below = self.at(index).vacant.load(Ordering::Relaxed);
             let next = (seen & !u64::from(NONE)).wrapping_add(ONE_CHANGE) | u64::from(below);
             match self

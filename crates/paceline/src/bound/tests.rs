@@ -110,7 +110,7 @@ impl Desk {
         key
     }
 
-    /// What is told when these bytes come.
+    /// The outcomes that these bytes lead to.
     fn feed(&mut self, bytes: &[u8]) -> Vec<(Key, Told)> {
         self.inbound.space()[..bytes.len()].copy_from_slice(bytes);
         self.inbound.filled(bytes.len());
@@ -141,8 +141,8 @@ impl Desk {
     }
 }
 
-/// Replies in another order than requests, in pieces of any size, with a message of the peer's own and one of no bytes
-/// between them: each is found in the buffer of its own call (B1, E13).
+/// Replies in another order than requests, in pieces of any size, with a message of the peer's own
+/// and one of no bytes between them: each is found in the buffer of its own call (B1, E13).
 #[test]
 fn replies_in_pieces_find_their_calls() {
     for size in 1..20 {
@@ -166,8 +166,9 @@ fn replies_in_pieces_find_their_calls() {
     }
 }
 
-/// `request_id_wrap_skips_live_ids`: ids wrapped onto live calls (TAO). Here one call stays while its neighbours use up
-/// all ids several times; none of them ever has its id, nor that of a call that was forgotten and may be answered late.
+/// `request_id_wrap_skips_live_ids`: ids wrapped onto live calls (TAO). Here one call stays while
+/// its neighbours use up all ids several times; none of them ever has its id, nor that of a call
+/// that was forgotten and may be answered late.
 #[test]
 fn request_id_wrap_skips_live_ids() {
     let mut desk = Desk::new(4);
@@ -211,8 +212,8 @@ fn replies_that_nobody_awaits_are_counted() {
     assert_eq!(desk.counted(), [1, 0, 2, 2]);
 }
 
-/// A call whose caller went away in the middle of its reply keeps its slot until the reply is over, and the bytes go to
-/// nobody else.
+/// A call whose caller left in the middle of its reply keeps its slot until the reply is over, and
+/// no caller gets the bytes.
 #[test]
 fn forgotten_in_the_middle_of_its_reply() {
     let mut desk = Desk::new(1);
@@ -228,8 +229,8 @@ fn forgotten_in_the_middle_of_its_reply() {
     assert_eq!(desk.calls.take_reply(next), b"");
 }
 
-/// A server that never answers does not use up the slots for ever: who was forgotten gives way when nothing else is
-/// left, and its id is not given away at once.
+/// A server that never answers does not use up the slots for ever: a forgotten call gives way when
+/// nothing else is left, and its id is not given away at once.
 #[test]
 fn forgotten_calls_give_way() {
     let mut desk = Desk::new(2);
@@ -242,12 +243,12 @@ fn forgotten_calls_give_way() {
     assert_ne!(desk.calls.id(one), desk.calls.id(other));
 }
 
-/// B1: a server that never answers is asked again and again. Each call takes the place of the one before, with an id of its
-/// own, as long as there are some: then the place is lost. Else a reply that is still owed would be taken for the last
-/// one's. On another connection nothing is owed.
+/// B1: a server that never answers is asked again and again. Each call takes the place of the one
+/// before, with an id of its own, as long as there are some: then the place is lost. Else a reply
+/// that is still owed would be taken for the last one's. On another connection nothing is owed.
 #[test]
 fn ids_do_not_wrap_onto_replies_still_owed() {
-    // So many that one bit is left to tell the calls of one place apart.
+    // So many that one bit is left to distinguish the calls of one place.
     let mut desk = Desk::new(128);
     let mut forgotten = Vec::new();
     let first = desk.sent(b"1");
@@ -285,8 +286,9 @@ fn ids_do_not_wrap_onto_a_reply_owed_for_long() {
     assert_eq!(desk.calls.register(), None, "it is there once");
 }
 
-/// Found by stress: a call was forgotten in the line of sleepers, its reply came, and the next call that took its place found
-/// that reply in front of its own. Now a place is empty when it is taken, however it was left.
+/// Found by stress: a call was forgotten in the line of sleepers, its reply came, and the next call
+/// that took its place found that reply in front of its own. Now a place is empty when it is taken,
+/// however it was left.
 #[test]
 fn nothing_is_left_for_the_next_call() {
     let mut desk = Desk::new(1);
@@ -316,8 +318,9 @@ fn nothing_is_left_for_the_next_call() {
     }
 }
 
-/// Who pushes while another has the pen leaves its request to that one; what the socket does not take is kept, and goes
-/// out when it can, in order and whole. What was forgotten before it was written is not sent.
+/// A caller that pushes while another has the pen leaves its request to that one; bytes that the
+/// socket does not take are kept, and are sent when it takes them, in order and whole. A request
+/// forgotten before it was written is not sent.
 #[test]
 fn senders_combine() {
     let mut desk = Desk::new(8);
@@ -338,7 +341,8 @@ fn senders_combine() {
     assert_eq!(desk.calls.counters.snapshot().writes, 2);
 }
 
-/// Beyond the bound nothing is accepted, unless nothing else waits; what is written or lost makes room again.
+/// Beyond the bound nothing is accepted, unless nothing else waits; what is written or lost makes
+/// room again.
 #[test]
 fn unsent_bytes_are_bounded() {
     let outbound = Outbound::new(10);
@@ -349,8 +353,8 @@ fn unsent_bytes_are_bounded() {
     assert!(!outbound.reserve(1));
 }
 
-/// The connection is lost with one request on the wire, one half written and one in the queue: all three are told, and
-/// nothing is left behind for the next connection.
+/// The connection is lost with one request on the wire, one half written and one in the queue: all
+/// three callers get the loss, and nothing is left behind for the next connection.
 #[test]
 fn a_loss_reaches_everyone() {
     let mut desk = Desk::new(8);
@@ -376,7 +380,8 @@ fn a_loss_reaches_everyone() {
     assert_eq!(desk.written()[2..], *b"anew");
 }
 
-/// `register_twice_is_an_error`, for a request: what is queued or on the wire can't be queued once more.
+/// `register_twice_is_an_error`, for a request: what is queued or on the wire can't be queued once
+/// more.
 #[test]
 fn register_twice_is_an_error() {
     let mut desk = Desk::new(2);
@@ -388,7 +393,8 @@ fn register_twice_is_an_error() {
     assert!(!desk.calls.slot(key).word.queue(), "nor after");
 }
 
-/// A sleeper that gave up is found in the line as one that is awake, unless it sleeps again; then it is where it was.
+/// A sleeper that gave up is found in the line as one that is awake, unless it sleeps again; then
+/// it is where it was.
 #[test]
 fn a_sleeper_comes_back_to_its_place() {
     let desk = Desk::new(2);

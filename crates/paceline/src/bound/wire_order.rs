@@ -1,7 +1,8 @@
-//! The order of requests on the wire, for protocols without ids: who is written first is answered first.
+//! The order of requests on the wire, for protocols without ids: the request written first is
+//! answered first.
 //!
-//! One thread at a time puts in (whoever writes), one at a time takes out (whoever reads): a ring without a lock. It has
-//! a place for every slot, and a slot is in it once at most, so it is never full.
+//! One thread at a time puts in (the writer), one at a time takes out (the reader): a ring without
+//! a lock. It has a place for every slot, and a slot is in it once at most, so it is never full.
 
 use super::calls::Key;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,7 +31,7 @@ impl WireOrder {
         debug_assert!(count.wrapping_sub(self.taken.load(Ordering::Acquire)) < self.ring.len());
         let bits = u64::from(key.generation) << 32 | u64::from(key.index);
         self.ring[count % self.ring.len()].store(bits, Ordering::Relaxed);
-        // Release, with the Acquire of `first`: who sees the count sees the place.
+        // Release, with the Acquire of `first`: a thread that sees the count sees the place.
         self.put.store(count.wrapping_add(1), Ordering::Release);
     }
 
@@ -56,7 +57,7 @@ impl WireOrder {
         Some(first)
     }
 
-    /// Forgets all: of whoever both reads and writes.
+    /// Forgets all. Its caller both reads and writes.
     pub(super) fn clear(&self) {
         while self.take().is_some() {}
     }

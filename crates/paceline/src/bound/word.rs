@@ -1,4 +1,5 @@
-//! The word of a call: which call its slot is for, who has a claim to the slot, and what its caller is told.
+//! The word of a call: which call its slot is for, the claims to the slot, and the outcome for its
+//! caller.
 //!
 //! | bits | field | meaning |
 //! | --- | --- | --- |
@@ -7,12 +8,13 @@
 //! | 7 | begun | its reply is being read |
 //! | 6 | owed | its request is on the wire, and its reply has not begun |
 //! | 5 | queued | its request waits to be written, or is being written |
-//! | 4 | owner | somebody has the call in its hands |
-//! | 0..3 | phase | what the caller does, or is told |
+//! | 4 | owner | a caller holds the call |
+//! | 0..3 | phase | what the caller does, or its outcome |
 //!
-//! The five in the middle are **claims**: as long as there is one, the slot belongs to this call. Whoever takes the last
-//! one away gives the slot back ([`Left::Vacant`]). So a call that was forgotten keeps its slot, and with it its id,
-//! until its reply has come: no other call can have the id while that may still happen.
+//! The five in the middle are **claims**: as long as there is one, the slot belongs to this call.
+//! The thread that takes the last one away gives the slot back ([`Left::Vacant`]). So a forgotten
+//! call keeps its slot, and with it its id, until its reply has arrived: no other call can have the
+//! id while that may still happen.
 //!
 //! ```text
 //!            [register]            [fall_asleep]              [elect]
@@ -37,7 +39,7 @@ const LISTED: u64 = 1 << 8;
 const CLAIMS: u64 = OWNER | QUEUED | OWED | BEGUN | LISTED;
 const GENERATION_SHIFT: u32 = 32;
 
-/// What the caller does, or is told.
+/// What the caller does, or its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Its caller is awake: it has not joined, or leads.
@@ -63,17 +65,17 @@ const PHASES: [Phase; 6] = [
     Phase::Lost,
 ];
 
-/// Whether a slot is still somebody's.
+/// Whether a claim to the slot is left.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// There are other claims.
     Claimed,
-    /// That was the last one: the slot is to be given back, by whoever is told this.
+    /// That was the last one: the thread that gets this value gives the slot back.
     Vacant,
 }
 
-/// Who waits for a reply that begins.
+/// The caller that waits for a reply that begins.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
@@ -81,11 +83,11 @@ pub(super) enum Begun {
     For(Phase),
     /// A call whose caller has gone.
     Late(Left),
-    /// Nobody: it had a reply already, or was never asked for.
+    /// None: it had a reply already, or was never asked for.
     Unexpected,
 }
 
-/// Who is told that a reply is there, or that there will be none.
+/// Whether the caller of a reply, or of a loss, must be woken.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
@@ -105,7 +107,7 @@ pub(super) enum FellAsleep {
     Unlisted,
     /// It is in the line already, since an earlier sleep, and is found there.
     Listed,
-    /// There is something to be told instead.
+    /// The call has an outcome already: it does not sleep.
     Not,
 }
 
@@ -140,8 +142,9 @@ impl CallWord {
         });
     }
 
-    /// The call gives way to a new one, if there is a `next` generation for that. What the word was, and what `next` said.
-    /// The old call may be in the line of sleepers; then the new one is where it was.
+    /// The call gives way to a new one, if there is a `next` generation for that. What the word
+    /// was, and what `next` said. The old call may be in the line of sleepers; then the new one is
+    /// where it was.
     pub(super) fn reclaim(
         &self,
         next: impl Fn(Snapshot) -> Option<u32>,
@@ -168,12 +171,13 @@ impl CallWord {
         self.update(|seen| (seen.without(QUEUED), ()));
     }
 
-    /// Its first byte is about to be written: from here on a reply may come. `Err`: nobody wants it any more, so it is
-    /// off the queue and not to be written.
+    /// Its first byte is about to be written: from here on a reply may arrive. `Err`: no caller
+    /// wants it any more, so it is off the queue and not to be written.
     pub(super) fn begin_write(&self) -> Result<(), Left> {
-        self.update(|seen| match seen.has(OWNER) {
-            true => (seen.with(OWED), Ok(())),
-            false => {
+        self.update(|seen| {
+            if seen.has(OWNER) {
+                (seen.with(OWED), Ok(()))
+            } else {
                 let next = seen.without(QUEUED);
                 (next, Err(next.left()))
             }
@@ -188,9 +192,10 @@ impl CallWord {
     /// Its caller is about to sleep.
     pub(super) fn fall_asleep(&self, phase: Phase) -> FellAsleep {
         let told = self.try_update(|seen| {
-            let told = match seen.has(LISTED) {
-                true => FellAsleep::Listed,
-                false => FellAsleep::Unlisted,
+            let told = if seen.has(LISTED) {
+                FellAsleep::Listed
+            } else {
+                FellAsleep::Unlisted
             };
             let next = seen.in_phase(phase).with(LISTED);
             (seen.phase() == Phase::Expected).then_some((next, told))
@@ -198,12 +203,12 @@ impl CallWord {
         told.unwrap_or(FellAsleep::Not)
     }
 
-    /// Its caller did not get into the line: it is awake, and perhaps was told something meanwhile.
+    /// Its caller did not get into the line: it is awake, and may have an outcome meanwhile.
     pub(super) fn stay_awake(&self) {
         self.update(|seen| (seen.awake().without(LISTED), ()));
     }
 
-    /// Its caller does not want to sleep any longer. `false`: it was told something, or elected.
+    /// Its caller wants to sleep no longer. `false`: it has an outcome, or was elected.
     #[must_use]
     pub(super) fn withdraw(&self) -> bool {
         let withdrawn =
@@ -221,12 +226,11 @@ impl CallWord {
 
     /// The lead is its caller's, if it sleeps; else it is off the line.
     pub(super) fn elect(&self) -> Unlisted {
-        self.update(|seen| match seen.phase().is_asleep() {
-            true => {
+        self.update(|seen| {
+            if seen.phase().is_asleep() {
                 let next = seen.in_phase(Phase::Elected).without(LISTED);
                 (next, Unlisted::Sleeps)
-            }
-            false => {
+            } else {
                 let next = seen.without(LISTED);
                 (next, Unlisted::Gone(next.left()))
             }
@@ -254,9 +258,10 @@ impl CallWord {
                 return None;
             }
             let next = seen.without(OWED);
-            Some(match seen.has(OWNER) {
-                true => (next.with(BEGUN), Begun::For(seen.phase())),
-                false => (next, Begun::Late(next.left())),
+            Some(if seen.has(OWNER) {
+                (next.with(BEGUN), Begun::For(seen.phase()))
+            } else {
+                (next, Begun::Late(next.left()))
             })
         });
         begun.unwrap_or(Begun::Unexpected)
@@ -268,7 +273,8 @@ impl CallWord {
         told.expect("its reply has begun")
     }
 
-    /// The connection is lost: who waits for this reply, or to be written, is told. `None`: there was nothing to lose.
+    /// The connection is lost: the caller that waits for this reply, or for its request to be
+    /// written, gets the loss. `None`: there was nothing to lose.
     pub(super) fn lose(&self, loss: Loss) -> Option<Told> {
         let claims = match loss {
             Loss::Reply => OWED | BEGUN,
@@ -277,7 +283,7 @@ impl CallWord {
         self.tell(claims, Phase::Lost)
     }
 
-    /// Gives up what there is of `claims`, and tells the caller.
+    /// Gives up what there is of `claims`, and sets the caller's outcome.
     fn tell(&self, claims: u64, phase: Phase) -> Option<Told> {
         self.try_update(|seen| {
             if !seen.has(claims) {
@@ -292,7 +298,7 @@ impl CallWord {
         })
     }
 
-    /// Nobody has the call in its hands any more.
+    /// No thread holds the call any more.
     pub(super) fn forget(&self) -> Left {
         self.give_up(OWNER)
     }
@@ -312,7 +318,8 @@ impl CallWord {
 
     /// Replaces the word by what `step` makes of it, as one step, if it makes anything.
     ///
-    /// Acquire and Release on every change: the reply, the request and the links of a slot are passed on by it.
+    /// Acquire and Release on every change: the reply, the request and the links of a slot are
+    /// passed on by it.
     fn try_update<R>(&self, step: impl Fn(Snapshot) -> Option<(Snapshot, R)>) -> Option<R> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -365,11 +372,13 @@ impl Snapshot {
         self.has(OWNER) && !self.has(OWED | BEGUN) && self.phase() == Phase::Expected
     }
 
-    /// Whether the call was forgotten, and nobody has a claim but a peer that owes its reply; if `answered`, nor that one.
+    /// Whether the call was forgotten, and the only claim left is that of a peer that owes its
+    /// reply; if `answered`, not even that one.
     pub(super) fn is_forgotten(self, answered: bool) -> bool {
-        let others = match answered {
-            true => CLAIMS & !LISTED,
-            false => CLAIMS & !(LISTED | OWED),
+        let others = if answered {
+            CLAIMS & !LISTED
+        } else {
+            CLAIMS & !(LISTED | OWED)
         };
         self.is_claimed() && !self.has(others)
     }
@@ -388,9 +397,10 @@ impl Snapshot {
     }
 
     fn left(self) -> Left {
-        match self.is_claimed() {
-            true => Left::Claimed,
-            false => Left::Vacant,
+        if self.is_claimed() {
+            Left::Claimed
+        } else {
+            Left::Vacant
         }
     }
 
@@ -412,9 +422,10 @@ impl Snapshot {
 
     /// A sleeper that is awake; else as it is.
     fn awake(self) -> Self {
-        match self.phase().is_asleep() {
-            true => self.in_phase(Phase::Expected),
-            false => self,
+        if self.phase().is_asleep() {
+            self.in_phase(Phase::Expected)
+        } else {
+            self
         }
     }
 }

@@ -1,4 +1,5 @@
-//! One descriptor of a registration: its source, output that it did not take yet, and a call of the handler with both.
+//! One descriptor of a registration: its source, output that it did not take yet, and a call of the
+//! handler with both.
 
 use std::{
     any::TypeId,
@@ -13,25 +14,25 @@ use super::{
     entry::{Called, Done, Verdict},
     handler::{Closed, Next},
     kind::Part,
-    lent::{explained, is_refusal, Lent, Settled},
     linger::{Asker, Leaving},
     outbox::Outbox,
     overdue::Overdue,
     provenance::Provenance,
+    readiness_guard::{explained, is_refusal, ReadinessGuard, Settled},
     registry::Registry,
     unread::{Finding, Row},
-    unwind::caught,
 };
 use crate::{
     handle_set::{Descriptor, Ready, Source},
     observe::Counters,
+    unwind::caught,
 };
 
 pub(super) struct Channel<S> {
     /// Before its provenance, so that a connection counts until its source is dropped.
     source: S,
     provenance: Option<Box<Provenance>>,
-    /// As it was told at registration; a source is not asked again.
+    /// As given at registration; a source is not asked again.
     descriptor: RawFd,
     outbox: Outbox<S>,
     /// How to ask the source for its descriptor once more.
@@ -129,7 +130,7 @@ impl<S: 'static> Channel<S> {
         (!self.outbox.is_empty(), self.outbox.read_meanwhile)
     }
 
-    /// It can't go on for this reason: to be told at its end.
+    /// It can't go on for this reason, which its end reports.
     pub(super) fn fail(&mut self, error: io::Error) {
         self.end = Some(Box::new(Closed::Failed(error)));
     }
@@ -156,24 +157,24 @@ impl<S: 'static> Channel<S> {
     /// Does what the claimed readiness allows: sends kept output, and makes the `call`.
     pub(super) fn work(
         &mut self,
-        mut lent: Lent<'_>,
+        mut guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
         call: impl FnOnce(&mut Context<'_, S>, Call) -> io::Result<Next>,
     ) -> Done {
-        lent.set_tcp(Self::is_tcp());
+        guard.set_tcp(Self::is_tcp());
         if !self.outbox.is_empty() {
-            if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
+            if let Err(error) = self.outbox.flush(&self.source, &mut guard) {
                 return Done::without_call(Verdict::close(Closed::Failed(error)));
             }
         }
-        match self.due_call(&lent) {
-            Some(what) => self.call(lent, origin, afterwards, |cx| call(cx, what), what),
+        match self.due_call(&guard) {
+            Some(what) => self.call(guard, origin, afterwards, |cx| call(cx, what), what),
             None if self.is_finishing() => {
-                Done::without_call(self.leave(lent, origin.registry, origin.key))
+                Done::without_call(self.leave(guard, origin.registry, origin.key))
             }
             None => {
-                lent.settle();
+                guard.settle();
                 Done::without_call(Verdict::Keep)
             }
         }
@@ -184,46 +185,47 @@ impl<S: 'static> Channel<S> {
     #[cold]
     pub(super) fn work_overdue(
         &mut self,
-        mut lent: Lent<'_>,
+        mut guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
         what: Overdue,
         call: impl FnOnce(&mut Context<'_, S>) -> io::Result<Next>,
     ) -> Done {
-        lent.set_tcp(Self::is_tcp());
+        guard.set_tcp(Self::is_tcp());
         let kept = self.outbox.len();
-        if let Err(error) = self.outbox.flush(&self.source, &mut lent) {
+        if let Err(error) = self.outbox.flush(&self.source, &mut guard) {
             return Done::without_call(Verdict::close(Closed::Failed(error)));
         }
         if what == Overdue::Idle && self.outbox.len() < kept {
-            let verdict = self.leave(lent, origin.registry, origin.key);
+            let verdict = self.leave(guard, origin.registry, origin.key);
             return Done::without_call(verdict);
         }
         if self.is_finishing() {
-            lent.settle();
+            guard.settle();
             return Done::without_call(self.give_up());
         }
-        self.call(lent, origin, afterwards, call, Call::Overdue)
+        self.call(guard, origin, afterwards, call, Call::Overdue)
     }
 
-    /// Lends the source to somebody for whom nothing was claimed. A panic goes on, when what was used is put back.
+    /// Lends the source to a caller for which nothing was claimed. A panic goes on, after what was
+    /// used is put back.
     pub(super) fn lend<R>(
         &mut self,
-        mut lent: Lent<'_>,
+        mut guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
         using: impl FnOnce(&mut Context<'_, S>) -> R,
     ) -> R {
-        lent.set_tcp(Self::is_tcp());
-        let mut cx = self.context(lent, origin, afterwards);
+        guard.set_tcp(Self::is_tcp());
+        let mut cx = self.context(guard, origin, afterwards);
         match caught(|| using(&mut cx)) {
             Ok(told) => {
-                cx.lent.settle();
+                cx.guard.settle();
                 self.end_part(origin);
                 told
             }
             Err(panic) => {
-                cx.lent.settle_after_panic();
+                cx.guard.settle_after_panic();
                 self.end_part(origin);
                 std::panic::resume_unwind(Box::new(panic))
             }
@@ -239,64 +241,67 @@ impl<S: 'static> Channel<S> {
 
     fn context<'c>(
         &'c mut self,
-        lent: Lent<'c>,
+        guard: ReadinessGuard<'c>,
         origin: Origin<'c>,
         afterwards: &'c mut Afterwards,
     ) -> Context<'c, S> {
         Context {
             source: &self.source,
             outbox: &mut self.outbox,
-            lent,
+            guard,
             origin,
             afterwards,
         }
     }
 
-    /// What the handler is to be called for, if it is. Room for output that was only waited for to send what was kept is
-    /// not its affair.
-    fn due_call(&self, lent: &Lent<'_>) -> Option<Call> {
-        let for_handler = match lent.seen.is_sending() {
-            true => Ready::READABLE,
-            false => Ready::READABLE | Ready::WRITABLE,
+    /// What the handler is to be called for, if it is. Room for output that was only waited for to
+    /// send what was kept is not its affair.
+    fn due_call(&self, guard: &ReadinessGuard<'_>) -> Option<Call> {
+        let for_handler = if guard.seen.is_sending() {
+            Ready::READABLE
+        } else {
+            Ready::READABLE | Ready::WRITABLE
         };
-        let is_ready = lent.seen.may_call() && lent.taken.has(for_handler);
-        match self.is_finishing() {
-            true => None,
-            false if lent.greets() => Some(Call::Greet),
-            false => (is_ready || lent.is_notified()).then_some(Call::Ready),
+        let is_ready = guard.seen.may_call() && guard.taken.has(for_handler);
+        if self.is_finishing() {
+            None
+        } else if guard.greets() {
+            Some(Call::Greet)
+        } else {
+            (is_ready || guard.is_notified()).then_some(Call::Ready)
         }
     }
 
     /// Calls the handler and judges what it said.
     fn call(
         &mut self,
-        lent: Lent<'_>,
+        guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
         call: impl FnOnce(&mut Context<'_, S>) -> io::Result<Next>,
         what: Call,
     ) -> Done {
-        let mut cx = self.context(lent, origin, afterwards);
+        let mut cx = self.context(guard, origin, afterwards);
         let told = match caught(|| call(&mut cx)) {
             Ok(told) => told,
             Err(panic) => {
                 if what == Call::Overdue {
-                    cx.lent.put_other_calls_back();
+                    cx.guard.put_other_calls_back();
                 }
-                cx.lent.settle_after_panic();
+                cx.guard.settle_after_panic();
                 return self.called(Verdict::panicked(panic), Settled::Plainly);
             }
         };
         // The usual case, as one question.
         if matches!((&told, what), (Ok(Next::Continue), Call::Ready)) {
-            let settled = cx.lent.settle_call();
+            let settled = cx.guard.settle_call();
             return if settled == Settled::Plainly {
                 Done::plainly(Verdict::Keep)
             } else {
                 self.called(Verdict::Keep, settled)
             };
         }
-        let refused = cx.lent.is_refused();
+        let refused = cx.guard.is_refused();
         let asker = match told {
             Ok(Next::Close | Next::CloseGently) => {
                 Some((Weak::clone(cx.origin.registry), cx.origin.key))
@@ -304,15 +309,15 @@ impl<S: 'static> Channel<S> {
             _ => None,
         };
         if what == Call::Overdue {
-            cx.lent.put_other_calls_back();
+            cx.guard.put_other_calls_back();
         }
         // What it was notified of is another call than the greeting.
-        let is_due_again = cx.lent.greets() && cx.lent.is_notified();
+        let is_due_again = cx.guard.greets() && cx.guard.is_notified();
         let settled = if is_due_again || matches!(told, Ok(Next::Again)) {
-            cx.lent.settle_and_ask_again();
+            cx.guard.settle_and_ask_again();
             Settled::Plainly
         } else {
-            cx.lent.settle_call()
+            cx.guard.settle_call()
         };
         let verdict = match told {
             Ok(Next::Continue | Next::Again) => Verdict::Keep,
@@ -369,9 +374,10 @@ impl<S: 'static> Channel<S> {
 
     /// Closes now, if it is finishing and nothing is kept.
     pub(super) fn finished(&self) -> Verdict {
-        match self.leaving == Leaving::WhenSent && self.outbox.is_empty() {
-            true => Verdict::Finished,
-            false => Verdict::Keep,
+        if self.leaving == Leaving::WhenSent && self.outbox.is_empty() {
+            Verdict::Finished
+        } else {
+            Verdict::Keep
         }
     }
 

@@ -9,15 +9,18 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::Closed,
     kind::Pace,
-    lent::Lent,
     line::Line,
     readiness::{Readiness, State},
+    readiness_guard::ReadinessGuard,
     registry::{Registry, Remains},
     slot::Owned,
 };
-use crate::sync::{Clock, Timestamp};
+use crate::{
+    observe::Subject,
+    sync::{Clock, Timestamp},
+};
 
-/// What a handler may tell the pool while it runs, through its context.
+/// What a handler may report to the pool while it runs, through its context.
 pub(crate) trait Duty {
     /// This thread is about to block.
     fn go_away(&self);
@@ -35,7 +38,8 @@ pub(crate) trait Duty {
     fn recall(&self) -> io::Result<Recall> {
         Err(nobody_returns())
     }
-    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is called.
+    /// Runs `block`, which gets the question whether the pool is closed. When it is, `wake` is
+    /// called.
     fn until_closed(&self, _: &Recall, block: &mut dyn FnMut(&dyn Fn() -> bool)) {
         block(&|| false);
     }
@@ -63,14 +67,6 @@ impl Drop for ComeBack<'_> {
     }
 }
 
-/// What a thread is busy with, for observers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
-    pub(crate) handle: HandleId,
-    /// The number of the name of its handler's type.
-    pub(crate) handler: u32,
-}
-
 /// What a dispatch left.
 #[must_use]
 pub(crate) struct Dispatched<'r> {
@@ -81,7 +77,8 @@ pub(crate) struct Dispatched<'r> {
 }
 
 impl<'r> Dispatched<'r> {
-    /// Carries a verdict out that is more than to keep the handle. What that takes is not the next handler's time.
+    /// Carries a verdict out that is more than to keep the handle. What that takes is not the next
+    /// handler's time.
     #[cold]
     #[inline(never)]
     fn after(
@@ -181,9 +178,10 @@ impl<'r> Claim<'r> {
         owned.expect("a claim owns until it lets go")
     }
 
-    /// Calls the handler, or does what else is due. One function for each kind of duty: so each is compiled as a part of
-    /// the one turn that has it. What is to be done after the handle was given back is put into `afterwards`, which stays
-    /// where it is: a turn does not carry it along.
+    /// Calls the handler, or does what else is due. One function for each kind of duty: so each is
+    /// compiled as a part of the one turn that has it. What is to be done after the handle was
+    /// given back is put into `afterwards`, which stays where it is: a turn does not carry it
+    /// along.
     pub(crate) fn dispatch<D: Duty>(
         mut self,
         clock: &Clock,
@@ -202,14 +200,15 @@ impl<'r> Claim<'r> {
         }
     }
 
-    /// Gives the handle back, where nobody leads; this thread does `afterwards` next.
+    /// Gives the handle back, in a set without a lead; this thread does `afterwards` next.
     pub(crate) fn release_for_anyone(mut self, afterwards: &Afterwards) {
         if let Some(owned) = self.owned.take() {
             self.registry.let_go_for_anyone(owned, afterwards);
         }
     }
 
-    /// Gives the handle back; this thread holds the lead, whose line that is. (Inlined: every turn has one.)
+    /// Gives the handle back; this thread holds the lead, whose line that is. (Inlined: every turn
+    /// has one.)
     #[inline(always)]
     pub(crate) fn release_into(mut self, line: &mut Line) -> Option<Remains<'r>> {
         let owned = self.owned.take()?;
@@ -235,8 +234,8 @@ fn visit<D: Duty>(
     afterwards: &mut Afterwards,
 ) -> (Verdict, Timestamp) {
     let readiness = owned.readiness();
-    let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
-    let seen = lent.seen;
+    let guard = ReadinessGuard::claim(readiness, registry.read_budget(), registry.reports());
+    let seen = guard.seen;
     if seen.is_closing() {
         let own = owned.with_entry(|entry| entry.as_mut()?.take_end());
         let verdict = match own {
@@ -251,15 +250,15 @@ fn visit<D: Duty>(
             return (Verdict::Keep, start);
         };
         let begun = entry.kind().begin();
-        let work = |lent: Lent<'_>| {
+        let work = |guard: ReadinessGuard<'_>| {
             let origin = Origin {
                 registry: registry.weak(),
                 key,
                 duty,
             };
-            entry.work(lent, origin, afterwards)
+            entry.work(guard, origin, afterwards)
         };
-        let done = match do_what_is_due(registry, key, lent, work) {
+        let done = match do_what_is_due(registry, key, guard, work) {
             Due::Done(done) => done,
             Due::Drained if registry.finds_news(entry.descriptor(), readiness) => {
                 Done::without_call(Verdict::Keep)
@@ -313,13 +312,13 @@ pub(super) enum Due {
 pub(super) fn do_what_is_due(
     registry: &Registry,
     key: Key,
-    lent: Lent<'_>,
-    work: impl FnOnce(Lent<'_>) -> Done,
+    guard: ReadinessGuard<'_>,
+    work: impl FnOnce(ReadinessGuard<'_>) -> Done,
 ) -> Due {
-    let seen = lent.seen;
-    if !seen.wanted().is_empty() || lent.is_notified() || lent.greets() || lent.is_overdue() {
+    let seen = guard.seen;
+    if !seen.wanted().is_empty() || guard.is_notified() || guard.greets() || guard.is_overdue() {
         // The handler's own panics are caught there; this one is of its source.
-        let done = registry.in_frame(Some(key), || work(lent));
+        let done = registry.in_frame(Some(key), || work(guard));
         return Due::Done(done.unwrap_or_else(|panic| {
             registry.tell_panic(key, &panic);
             Done::without_call(Verdict::close(Closed::Panicked(panic)))
@@ -329,7 +328,7 @@ pub(super) fn do_what_is_due(
         return Due::Drained;
     }
     // Interest was taken away while the bits were claimed: they stay for when it comes back.
-    lent.settle();
+    guard.settle();
     Due::Done(Done::without_call(Verdict::Keep))
 }
 

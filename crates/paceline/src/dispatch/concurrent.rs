@@ -1,21 +1,23 @@
-//! Concurrent handles: several threads may use them at once (the paper's concurrent handle; UDP, for one).
+//! Concurrent handles: several threads may use them at once (the paper's concurrent handle; UDP,
+//! for one).
 //!
 //! ```text
 //!   a byte stream:  claim, promote, call the handler, put the handle back
 //!   here:           claim, promote, put the handle back, call the handler
 //! ```
 //!
-//! A visit owns the handle only for the moment in which it takes its share: what is ready. Whoever then finds something
-//! puts the readiness back at once, so the next leader claims the same handle, and calls the same handler (`&self`) at
-//! the same time.
+//! A visit owns the handle only for the moment in which it takes its share: what is ready. A thread
+//! that finds something puts the readiness back at once, so the next leader claims the same handle,
+//! and calls the same handler (`&self`) at the same time.
 //!
-//! In a concurrent set it is the kernel that tells the next thread, as soon as the first has received something: see
-//! [`Share::owe`].
+//! In a concurrent set the kernel reports to the next thread as soon as the first has received
+//! something: see [`Share::owe`].
 //!
-//! Who finds nothing, and had not taken the readiness out of the word before, does that and looks once more: what comes
-//! later is an edge. The word belongs to a registration, not to a thread, so each such step compares the generation.
+//! A thread that finds nothing, and had not taken the readiness out of the word before, does that
+//! and tries once more: what arrives later is an edge. The word belongs to a registration, not to a
+//! thread, so each such step compares the generation.
 //!
-//! The registration ends when the last thread has left: whoever that is tells `closed`.
+//! The registration ends when the last thread has left: that thread calls `closed`.
 
 use std::{
     fmt, io,
@@ -29,29 +31,29 @@ use super::{
     entry::{Done, Ending, Entry, Undone, Verdict},
     handle::{Handle, HandleId, Key},
     handler::{Closed, Next},
+    item_source::Ticket,
     kind::{HandlerKind, Kind},
-    lent::{explained, is_refusal, Lent},
     overdue::judge,
     readiness::Readiness,
+    readiness_guard::{explained, is_refusal, ReadinessGuard},
     registry::{End, Registry},
-    stocked::Ticket,
-    unwind::caught,
 };
 use crate::{
     handle_set::Ready,
     sync::{lock, Mutex},
+    unwind::caught,
 };
 
 /// The application's service for a handle that several threads may use at once.
 ///
 /// A closure `Fn(&mut ConcurrentContext<'_, S>) -> io::Result<Next>` is one too.
 pub trait ConcurrentHandler<S>: Send + Sync + 'static {
-    /// Something that the handle is interested in may be done now. Other threads may be told the same at the same
-    /// time, so what was there may be gone: "would block" is nothing special.
+    /// Something that the handle is interested in may be done now. Other threads may be called for
+    /// the same at the same time, so what was there may be gone: "would block" is nothing special.
     ///
     /// # Errors
-    /// As of [`EventHandler::ready`](super::EventHandler::ready): an error closes the handle, "would block" of the lent
-    /// source does not.
+    /// As of [`EventHandler::ready`](super::EventHandler::ready): an error closes the handle,
+    /// "would block" of the lent source does not.
     fn ready(&self, cx: &mut ConcurrentContext<'_, S>) -> io::Result<Next>;
 
     /// The kind of its calls, if it is not that of its type: see
@@ -60,7 +62,7 @@ pub trait ConcurrentHandler<S>: Send + Sync + 'static {
         None
     }
 
-    /// The handle is closed, and no thread uses it any more. Told exactly once.
+    /// The handle is closed, and no thread uses it any more. Called exactly once.
     fn closed(&self, why: Closed) {
         let _ = why;
     }
@@ -85,7 +87,7 @@ pub struct ConcurrentContext<'c, S> {
     notified: bool,
     /// The readiness that was taken out of the word, and did not run dry.
     claimed: Ready,
-    /// The last operation on the source told "would block".
+    /// The last operation on the source returned "would block".
     refused: bool,
 }
 
@@ -99,7 +101,8 @@ impl<S> fmt::Debug for ConcurrentContext<'_, S> {
 }
 
 impl<S> ConcurrentContext<'_, S> {
-    /// The source itself. What is read directly does not count as running dry: see [`try_read`](Self::try_read).
+    /// The source itself. What is read directly does not count as running dry: see
+    /// [`try_read`](Self::try_read).
     #[must_use]
     pub fn source(&self) -> &S {
         self.source
@@ -138,14 +141,15 @@ impl<S> ConcurrentContext<'_, S> {
         self.duty.blocking(block)
     }
 
-    /// Says that the rest will take long: see [`Context::wake_follower`](super::Context::wake_follower).
+    /// Says that the rest will take long: see
+    /// [`Context::wake_follower`](super::Context::wake_follower).
     pub fn wake_follower(&self) {
         self.duty.call_for_help();
     }
 
-    /// Does `operation`; finds out whether `direction` ran dry. The readiness is taken out of the word before the
-    /// attempt that decides: what comes later sets it anew. If that attempt brings something, it is put back, for the
-    /// others.
+    /// Does `operation`; finds out whether `direction` ran dry. The readiness is taken out of the
+    /// word before the attempt that decides: what comes later sets it anew. If that attempt brings
+    /// something, it is put back, for the others.
     fn attempt<R>(
         &mut self,
         direction: Ready,
@@ -179,15 +183,16 @@ impl<S> ConcurrentContext<'_, S> {
     fn put_back(&mut self, directions: Ready) {
         let back = self.claimed & directions;
         if !back.is_empty() {
-            match self.registry.is_open() {
-                true => self.pay(back),
-                false => self.registry.restore_ready(self.key, back),
+            if self.registry.is_open() {
+                self.pay(back)
+            } else {
+                self.registry.restore_ready(self.key, back)
             }
             self.claimed = self.claimed.without(back);
         }
     }
 
-    /// Has a concurrent set tell of what is there now.
+    /// Has a concurrent set report what is there now.
     fn pay(&self, directions: Ready) {
         if self.registry.is_open() {
             self.registry.pay(self.key, self.watched, directions);
@@ -202,11 +207,12 @@ impl<S> Drop for ConcurrentContext<'_, S> {
     }
 }
 
-/// The descriptor of a concurrent handle, while its registration is in the set. Who arms it without owning the handle
-/// has this lock: after the end it might be another registration's.
+/// The descriptor of a concurrent handle, while its registration is in the set. A thread that arms
+/// it without owning the handle holds this lock: after the end the number might be another
+/// registration's.
 type Watched = Mutex<Option<RawFd>>;
 
-/// Source and handler, as all have them who use them at the same time.
+/// Source and handler, shared by all threads that use them at the same time.
 struct Common<S, H> {
     source: S,
     handler: H,
@@ -225,7 +231,8 @@ pub(super) trait Shared: Send + Sync {
     /// Calls the handler. How it wants to go on, or why not.
     fn call(&self, share: &Share, registry: &Registry, duty: &dyn Duty) -> Result<Next, Closed>;
 
-    /// How the handler wants the registration to end. Gives it back if another thread had a wish before.
+    /// How the handler wants the registration to end. Gives it back if another thread had a wish
+    /// before.
     fn wish(&self, why: Closed) -> Option<Closed>;
 
     /// This thread does not use it any more. The last one gets everything, and how it ends.
@@ -274,7 +281,7 @@ where
     fn leave(self: Arc<Self>) -> Option<(Box<dyn Ending>, End)> {
         let all = Arc::into_inner(self)?;
         let end = lock(&all.end).take();
-        // Whoever is last comes after the registration has left its slot.
+        // The last thread leaves after the registration has left its slot.
         Some((Box::new(all), end?))
     }
 }
@@ -295,7 +302,8 @@ where
             wish,
             ..
         } = *self;
-        // An error that nobody heard of; if it panics when it is dropped, nobody hears of that either.
+        // An error that is reported to no one; if it panics when it is dropped, that is not
+        // reported either.
         let _ = caught(|| drop(wish));
         [caught(|| drop(handler)), caught(|| drop(source))]
     }
@@ -328,9 +336,10 @@ impl Share {
         self.item
     }
 
-    /// In a concurrent set the kernel shall tell others of what is there once this thread has taken its part of it:
-    /// told before, they would come for the same record. So what was claimed counts as armed, and is armed when the
-    /// handler has used it: it is **owed**, and paid by [`Registry::pay`].
+    /// In a concurrent set the kernel shall report what is left to other threads once this thread
+    /// has taken its part: earlier, they would try for the same record. So what was claimed counts
+    /// as armed, and is armed when the handler has used it: it is **owed**, and paid by
+    /// [`Registry::pay`].
     pub(super) fn owe(&self, readiness: &Readiness) {
         readiness.arm(self.claimed);
     }
@@ -375,23 +384,27 @@ where
     }
 
     /// Takes what is ready. The handle is put back, and then used.
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
-        if lent.seen.is_special() && judge(&lent, &origin, Some(self.descriptor)).is_some() {
-            lent.settle();
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
+        if guard.seen.is_special() && judge(&guard, &origin, Some(self.descriptor)).is_some() {
+            guard.settle();
             return Done::without_call(Verdict::close(Closed::TimedOut));
         }
-        match lent.seen.may_call() && !lent.is_quiet() {
-            false => lent.settle(),
-            true => {
-                let common = Arc::clone(&self.common);
-                afterwards.share = Some(Share {
-                    of: origin.key,
-                    common,
-                    notified: lent.is_notified(),
-                    claimed: lent.hand_over(),
-                    item: Ticket::NONE,
-                });
-            }
+        if guard.seen.may_call() && !guard.is_quiet() {
+            let common = Arc::clone(&self.common);
+            afterwards.share = Some(Share {
+                of: origin.key,
+                common,
+                notified: guard.is_notified(),
+                claimed: guard.hand_over(),
+                item: Ticket::NONE,
+            });
+        } else {
+            guard.settle()
         }
         Done::without_call(Verdict::Keep)
     }

@@ -15,8 +15,8 @@ use super::{
     handle::{Handle, HandleId, Key},
     handler::Next,
     kind::HandlerKind,
-    lent::Lent,
     outbox::Outbox,
+    readiness_guard::ReadinessGuard,
     registry::Registry,
     task::TaskContext,
 };
@@ -24,8 +24,8 @@ use crate::handle_set::Ready;
 
 /// The lent source, and what is known of its readiness, for one call of a handler.
 ///
-/// The source is lent in a way that knows whether it **ran dry**. Only then does the pool wait for the
-/// next edge; a handler that stops earlier is called again after the others had their turn. So
+/// The source is lent in a way that knows whether it **ran dry**. Only then does the pool wait for
+/// the next edge; a handler that stops earlier is called again after the others had their turn. So
 /// edge-triggered readiness is never lost, whatever a handler does.
 ///
 /// ```
@@ -43,7 +43,7 @@ use crate::handle_set::Ready;
 pub struct Context<'c, S> {
     pub(super) source: &'c S,
     pub(super) outbox: &'c mut Outbox<S>,
-    pub(super) lent: Lent<'c>,
+    pub(super) guard: ReadinessGuard<'c>,
     pub(super) origin: Origin<'c>,
     pub(super) afterwards: &'c mut Afterwards,
 }
@@ -52,25 +52,25 @@ impl<S> Context<'_, S> {
     /// Whether input, the end of the stream or an error is waiting.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        self.lent.known.has(Ready::READABLE)
+        self.guard.known.has(Ready::READABLE)
     }
 
     /// Whether there is room for output.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.lent.known.has(Ready::WRITABLE)
+        self.guard.known.has(Ready::WRITABLE)
     }
 
     /// Whether the peer has stopped sending, or an error is pending.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
-        self.lent.known.has(Ready::HANG_UP)
+        self.guard.known.has(Ready::HANG_UP)
     }
 
     /// Whether this call was asked for: by [`Handle::notify`] or [`Next::Again`].
     #[must_use]
     pub fn is_notified(&self) -> bool {
-        self.lent.is_notified()
+        self.guard.is_notified()
     }
 
     /// This handle, to be kept or given to others.
@@ -82,8 +82,8 @@ impl<S> Context<'_, S> {
     /// The source itself, for its addresses and options.
     ///
     /// What is read or written directly does not count as running dry: the handler will be called
-    /// again. Use [`try_read`](Self::try_read) or [`try_write`](Self::try_write) for operations that
-    /// may block.
+    /// again. Use [`try_read`](Self::try_read) or [`try_write`](Self::try_write) for operations
+    /// that may block.
     #[must_use]
     pub fn source(&self) -> &S {
         self.source
@@ -94,10 +94,10 @@ impl<S> Context<'_, S> {
     /// # Errors
     /// Whatever `operation` returns; an interrupted one is repeated.
     pub fn try_read<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
-        self.lent
+        self.guard
             .attempt(Ready::READABLE, self.source, operation)
-            .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.note_read())
+            .map_err(|error| self.guard.refusal(error))
+            .inspect(|_| self.guard.note_read())
     }
 
     /// Does an output operation on the source. "Would block" means that it can take no more now.
@@ -105,20 +105,22 @@ impl<S> Context<'_, S> {
     /// # Errors
     /// Whatever `operation` returns; an interrupted one is repeated.
     pub fn try_write<R>(&mut self, operation: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
-        self.lent
+        self.guard
             .attempt(Ready::WRITABLE, self.source, operation)
-            .map_err(|error| self.lent.refusal(error))
-            .inspect(|_| self.lent.note_written())
+            .map_err(|error| self.guard.refusal(error))
+            .inspect(|_| self.guard.note_written())
     }
 
-    /// Runs `block`, which may block: until it returns, this thread does not count as running, and if nobody has
-    /// led since this call of the handler began, somebody is woken to. Not telling costs a tick of the pool,
-    /// or a few: see [`Builder::tick`](crate::Builder::tick).
+    /// Runs `block`, which may block: until it returns, this thread does not count as running, and
+    /// if the lead has been open since this call of the handler began, the pool wakes a follower to
+    /// lead. A blocking call without it costs a tick of the pool, or a few: see
+    /// [`Builder::tick`](crate::Builder::tick).
     pub fn blocking<R>(&mut self, block: impl FnOnce() -> R) -> R {
         self.origin.duty.blocking(block)
     }
 
-    /// Says that the rest of this call will take long: if nobody has led since it began, somebody is woken to.
+    /// Says that the rest of this call will take long: if the lead has been open since it began,
+    /// the pool wakes a follower to lead.
     pub fn wake_follower(&self) {
         self.origin.duty.call_for_help();
     }
@@ -140,7 +142,7 @@ impl<S> Context<'_, S> {
         let last = self.outbox.part.take();
         let own_end = last.map_or(before, |part| part.end_all(before));
         self.outbox.part.put(kind.begin_part(own_end, since));
-        self.lent.note_part();
+        self.guard.note_part();
     }
 
     /// Lets the handle go on in another registry when the handler returns what this gives.
@@ -171,7 +173,7 @@ impl<S> Context<'_, S> {
         registry.map_or(Duration::ZERO, |it| it.note_expired(self.origin.key))
     }
 
-    /// What a handler gets that is told of an item.
+    /// The context of a handler that is called for an item.
     pub(crate) fn as_task(&mut self) -> TaskContext<'_> {
         TaskContext::new(self.origin.duty)
     }
@@ -181,7 +183,7 @@ impl<S> Context<'_, S> {
         self.origin.duty
     }
 
-    /// Tells a panic of user code that was caught on behalf of this handle.
+    /// Reports a panic of user code that was caught on behalf of this handle.
     pub(crate) fn tell_panic(&self, panic: &str) {
         if let Some(registry) = self.origin.registry.upgrade() {
             // This is inside the frame that has the handle.
@@ -189,12 +191,13 @@ impl<S> Context<'_, S> {
         }
     }
 
-    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the pool has released the
-    /// handle. From then on another thread may handle the next event of this handle. The pool runs several pieces of work
-    /// in the order in which they were given, and drops them if the handler panics.
+    /// Runs `work` on this thread after [`ready`](super::EventHandler::ready) has returned and the
+    /// pool has released the handle. From then on another thread may handle the next event of this
+    /// handle. The pool runs several pieces of work in the order in which they were given, and
+    /// drops them if the handler panics.
     ///
-    /// The work may [block](TaskContext::blocking), or wait for a reply and serve the pool meanwhile
-    /// ([`InHandler`](super::InHandler)).
+    /// The work may [block](TaskContext::blocking), or wait for a reply and serve the pool
+    /// meanwhile ([`InHandler`](super::InHandler)).
     pub fn after_release(&mut self, work: impl FnOnce(&mut TaskContext<'_>) + 'static) {
         self.afterwards.work.push(Box::new(work));
     }
@@ -225,27 +228,27 @@ where
     /// Reads what is there. `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// "Would block" if there is nothing more now, or if this call has read its share (64 KiB unless
-    /// told otherwise): then the handler is called again after the others had their turn. Let `?`
-    /// pass it on. `InvalidInput` if `buffer` is empty: its `Ok(0)` would look like the end.
+    /// "Would block" if there is nothing more now, or if this call has read its share (64 KiB by
+    /// default): then the handler is called again after the others had their turn. Let `?` pass it
+    /// on. `InvalidInput` if `buffer` is empty: its `Ok(0)` would look like the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             let text =
                 "read into an empty buffer: nothing would be told from the end of the stream";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if self.lent.budget == 0 {
-            return Err(self.lent.refuse());
+        if self.guard.budget == 0 {
+            return Err(self.guard.refuse());
         }
-        let room = buffer.len().min(self.lent.budget);
+        let room = buffer.len().min(self.guard.budget);
         let count = self.try_read(|mut source| source.read(&mut buffer[..room]))?;
-        self.lent.budget -= count.min(self.lent.budget);
-        if self.lent.is_dry_after(count, room) {
-            self.lent.mark_dry(Ready::READABLE);
+        self.guard.budget -= count.min(self.guard.budget);
+        if self.guard.is_dry_after(count, room) {
+            self.guard.mark_dry(Ready::READABLE);
             // What was not claimed is read again, by the visit that it is for.
-            let is_mine = self.lent.taken.has(Ready::READABLE);
+            let is_mine = self.guard.taken.has(Ready::READABLE);
             let has_ended = count == 0 && self.is_hung_up() && is_mine;
-            self.lent.note_input_ended(has_ended);
+            self.guard.note_input_ended(has_ended);
         }
         Ok(count)
     }
@@ -255,7 +258,7 @@ impl<S> fmt::Debug for Context<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("handle", &HandleId::new(self.origin.key))
-            .field("ready", &self.lent.known)
+            .field("ready", &self.guard.known)
             .field("unsent", &self.outbox.len())
             .finish_non_exhaustive()
     }
@@ -282,7 +285,8 @@ impl Afterwards {
         }
     }
 
-    /// Whether there is nothing to do, nor to drop: a turn forgets it then (see `Registry::drop_afterwards`, which empties it).
+    /// Whether there is nothing to do, nor to drop: a turn forgets it then (see
+    /// `Registry::drop_afterwards`, which empties it).
     pub(crate) fn is_empty(&self) -> bool {
         self.work.capacity() == 0 && self.share.is_none()
     }
@@ -293,7 +297,7 @@ impl Afterwards {
     }
 }
 
-/// Which registration a visit is for, and on whose behalf; a handle is made of it only when somebody asks.
+/// Which registration a visit is for, and on whose behalf; a handle is made of it only on demand.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'c> {
     pub(super) registry: &'c Weak<Registry>,

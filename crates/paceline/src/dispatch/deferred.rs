@@ -1,17 +1,19 @@
 //! Ends of registrations that wait until the same thread has finished another one.
 //!
-//! `closed` and destructors are user code. They may close another handle, whose `closed` may close a third one. Called one
-//! inside the other, a few thousand of them would overflow the stack. So a thread that finishes a registration defers the
-//! ends that come meanwhile, and finishes them one after the other.
+//! `closed` and destructors are user code. They may close another handle, whose `closed` may close
+//! a third one. Called one inside the other, a few thousand of them would overflow the stack. So a
+//! thread that finishes a registration defers the ends that come meanwhile, and finishes them one
+//! after the other.
 //!
 //! ```text
-//!   close(a) -> closed(a) -> close(b)      b is out of the set and out of its slot, and is deferred
-//!            -> closed(b) -> close(c)      likewise
+//!   close(a) -> closed(a) -> close(b)   b is out of the set and of its slot, and is deferred
+//!            -> closed(b) -> close(c)   likewise
 //!            -> closed(c)
 //! ```
 //!
-//! A thread that waits for an end finishes what it has deferred first: it would wait for itself otherwise. Each registry
-//! has a list of its own, because a thread may serve another pool for long inside of `closed`.
+//! A thread that waits for an end finishes what it has deferred first: it would wait for itself
+//! otherwise. Each registry has a list of its own, because a thread may serve another pool for long
+//! inside of `closed`.
 
 use std::{cell::RefCell, collections::VecDeque};
 
@@ -37,7 +39,8 @@ thread_local! {
 /// What becomes of an end on this thread.
 #[must_use]
 pub(super) enum When {
-    /// The caller finishes it now, and after it what is deferred meanwhile; then it calls [`leave`].
+    /// The caller finishes it now, and after it what is deferred meanwhile; then it calls
+    /// [`leave`].
     Now(Deferred),
     /// This thread finishes it after another one.
     Later,
@@ -45,7 +48,8 @@ pub(super) enum When {
 
 /// Defers an end, if this thread finishes another one of this registry.
 pub(super) fn enter_or_defer(registry: usize, end: Deferred) -> When {
-    // At the very end of a thread, when its variables are dropped, there may be no list any more: then nothing is deferred.
+    // At the very end of a thread, when its variables are dropped, there may be no list any more:
+    // then nothing is deferred.
     let mut end = Some(end);
     let _ = FINISHING.try_with(|finishing| {
         let mut finishing = finishing.borrow_mut();

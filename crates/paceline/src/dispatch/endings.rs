@@ -1,4 +1,4 @@
-//! Registrations that are ending, and those who wait for the end.
+//! Registrations that are ending, and the threads that wait for the end.
 
 use std::{collections::HashSet, sync::Arc};
 

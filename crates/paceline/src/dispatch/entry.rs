@@ -8,17 +8,16 @@ use super::{
     handle::Handle,
     handler::{Closed, EventHandler},
     kind::{Kind, Part},
-    lent::Lent,
     overdue::judge,
     provenance::Provenance,
+    readiness_guard::ReadinessGuard,
     registry::{End, Registry},
     unread::Finding,
-    unwind::caught,
 };
-use crate::observe::Counters;
+use crate::{observe::Counters, unwind::caught};
 
-/// What the registry knows of a registration, whatever its types. The methods that have a body are right for one without a
-/// descriptor (`task.rs`).
+/// What the registry knows of a registration, whatever its types. The methods that have a body are
+/// right for one without a descriptor (`task.rs`).
 pub(super) trait Entry: Send {
     /// What the set watches, if anything.
     fn descriptor(&self) -> Option<RawFd> {
@@ -29,9 +28,14 @@ pub(super) trait Entry: Send {
     fn kind(&self) -> &Kind;
 
     /// Does what the claimed readiness allows: sends kept output, calls the handler.
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done;
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done;
 
-    /// It can't go on for this reason: to be told at its end.
+    /// It can't go on for this reason, which its end reports.
     fn fail(&mut self, error: io::Error) {
         drop(error);
     }
@@ -48,7 +52,7 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It is about to be taken out of the set: nobody arms it any more.
+    /// It is about to be taken out of the set: no thread arms it any more.
     fn leave_set(&self) {}
 
     /// How it wants to end, if it does.
@@ -84,7 +88,8 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It goes on in another registry, with that one's limit of output and counters, under this key.
+    /// It goes on in another registry, with that one's limit of output and counters, under this
+    /// key.
     fn moved(&mut self, output_limit: usize, counters: &Arc<Counters>, handle: &Handle) {
         let _ = (output_limit, counters, handle);
     }
@@ -99,7 +104,8 @@ pub(super) trait Entry: Send {
         None
     }
 
-    /// It is out of its slot. Gives everything to whoever is to end it: the caller, unless others still use it.
+    /// It is out of its slot. Gives everything to the thread that is to end it: the caller, unless
+    /// other threads still use it.
     fn part(self: Box<Self>, end: End) -> Option<(Box<dyn Ending>, End)>;
 }
 
@@ -115,7 +121,7 @@ pub(super) trait Ending {
         None
     }
 
-    /// Tells the handler that this is the end.
+    /// Gives the handler the reason of its end.
     fn closed(&mut self, why: Closed) {
         drop(why);
     }
@@ -135,12 +141,12 @@ pub(super) enum Undone {
     Timer,
     /// So many items that were accepted and not handled.
     Items(usize),
-    /// Nothing that anybody waits for.
+    /// Nothing that any thread waits for.
     Nothing,
 }
 
-/// What shall become of a registration after a visit. It is told at every event: so what is rare is in a box, and it is two
-/// words.
+/// What shall become of a registration after a visit. Every event returns one: so rare parts are in
+/// a box, and it is two words.
 #[must_use]
 #[derive(Debug)]
 pub(super) enum Verdict {
@@ -238,17 +244,17 @@ where
     #[inline(never)]
     fn work_late(
         &mut self,
-        lent: Lent<'_>,
+        guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
     ) -> Done {
         let (channel, handler) = (&mut self.channel, &mut self.handler);
-        if let Some(what) = judge(&lent, &origin, Some(channel.descriptor())) {
+        if let Some(what) = judge(&guard, &origin, Some(channel.descriptor())) {
             let call = |cx: &mut Context<'_, S>| handler.overdue(cx, what);
-            return channel.work_overdue(lent, origin, afterwards, what, call);
+            return channel.work_overdue(guard, origin, afterwards, what, call);
         }
-        let is_expired = lent.seen.is_expired();
-        channel.work(lent, origin, afterwards, |cx, call| match call {
+        let is_expired = guard.seen.is_expired();
+        channel.work(guard, origin, afterwards, |cx, call| match call {
             _ if is_expired => {
                 let age = cx.age();
                 handler.expired(cx, age)
@@ -272,14 +278,19 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
         // Apart, so that the usual way does not know of it.
-        if lent.seen.is_special() {
-            return self.work_late(lent, origin, afterwards);
+        if guard.seen.is_special() {
+            return self.work_late(guard, origin, afterwards);
         }
         let handler = &mut self.handler;
         self.channel
-            .work(lent, origin, afterwards, |cx, call| match call {
+            .work(guard, origin, afterwards, |cx, call| match call {
                 Call::Greet => handler.connected(cx),
                 _ => handler.ready(cx),
             })

@@ -1,4 +1,4 @@
-//! Which handlers run on the calling thread: so that nobody waits for itself.
+//! Which handlers run on the calling thread: so that no thread waits for itself.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,8 +8,8 @@ use crate::sync::{thread_local, thread_local_const};
 /// User code of a registry that runs on this thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Frame {
-    /// The registry's address. Zero, which no registry has, stands for no frame: so a thread's variable needs no
-    /// `Option`, and is asked by one comparison.
+    /// The registry's address. Zero, which no registry has, stands for no frame: so a thread's
+    /// variable needs no `Option`, and is asked by one comparison.
     registry: usize,
     /// The registration whose handler it is; `None` once its handle was given back.
     of: Option<Key>,
@@ -34,8 +34,8 @@ thread_local! {
     static OUTER: RefCell<Vec<Frame>> = RefCell::new(Vec::new());
 }
 
-/// One more frame of the registry at this address, until it is [left](Entered::leave). (Not a closure around the user code:
-/// what that returns would go through memory, at every event.)
+/// One more frame of the registry at this address, until it is [left](Entered::leave). (Not a
+/// closure around the user code: what that returns would go through memory, at every event.)
 #[inline]
 pub(super) fn enter(registry: usize, of: Option<Key>) -> Entered {
     let entered = INNERMOST.try_with(|frame| {
@@ -59,8 +59,8 @@ pub(super) enum Entered {
     Alone,
     /// There is one around it.
     Inside,
-    /// At the very end of a thread, when its variables are dropped, there may be no list any more. The frame around it
-    /// stays the innermost.
+    /// At the very end of a thread, when its variables are dropped, there may be no list any more.
+    /// The frame around it stays the innermost.
     Unseen,
 }
 
@@ -168,8 +168,9 @@ mod tests {
         static AFTER_THE_LIST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
     }
 
-    /// At the very end of a thread there is no list: the outer frame is there until it is left, and not longer. (The system
-    /// does not say in which order variables are dropped. One of these two is dropped after the list.)
+    /// At the very end of a thread there is no list: the outer frame is there until it is left, and
+    /// not longer. (The system does not say in which order variables are dropped. One of these two
+    /// is dropped after the list.)
     #[test]
     fn the_outer_one_stays_when_the_list_is_gone() {
         let (tell, told) = mpsc::channel();

@@ -1,21 +1,22 @@
-//! Groups: several handles, one handler, one ownership. The two connections of a proxied session are never handled by two
-//! threads at once, and a handle may go from group to group.
+//! Groups: several handles, one handler, one ownership. The two connections of a proxied session
+//! are never handled by two threads at once, and a handle may go from group to group.
 //!
 //! ```text
 //!   a handle of its own:   line -> claim the handle            -> handler
 //!   a member:              line -> queue at the group, claim it -> handler, with all members
 //! ```
 //!
-//! A group is a registration without a descriptor. Its entry ([`Grouped`]) has the handler and the members with their
-//! sources, so whoever owns the group owns them all. A member's own slot has its readiness, its time and a place in a
-//! list; its owner word only says which list it is in.
+//! A group is a registration without a descriptor. Its entry ([`Grouped`]) has the handler and the
+//! members with their sources, so the owner of the group owns them all. A member's own slot has its
+//! readiness, its time and a place in a list; its owner word only says which list it is in.
 //!
-//! Who claims a member queues it at its group and notifies that (`registry/members.rs`). A visit of the group serves one
-//! member; if more wait it goes to the end of the line, as every handle does.
+//! A thread that claims a member queues it at its group and notifies that (`registry/members.rs`).
+//! A visit of the group serves one member; if more wait it goes to the end of the line, as every
+//! handle does.
 //!
-//! **A move** takes the member out of one group and puts it into the [`Inbox`] of the other, with the slot's new group in
-//! the same step. It takes no ownership of the other group, so it never waits. A member that was queued at the group
-//! which it has left is sent on by that one.
+//! **A move** takes the member out of one group and puts it into the [`Inbox`] of the other, with
+//! the slot's new group in the same step. It takes no ownership of the other group, so it never
+//! waits. A member that was queued at the group which it has left is sent on by that one.
 
 mod grouped;
 mod inbox;
@@ -48,10 +49,11 @@ use crate::handle_set::Source;
 
 /// The application's service for several handles at once.
 ///
-/// Whatever happens to any of them, one thread at a time is told, and may use them all.
+/// Whatever happens to any of them, one thread at a time runs the handler, and may use them all.
 pub trait GroupHandler<S>: Send + 'static {
-    /// Something may be done at the member that `cx` is for. [`Next`] and an error are about this member alone: see
-    /// [`EventHandler::ready`](super::EventHandler::ready). The others are to be had from `members`.
+    /// Something may be done at the member that `cx` is for. [`Next`] and an error are about this
+    /// member alone: see [`EventHandler::ready`](super::EventHandler::ready). The others are to be
+    /// had from `members`.
     ///
     /// # Errors
     /// An error closes this member.
@@ -63,8 +65,9 @@ pub trait GroupHandler<S>: Send + 'static {
         None
     }
 
-    /// A member is there: registered, accepted, connected or moved here. Called once for it, before everything else; if
-    /// it brought kept output along, when that is sent (or at once, if it reads meanwhile).
+    /// A member is there: registered, accepted, connected or moved here. Called once for it, before
+    /// everything else; if it brought kept output along, when that is sent (or at once, if it reads
+    /// meanwhile).
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -77,7 +80,7 @@ pub trait GroupHandler<S>: Send + 'static {
         Ok(Next::Continue)
     }
 
-    /// Somebody called [`Group::notify`]. Several notifications before this call are one.
+    /// A thread called [`Group::notify`]. Several notifications before this call are one.
     fn notified(&mut self, members: &mut Members<'_, S>) {
         let _ = members;
     }
@@ -97,14 +100,15 @@ pub trait GroupHandler<S>: Send + 'static {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// A member is closed, or could not be connected; its source is dropped right afterwards. Told exactly once, to the
-    /// handler of the group that it is in then.
+    /// A member is closed, or could not be connected; its source is dropped right afterwards.
+    /// Called exactly once, on the handler of the group that it is in then.
     fn closed(&mut self, member: &Handle, why: Closed, members: &mut Members<'_, S>) {
         let _ = (member, why, members);
     }
 
-    /// The last member is gone: closed, or moved away. [`Next::Close`] ends the group too, and is what happens by default.
-    /// Anything else: it waits for its next member. (One that never had a member waits for its first.)
+    /// The last member is gone: closed, or moved away. [`Next::Close`] ends the group too, and is
+    /// what happens by default. Anything else: it waits for its next member. (One that never had a
+    /// member waits for its first.)
     fn deserted(&mut self) -> Next {
         Next::Close
     }
@@ -135,8 +139,9 @@ pub enum Adoption {
     Busy,
 }
 
-/// A group in a pool: a key to it, as a [`Handle`] is to a registration. Dropping it changes nothing: a group ends when
-/// its last member is gone, when it is [closed](Self::close), or with the pool.
+/// A group in a pool: a key to it, as a [`Handle`] is to a registration. Dropping it changes
+/// nothing: a group ends when its last member is gone, when it is [closed](Self::close), or with
+/// the pool.
 pub struct Group<S> {
     registry: Weak<Registry>,
     key: Key,
@@ -152,10 +157,12 @@ impl<S: Send + 'static> Group<S> {
         }
     }
 
-    /// Gives `source` to the pool, as a member of this group. [`GroupHandler::joined`] is told first.
+    /// Gives `source` to the pool, as a member of this group. [`GroupHandler::joined`] is called
+    /// first.
     ///
     /// # Errors
-    /// Gives `source` back: `NotFound` if the group has ended; otherwise as [`Pool::register`](crate::Pool::register).
+    /// Gives `source` back: `NotFound` if the group has ended; otherwise as
+    /// [`Pool::register`](crate::Pool::register).
     pub fn register(&self, source: S, interest: Interest) -> Result<Handle, Rejected<S>>
     where
         S: Source,
@@ -202,8 +209,8 @@ impl<S: Send + 'static> Group<S> {
     /// is kept come along. It never waits.
     ///
     /// # Errors
-    /// `NotFound` if the handle is closed or this group has ended; `InvalidInput` if it is a member of no group, of
-    /// another pool, or has another type of source. It stays where it is then.
+    /// `NotFound` if the handle is closed or this group has ended; `InvalidInput` if it is a member
+    /// of no group, of another pool, or has another type of source. It stays where it is then.
     pub fn adopt(&self, member: &Handle) -> io::Result<Adoption> {
         match self.registry.upgrade() {
             Some(registry) => registry.adopt(self, member),
@@ -219,8 +226,9 @@ impl<S: Send + 'static> Group<S> {
         self.ask("notify", Inbox::ask_to_notify)
     }
 
-    /// Ends the group: nobody comes in any more, its members are closed one after the other ([`Closed::Requested`]; their
-    /// kept output is dropped), and then it ends. It does not wait for that.
+    /// Ends the group: no member joins any more, its members are closed one after the other
+    /// ([`Closed::Requested`]; their kept output is dropped), and then it ends. The call does not
+    /// wait for that.
     ///
     /// # Errors
     /// `NotFound` if the group has ended.

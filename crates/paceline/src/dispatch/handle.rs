@@ -13,9 +13,11 @@ use super::{
     readiness::Stale,
     registry::{NotWaited, Registry},
 };
+pub(super) use crate::key::{HandleId, Key};
 use crate::sync::thread::ThreadId;
 
-/// A key to one registration, to ask things of it from anywhere. Cheap to clone; it may outlive the registration, and the pool.
+/// A key to one registration, to ask things of it from anywhere. Cheap to clone; it may outlive the
+/// registration, and the pool.
 ///
 /// Everything here may be called from any thread, from the handle's own handler and from another's.
 /// While a handler runs, a change is recorded and takes effect when the handler returns.
@@ -40,8 +42,9 @@ impl Handle {
         })
     }
 
-    /// Lets the handler be called no more until [`resume`](Self::resume), whatever happens (a call that is
-    /// being made right now is made). What comes meanwhile is remembered, and kept output is sent.
+    /// Lets the handler be called no more until [`resume`](Self::resume), whatever happens (a call
+    /// that is being made right now is made). What comes meanwhile is remembered, and kept output
+    /// is sent.
     ///
     /// # Errors
     /// `NotFound` if the registration is over.
@@ -57,10 +60,10 @@ impl Handle {
         self.ask("resume", |registry| registry.set_suspended(self.key, false))
     }
 
-    /// Has the handler called once, whatever is ready: to tell it that something was put where it looks.
-    /// Several notifications before that call are one. Like input it waits while the handle is suspended,
-    /// and while output is kept. No handler runs inside this call. If the registration ends before that
-    /// call, there is none.
+    /// Has the handler called once, whatever is ready: to announce that something was put where it
+    /// looks. Several notifications before that call are one. Like input it waits while the handle
+    /// is suspended, and while output is kept. No handler runs inside this call. If the
+    /// registration ends before that call, there is none.
     ///
     /// # Errors
     /// `NotFound` if the registration is over.
@@ -68,9 +71,10 @@ impl Handle {
         self.ask("notify", |registry| registry.notify(self.key))
     }
 
-    /// Its rank in a pool whose line is ordered by that ([`QueueOrder::Priority`](crate::QueueOrder::Priority)): higher
-    /// ones are served first. Zero at first; in another pool it changes nothing. It holds from the next time that the
-    /// handle is lined up, and goes with it to another level.
+    /// Its rank in a pool whose line is ordered by that
+    /// ([`QueueOrder::Priority`](crate::QueueOrder::Priority)): higher ones are served first. Zero
+    /// at first; in another pool it changes nothing. It holds from the next time that the handle is
+    /// lined up, and goes with it to another level.
     ///
     /// # Errors
     /// `NotFound` if the registration is over.
@@ -80,35 +84,40 @@ impl Handle {
         })
     }
 
-    /// Lets the handler be called by one of these threads, and by no other: for a state that stays on its thread, or a
-    /// session that shall. Unpinned, as it is at first, a handle belongs to any thread.
+    /// Lets the handler be called by one of these threads, and by no other: for a state that stays
+    /// on its thread, or a session that shall. Unpinned, as it is at first, a handle belongs to any
+    /// thread.
     ///
-    /// Whoever leads when an event comes hands it to one of them, unless it is one itself: to one that sleeps, else to the
-    /// first of them that is done with what it does. That one serves it before it leads again. So it costs a wake where another
-    /// handle's event costs none; a pool without such handles pays next to nothing. An elastic pool keeps these threads.
+    /// The leader that gets an event hands it to one of these threads, unless it is one itself: to
+    /// one that sleeps, else to the first of them that ends what it does. That thread serves it
+    /// before it leads again. So it costs a wake where another handle's event costs none; a pool
+    /// without such handles pays next to nothing. An elastic pool keeps these threads.
     ///
-    /// When none of them is in the pool any more, any thread may have it ([`Snapshot::strayed`]); when one comes back, it
-    /// is that one's again. So is it while such a thread waits in [`Pool::shutdown`], which it called from a handler.
+    /// When none of them is in the pool any more, any thread may have it ([`Snapshot::strayed`]);
+    /// when one comes back, it is that one's again. So is it while such a thread waits in
+    /// [`Pool::shutdown`], which it called from a handler.
     ///
-    /// It holds from the next event on: a call that was begun is made where it is. To be sure of the first, register it
-    /// without interest, pin it, and then [set its interest](Self::set_interest). Any thread may tell `closed`. It does not
-    /// go with the handle to another level, whose threads are others.
+    /// It holds from the next event on: a call that was begun is made where it is. To be sure of
+    /// the first, register it without interest, pin it, and then [set its
+    /// interest](Self::set_interest). Any thread may call `closed`. It does not go with the handle
+    /// to another level, whose threads are others.
     ///
-    /// **Hazards.** An event waits for its thread, whoever else is free: behind a handler that takes long, and for as long
-    /// as that thread waits with [`Serve::Nothing`]. (With the others it is served meanwhile.) So does the end of the handle
-    /// while an event of it waits, and the drain of a pool. Time that it waits there counts for no age limit. Who waits on such a thread
-    /// for something that a handle pinned to it has to do waits for ever.
+    /// **Hazards.** An event waits for its thread, although other threads are free: behind a
+    /// handler that takes long, and for as long as that thread waits with [`Serve::Nothing`]. (With
+    /// the others it is served meanwhile.) So does the end of the handle while an event of it
+    /// waits, and the drain of a pool. Time that it waits there counts for no age limit. A handler
+    /// on such a thread that waits for work of a handle pinned to the same thread waits for ever.
     ///
     /// ```
     /// # use std::{io::Write, os::unix::net::UnixStream, sync::mpsc, thread};
     /// # use paceline::{Context, Interest, Next, Pool};
     /// let pool = Pool::builder().threads(4).build()?;
     /// let (source, mut peer) = UnixStream::pair()?;
-    /// let (tell, told) = mpsc::channel();
+    /// let (sender, receiver) = mpsc::channel();
     /// let handler = move |cx: &mut Context<'_, UnixStream>| {
     ///     let mut buffer = [0; 16];
     ///     while cx.read(&mut buffer).is_ok_and(|count| count > 0) {}
-    ///     tell.send(thread::current().id()).ok();
+    ///     sender.send(thread::current().id()).ok();
     ///     Ok(Next::Continue)
     /// };
     /// let handle = pool.register(source, Interest::NONE, handler)?;
@@ -116,7 +125,7 @@ impl Handle {
     /// handle.pin_to(&[third])?;
     /// handle.set_interest(Interest::READ)?;
     /// peer.write_all(b"hello")?;
-    /// assert_eq!(told.recv()?, third);
+    /// assert_eq!(receiver.recv()?, third);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -125,18 +134,20 @@ impl Handle {
     /// [`Serve::Nothing`]: super::Serve::Nothing
     ///
     /// # Errors
-    /// `NotFound` if the registration is over. `InvalidInput` if no thread is named, or one that is not in this pool
-    /// ([`Inspect::thread_ids`](crate::Inspect::thread_ids)). `Unsupported` for a member of a group, for a handle that several
-    /// threads use at once, and in a pool that can't name a thread: with a concurrent set, in the system's order, or with
-    /// leaders that roam. Nothing is changed then.
+    /// `NotFound` if the registration is over. `InvalidInput` if no thread is named, or one that is
+    /// not in this pool ([`Inspect::thread_ids`](crate::Inspect::thread_ids)). `Unsupported` for a
+    /// member of a group, for a handle that several threads use at once, and in a pool that can't
+    /// name a thread: with a concurrent set, in the system's order, or with leaders that roam.
+    /// Nothing is changed then.
     pub fn pin_to(&self, threads: &[ThreadId]) -> io::Result<()> {
         self.settle("pin_to", |registry| registry.pin_to(self.key, threads))
     }
 
-    /// Lets the handler be called by the thread that called it last, for `span` after that call began, if that thread is
-    /// free: if it sleeps when the event comes, or leads. Otherwise whoever leads calls it, and is its thread from then on.
-    /// So what that thread has in its caches may still be there, and nothing waits for it. It takes the place of
-    /// [`pin_to`](Self::pin_to), and holds from the next call on.
+    /// Lets the handler be called by the thread that called it last, for `span` after that call
+    /// began, if that thread is free: if it sleeps when the event arrives, or leads. Otherwise the
+    /// leader calls it, and is its thread from then on. So what that thread has in its caches may
+    /// still be there, and nothing waits for it. It takes the place of [`pin_to`](Self::pin_to),
+    /// and holds from the next call on.
     ///
     /// # Errors
     /// As [`pin_to`](Self::pin_to).
@@ -194,13 +205,15 @@ impl Handle {
     }
 
     /// Ends the registration: no event is dispatched after this returns (one that is being handled
-    /// right now is handled to its end). The handler is told [`closed`](super::EventHandler::closed)
-    /// once: by this very call if the handle is idle, else by the thread that has it. So do not hold a lock
-    /// here that the other handler's `closed` takes. A member of a group is always ended by a thread that leads.
+    /// right now is handled to its end). The handler's [`closed`](super::EventHandler::closed) is
+    /// called once: by this very call if the handle is idle, else by the thread that has it. So do
+    /// not hold a lock here that the other handler's `closed` takes. A member of a group is always
+    /// ended by a thread that leads.
     ///
-    /// Called inside of `closed`, or of a destructor that runs at an end, it does not nest: this thread calls the other
-    /// handler's `closed` as soon as the one that runs now is over. So handles may close each other in a chain of any
-    /// length. To wait inside of `closed` for another handle's end, use [`close_and_wait`](Self::close_and_wait).
+    /// Called inside of `closed`, or of a destructor that runs at an end, it does not nest: this
+    /// thread calls the other handler's `closed` as soon as the one that runs now is over. So
+    /// handles may close each other in a chain of any length. To wait inside of `closed` for
+    /// another handle's end, use [`close_and_wait`](Self::close_and_wait).
     ///
     /// # Errors
     /// `NotFound` if the registration is over, or its end was asked for already.
@@ -208,16 +221,18 @@ impl Handle {
         self.ask("close", |registry| registry.close(self.key))
     }
 
-    /// As [`close`](Self::close), and returns when `closed` was told and handler and source are dropped,
-    /// by whichever thread; also if somebody else had asked for the end before.
+    /// As [`close`](Self::close), and returns after `closed` returned and handler and source are
+    /// dropped, by whichever thread; also if another caller had asked for the end before.
     ///
-    /// It may block: inside a handler, wrap it in [`Context::blocking`](super::Context::blocking). A handle
-    /// that waits for its turn is ended by a thread that leads, so handlers that wait for each other's end,
-    /// or on the only thread of a pool, wait for ever. Inside of `closed` it nests: each takes a part of the stack.
+    /// It may block: inside a handler, wrap it in [`Context::blocking`](super::Context::blocking).
+    /// A handle that waits for its turn is ended by a thread that leads, so handlers that wait for
+    /// each other's end, or on the only thread of a pool, wait for ever. Inside of `closed` it
+    /// nests: each takes a part of the stack.
     ///
     /// # Errors
-    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, or its group's, or from a hook
-    /// that is told about it: it can't end before they return. Nothing is closed then.
+    /// `NotFound` if the registration is over. `Deadlock` from the handle's own handler, or its
+    /// group's, or from a hook that is called for it: it can't end before they return. Nothing is
+    /// closed then.
     pub fn close_and_wait(&self) -> io::Result<()> {
         let registry = self.registry.upgrade();
         match registry.map(|registry| registry.close_and_wait(self.key)) {
@@ -236,7 +251,7 @@ impl Handle {
     /// The name of this registration in reports.
     #[must_use]
     pub fn id(&self) -> HandleId {
-        HandleId(self.key)
+        HandleId::new(self.key)
     }
 
     pub(super) fn key(&self) -> Key {
@@ -264,7 +279,7 @@ impl Handle {
         }
     }
 
-    /// Says whom the registration belongs to.
+    /// Sets which threads the registration belongs to.
     fn settle(
         &self,
         attempted: &str,
@@ -303,56 +318,5 @@ impl Hash for Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Handle").field(&self.id()).finish()
-    }
-}
-
-/// The name of a registration: its slot, and which of the slot's registrations it is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HandleId(Key);
-
-impl HandleId {
-    pub(super) fn new(key: Key) -> Self {
-        Self(key)
-    }
-
-    /// For those who keep it in a word.
-    pub(crate) fn to_bits(self) -> u64 {
-        self.0.to_bits()
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> Self {
-        Self(Key::from_bits(bits))
-    }
-}
-
-impl fmt::Display for HandleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0.index, self.0.generation)
-    }
-}
-
-impl fmt::Debug for HandleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Slot and generation, also as the 64 bits that travel through a handle set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(super) index: u32,
-    pub(super) generation: u32,
-}
-
-impl Key {
-    pub(super) fn to_bits(self) -> u64 {
-        u64::from(self.index) << 32 | u64::from(self.generation)
-    }
-
-    pub(super) fn from_bits(bits: u64) -> Self {
-        Self {
-            index: (bits >> 32) as u32,
-            generation: bits as u32,
-        }
     }
 }

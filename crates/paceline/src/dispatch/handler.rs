@@ -8,8 +8,8 @@ use super::{Context, Handle, HandlerKind, Overdue};
 ///
 /// A closure `FnMut(&mut Context<'_, S>) -> io::Result<Next>` is a handler too.
 ///
-/// The pool calls it from one thread at a time ([H1](crate::glossary#h1)), after that thread has given the lead away ([L3](crate::glossary#l3)).
-/// It may block: another thread leads meanwhile.
+/// The pool calls it from one thread at a time ([H1](crate::glossary#h1)), after that thread has
+/// given the lead away ([L3](crate::glossary#l3)). It may block: another thread leads meanwhile.
 ///
 /// ```
 /// use std::{io, net::TcpStream};
@@ -47,8 +47,8 @@ pub trait EventHandler<S>: Send + 'static {
     /// ([`Context::read`] and its like) means "nothing more now", so `?` does what one expects.
     fn ready(&mut self, cx: &mut Context<'_, S>) -> io::Result<Next>;
 
-    /// Whether [`connected`](Self::connected) is to be called for connections that were accepted or registered too. It
-    /// costs one more turn for each, so by default it is not. Asked once.
+    /// Whether [`connected`](Self::connected) is to be called for connections that were accepted or
+    /// registered too. It costs one more turn for each, so by default it is not. Asked once.
     fn speaks_first(&self) -> bool {
         false
     }
@@ -59,8 +59,9 @@ pub trait EventHandler<S>: Send + 'static {
         None
     }
 
-    /// An outgoing connection stands ([`Pool::connect`](crate::Pool::connect)), or a handle was registered whose handler
-    /// [speaks first](Self::speaks_first): called once, before everything else.
+    /// An outgoing connection stands ([`Pool::connect`](crate::Pool::connect)), or a handle was
+    /// registered whose handler [speaks first](Self::speaks_first): called once, before everything
+    /// else.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -69,10 +70,11 @@ pub trait EventHandler<S>: Send + 'static {
         Ok(Next::Continue)
     }
 
-    /// What the handle is interested in may be done now, but it has waited in the line for `age`, longer than the pool's
-    /// [`age_limit`](crate::Builder::age_limit): called instead of [`ready`](Self::ready), with the same source on loan.
-    /// The service may answer that it is overloaded and close, skip what has come, or serve it all the same
-    /// (`self.ready(cx)`). By default it fails, which closes the handle.
+    /// What the handle is interested in may be done now, but it has waited in the line for `age`,
+    /// longer than the pool's [`age_limit`](crate::Builder::age_limit): called instead of
+    /// [`ready`](Self::ready), with the same source on loan. The service may answer that it is
+    /// overloaded and close, skip what has come, or serve it all the same (`self.ready(cx)`). By
+    /// default it fails, which closes the handle.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -102,9 +104,15 @@ pub trait EventHandler<S>: Send + 'static {
     /// # use paceline::{Context, EventHandler, Next, Overdue};
     /// # struct Session;
     /// impl EventHandler<TcpStream> for Session {
-    ///     # fn ready(&mut self, _: &mut Context<'_, TcpStream>) -> io::Result<Next> { Ok(Next::Continue) }
+    ///     # fn ready(&mut self, _: &mut Context<'_, TcpStream>) -> io::Result<Next> {
+    ///     #     Ok(Next::Continue)
+    ///     # }
     ///     // fn ready ..
-    ///     fn overdue(&mut self, cx: &mut Context<'_, TcpStream>, what: Overdue) -> io::Result<Next> {
+    ///     fn overdue(
+    ///         &mut self,
+    ///         cx: &mut Context<'_, TcpStream>,
+    ///         what: Overdue,
+    ///     ) -> io::Result<Next> {
     ///         cx.write_all(match what {
     ///             Overdue::Idle => b"421 idle for too long\r\n",
     ///             _ => b"421 the request took too long\r\n",
@@ -118,21 +126,21 @@ pub trait EventHandler<S>: Send + 'static {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// The handle goes on in another level, under this key; the one that it had is stale. Told before anything is called
-    /// there.
+    /// The handle goes on in another level, under this key; the one that it had is stale. Called
+    /// before any other method there.
     fn moved(&mut self, handle: &Handle) {
         let _ = handle;
     }
 
-    /// A move that this handler has asked for ([`Context::move_to`]) could not be made: the handle stays where it is, and
-    /// nothing is lost.
+    /// A move that this handler has asked for ([`Context::move_to`]) could not be made: the handle
+    /// stays where it is, and nothing is lost.
     fn stayed(&mut self, why: io::Error) {
         let _ = why;
     }
 
-    /// The handle is closed; nothing will be called after this. Told exactly once, outside of every
-    /// lock; the source is dropped right afterwards. If this closes other handles, their `closed` is called after it
-    /// has returned.
+    /// The handle is closed; nothing will be called after this. Called exactly once, outside of
+    /// every lock; the source is dropped right afterwards. If this closes other handles, their
+    /// `closed` is called after it has returned.
     fn closed(&mut self, why: Closed) {
         let _ = why;
     }
@@ -193,9 +201,10 @@ pub enum Next {
     /// Wait for more. A handler that stopped before its *source* ran dry is called again after the
     /// others had their turn.
     Continue,
-    /// Call again after the others had their turn, whatever is ready then: for a handler that has input
-    /// left in a buffer of its own, which the pool can't see. While output is kept it is not called, as
-    /// for input; so a handler that stops because [`Context::unsent`] is not zero goes on when all is sent.
+    /// Call again after the others had their turn, whatever is ready then: for a handler that has
+    /// input left in a buffer of its own, which the pool can't see. While output is kept it is not
+    /// called, as for input; so a handler that stops because [`Context::unsent`] is not zero goes
+    /// on when all is sent.
     Again,
     /// Go on in another level: what [`Context::move_to`] gives. Without that it is as `Continue`.
     Move,
@@ -222,10 +231,10 @@ pub enum Next {
 pub enum Closed {
     /// Its handler asked for it ([`Next::Close`]), and the system has taken all of its output.
     Finished,
-    /// Somebody called [`Handle::close`](super::Handle::close) or its like. Kept output is dropped.
+    /// A thread called [`Handle::close`](super::Handle::close) or its like. Kept output is dropped.
     Requested,
-    /// The handler failed, kept output could not be sent, or the handle set refused to watch it further. What
-    /// was kept is dropped.
+    /// The handler failed, kept output could not be sent, or the handle set refused to watch it
+    /// further. What was kept is dropped.
     Failed(io::Error),
     /// The handler, or its source, panicked with this message. Kept output is dropped.
     Panicked(String),
@@ -249,19 +258,19 @@ impl fmt::Display for Closed {
     }
 }
 
-/// What becomes of a handle whose handler panicked, in [`EventHandler::ready`]; of all members of a group, in its `ready`,
-/// `joined` or `notified`. A source that panics always closes its handle; a panic in `closed`, in a drop, in work for
-/// afterwards or in a hook is only told.
+/// What becomes of a handle whose handler panicked, in [`EventHandler::ready`]; of all members of a
+/// group, in its `ready`, `joined` or `notified`. A source that panics always closes its handle; a
+/// panic in `closed`, in a drop, in work for afterwards or in a hook is only reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Panics {
     /// It is closed, with [`Closed::Panicked`].
     #[default]
     Close,
-    /// It is kept, and its handler called again for whatever is left: for the same input, if it had not
-    /// read that. Its state is as the panic left it.
+    /// It is kept, and its handler called again for whatever is left: for the same input, if it had
+    /// not read that. Its state is as the panic left it.
     Keep,
-    /// The process is aborted, after the hook was told.
+    /// The process is aborted, after the hook was called.
     Abort,
 }
 
@@ -274,8 +283,8 @@ impl Interest {
     pub const NONE: Self = Self(0);
     /// Input, the end of the stream, and errors.
     pub const READ: Self = Self(1);
-    /// Room for output, and errors. While there is room the handler is called again and again: add it
-    /// only while there is something to write.
+    /// Room for output, and errors. While there is room the handler is called again and again: add
+    /// it only while there is something to write.
     pub const WRITE: Self = Self(2);
 
     /// Whether everything in `other` is in this one.

@@ -1,4 +1,4 @@
-//! What an application wants to be told about handles, whatever their handlers do.
+//! What an application wants to hear about handles, apart from their handlers.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::observe::Observers;
 
-/// Is told the message of a panic.
+/// Gets the message of a panic.
 pub(crate) type PanicHook = Box<dyn Fn(HandleId, &str) + Send + Sync>;
 
-/// Is told the end of a registration.
+/// Gets the end of a registration.
 pub(crate) type ClosedHook = Box<dyn Fn(&ClosedHandle<'_>) + Send + Sync>;
 
 /// A handle that has ended: what [`Builder::on_closed`](crate::Builder::on_closed) is called with.
@@ -50,8 +50,8 @@ impl<'a> ClosedHandle<'a> {
         self.reason
     }
 
-    /// The address of the peer: of a TCP connection that a listener accepted, or that the pool connected. It is known
-    /// also after the peer has reset the connection.
+    /// The address of the peer: of a TCP connection that a listener accepted, or that the pool
+    /// connected. It is known also after the peer has reset the connection.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
         self.provenance?.peer()

@@ -1,9 +1,9 @@
 //! How long handlers take, by their type, and whether they sleep: probabilities, not means.
 //!
 //! A mean is spoiled by rare sleepers. What counts is whether a call of this kind is *usually* long
-//! enough to be worth a wake: `p` moves by 1/32 of the way to one after a long call, to zero after a
-//! short one. Of kinds that are long some calls are asked whether they slept: behind one that computes, another
-//! thread is of use only while there is room (`promotion/policy.rs`).
+//! enough to be worth a wake: `p` moves by 1/32 of the way to one after a long call, to zero after
+//! a short one. Of kinds that are long some calls are asked whether they slept: behind one that
+//! computes, another thread is of use only while there is room (`promotion/policy.rs`).
 
 use std::{
     any::{type_name, TypeId},
@@ -20,7 +20,7 @@ use crate::{
     sync::{lock, voluntary_switches, Mutex, Timestamp},
 };
 
-/// A call longer than this, in nanoseconds, is worth waking somebody for: about what a wake costs.
+/// A call longer than this, in nanoseconds, is worth a wake-up: about what a wake-up costs.
 const LONG: u64 = 15_000;
 
 /// Instead of that: no call is long.
@@ -35,8 +35,8 @@ const ONE: u32 = 1 << 16;
 /// By which part of the way the estimate moves.
 const WEIGHT: u32 = 32;
 
-/// One call in so many of a long kind is asked whether it slept: that takes two system calls. A prime, so that calls which
-/// alternate are not always asked in the same phase.
+/// One call in so many of a long kind is asked whether it slept: that takes two system calls. A
+/// prime, so that calls which alternate are not always asked in the same phase.
 const SAMPLE: u32 = 31;
 
 /// By which part of the way that estimate moves.
@@ -71,7 +71,8 @@ pub(super) struct Kind {
 }
 
 impl Default for Kind {
-    /// Short until it is known better; and what turns out to be long is taken to sleep until it is known better.
+    /// Short until it is known better; and what turns out to be long is taken to sleep until it is
+    /// known better.
     fn default() -> Self {
         Self {
             long: AtomicU32::new(0),
@@ -112,12 +113,15 @@ impl Kind {
         self.name
     }
 
-    /// How more than half of the last calls were; of a long kind's, whether more than an eighth slept.
+    /// How more than half of the last calls were; of a long kind's, whether more than an eighth
+    /// slept.
     pub(super) fn pace(&self) -> Pace {
-        match self.is_long() {
-            false => Pace::Short,
-            true if self.sleeps.load(Ordering::Relaxed) > ONE / 8 => Pace::Blocking,
-            true => Pace::Computing,
+        if !self.is_long() {
+            Pace::Short
+        } else if self.sleeps.load(Ordering::Relaxed) > ONE / 8 {
+            Pace::Blocking
+        } else {
+            Pace::Computing
         }
     }
 
@@ -138,7 +142,7 @@ impl Kind {
         }
     }
 
-    /// After it: `took` in nanoseconds, and what [`begin`](Self::begin) told.
+    /// After it: `took` in nanoseconds, and what [`begin`](Self::begin) returned.
     pub(super) fn note(&self, took: u64, begun: Option<u64>) {
         let is_long = took >= self.long_from.load(Ordering::Relaxed);
         step(&self.long, is_long, WEIGHT);
@@ -155,9 +159,10 @@ impl Kind {
 /// Moves a probability by a part of the way to one, or to zero.
 fn step(probability: &AtomicU32, holds: bool, weight: u32) {
     let p = probability.load(Ordering::Relaxed);
-    let next = match holds {
-        true => p + (ONE - p) / weight,
-        false => p - p / weight,
+    let next = if holds {
+        p + (ONE - p) / weight
+    } else {
+        p - p / weight
     };
     if next != p {
         probability.store(next, Ordering::Relaxed);
@@ -301,7 +306,8 @@ mod tests {
         }
     }
 
-    /// What was learned from one handle holds for the next one with the same type of handler, and for no other.
+    /// What was learned from one handle holds for the next one with the same type of handler, and
+    /// for no other.
     #[test]
     fn types_are_told_apart() {
         let kinds = Kinds::default();
@@ -310,7 +316,7 @@ mod tests {
         assert!(!kinds.of::<u16>().is_long());
     }
 
-    /// As often long as not is not usually long: nobody is woken in doubt.
+    /// A call that is long half of the time is not usually long: in doubt no thread is woken.
     #[test]
     fn in_doubt_a_kind_is_short() {
         let kind = Kind {
@@ -354,7 +360,8 @@ mod tests {
         assert!(!kind.is_long());
     }
 
-    /// Calls that take long are told apart by what the system says: whether the thread gave its core away itself.
+    /// The system distinguishes calls that take long: it counts whether the thread gave its core
+    /// away itself.
     #[cfg(target_os = "linux")]
     #[test]
     fn who_sleeps_is_told_from_who_computes() {
@@ -373,7 +380,7 @@ mod tests {
         assert_eq!(kind.pace(), Pace::Computing);
     }
 
-    /// Nothing was asked, so nothing was learned: who waits for a wake gets one.
+    /// Nothing was asked, so nothing was learned: a pool that waits for a wake-up gets one.
     #[test]
     fn in_doubt_a_long_kind_sleeps() {
         let kind = Kind::default();

@@ -1,8 +1,10 @@
-//! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the lead.
+//! The ready list, as a line in which handles wait for their turn. It belongs to the holder of the
+//! lead.
 //!
-//! Usually whoever came first is served first, and that is all. An **arranged** line knows since when each has waited, and
-//! who is to come before whom (`arrangement.rs`). Its turns take a way of their own, at a question that other lines ask only
-//! when they look into the set: they pay nothing for it.
+//! Usually the first handle to be ready is served first, and that is all. An **arranged** line
+//! knows since when each has waited, and the order among them (`arrangement.rs`). Its turns take a
+//! way of their own, at a question that other lines ask only before they poll the set: they pay
+//! nothing for it.
 
 mod arrangement;
 
@@ -16,30 +18,31 @@ use crate::{
     sync::Timestamp,
 };
 
-/// After this many dispatches the set is looked at, whoever still waits in the line (F1).
-const DISPATCHES_BETWEEN_LOOKS: u32 = 64;
+/// After this many dispatches the leader polls the set, although handles wait in the line (F1).
+const DISPATCHES_BETWEEN_POLLS: u32 = 64;
 
 /// How the set was asked for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Not at all: somebody waited in the line.
+pub(crate) enum Poll {
+    /// Not at all: a handle waited in the line.
     None,
     /// Without sleeping.
-    Glance,
+    WithoutSleep,
     /// Nothing was there, and the leader slept until something came.
-    Sleep,
+    Slept,
 }
 
 /// Claimable handles, first come first served, and the way to find more.
 #[derive(Debug)]
 pub(crate) struct Line {
     waiting: VecDeque<u32>,
-    /// Dispatches since the last look, and [`after_look`](Self::after_look).
-    since_look: u32,
-    /// What `since_look` begins with: zero, or so much that an arranged line is always asked whether it must look.
-    after_look: u32,
+    /// Dispatches since the last look, and [`after_poll`](Self::after_poll).
+    since_poll: u32,
+    /// What `since_poll` begins with: zero, or so much that an arranged line is always asked
+    /// whether it must look.
+    after_poll: u32,
     /// What the last [`next`](Self::next) asked of the set.
-    last_look: Look,
+    last_poll: Poll,
     /// The last answer of the set was not whole, or others put something back since.
     may_be_more: bool,
     /// The memory of one wait, kept for the next.
@@ -56,87 +59,88 @@ impl Line {
 
     /// Arranged, if there is something to arrange.
     pub(crate) fn arranged(arrangement: Option<Arrangement>) -> Self {
-        let after_look = match arrangement {
-            Some(_) => DISPATCHES_BETWEEN_LOOKS,
+        let after_poll = match arrangement {
+            Some(_) => DISPATCHES_BETWEEN_POLLS,
             None => 0,
         };
         Self {
             waiting: VecDeque::with_capacity(256),
-            since_look: after_look,
-            after_look,
+            since_poll: after_poll,
+            after_poll,
             arrangement: arrangement.map(Box::new),
-            last_look: Look::None,
+            last_poll: Poll::None,
             may_be_more: false,
             events: Vec::with_capacity(256),
         }
     }
 
-    /// The next handle, claimed. Looks into the set if nobody waits in the line or it is time to, and
-    /// sleeps there until `until` (`None`: for ever) if there is nothing at all.
+    /// The next handle, claimed. Polls the set if the line is empty or a poll is due, and sleeps
+    /// there until `until` (`None`: for ever) if there is nothing at all.
     ///
-    /// `None`: nothing came, the wait was interrupted, or somebody woke the leader for another reason.
+    /// `None`: nothing came, the wait was interrupted, or the leader was woken for another reason.
     pub(crate) fn next<'r>(
         &mut self,
         registry: &'r Registry,
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
-        self.last_look = Look::None;
-        if self.must_look(registry) {
+        self.last_poll = Poll::None;
+        if self.must_poll(registry) {
             if self.arrangement.is_some() {
                 return self.next_arranged(registry, until);
             }
-            self.look(registry, until)?;
+            self.poll(registry, until)?;
         }
         while let Some(index) = self.waiting.pop_front() {
             if let Some(claim) = registry.claim(index) {
-                self.since_look += 1;
+                self.since_poll += 1;
                 return Ok(Some(claim));
             }
         }
         Ok(None)
     }
 
-    /// Whether nobody waits.
+    /// Whether no handle waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// How the last [`next`](Self::next) looked into the set.
-    pub(crate) fn last_look(&self) -> Look {
-        self.last_look
+    pub(crate) fn last_poll(&self) -> Poll {
+        self.last_poll
     }
 
-    /// Whether nobody waits but the one who is next. Looks into the set, without sleeping, before it
-    /// says so.
+    /// Whether no handle waits but the next one. Polls the set, without sleeping, before it says
+    /// so.
     pub(crate) fn has_no_backlog(&mut self, registry: &Registry) -> io::Result<bool> {
         if self.waiting.len() < 2 {
-            self.since_look = self.after_look;
+            self.since_poll = self.after_poll;
             self.ask(registry, Some(Timestamp::PAST))?;
         }
         Ok(self.waiting.len() < 2)
     }
 
-    /// Whether somebody waits. Looks into the set, without sleeping, if nobody did.
-    pub(crate) fn finds_somebody(&mut self, registry: &Registry) -> io::Result<bool> {
+    /// Whether a handle waits. Polls the set, without sleeping, if none did.
+    pub(crate) fn finds_handle(&mut self, registry: &Registry) -> io::Result<bool> {
         registry.take_returned(self);
         if self.waiting.is_empty() {
-            self.since_look = self.after_look;
+            self.since_poll = self.after_poll;
             self.ask(registry, Some(Timestamp::PAST))?;
         }
         Ok(!self.waiting.is_empty())
     }
 
-    /// Announces the sleep of a leader that sleeps in several sets at once, unless there is something. Until when it may
-    /// sleep that wants to until `until`.
+    /// Announces the sleep of a leader that sleeps in several sets at once, unless there is
+    /// something. Until when it may sleep that wants to until `until`.
     pub(crate) fn may_sleep(
         &mut self,
         registry: &Registry,
         until: Option<Timestamp>,
     ) -> Option<Timestamp> {
         registry.take_returned(self);
-        match self.waiting.is_empty() {
-            true => registry.may_sleep(until),
-            false => Some(Timestamp::PAST),
+        if self.waiting.is_empty() {
+            registry.may_sleep(until)
+        } else {
+            Some(Timestamp::PAST)
         }
     }
 
@@ -145,9 +149,9 @@ impl Line {
         registry.take_returned(self);
     }
 
-    fn must_look(&self, registry: &Registry) -> bool {
+    fn must_poll(&self, registry: &Registry) -> bool {
         self.waiting.is_empty()
-            || self.since_look >= DISPATCHES_BETWEEN_LOOKS
+            || self.since_poll >= DISPATCHES_BETWEEN_POLLS
             || !registry.is_accepting()
     }
 
@@ -157,20 +161,22 @@ impl Line {
     }
 
     /// Asks for more, and sleeps if there is nothing.
-    fn look(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
-        self.since_look = self.after_look;
+    fn poll(&mut self, registry: &Registry, until: Option<Timestamp>) -> io::Result<()> {
+        self.since_poll = self.after_poll;
         registry.take_returned(self);
-        // Who only glances announces no sleep: nobody need wake it.
+        // A poll without sleep announces none: no thread need wake it.
         let sleeps = self.waiting.is_empty() && until != Some(Timestamp::PAST);
-        let until = match sleeps {
-            true => registry.may_sleep(until),
-            false => Some(Timestamp::PAST),
+        let until = if sleeps {
+            registry.may_sleep(until)
+        } else {
+            Some(Timestamp::PAST)
         };
-        self.last_look = match self.ask(registry, until)?.slept {
-            true => Look::Sleep,
-            false => Look::Glance,
+        self.last_poll = if self.ask(registry, until)?.slept {
+            Poll::Slept
+        } else {
+            Poll::WithoutSleep
         };
-        // Who drains takes a handle without readiness for one that is done. So the set is asked until
+        // A drain takes a handle without readiness for one that is done. So the set is polled until
         // everything in the line was there before the last answer, and that was whole.
         while !registry.is_accepting() && self.may_be_more {
             self.ask(registry, Some(Timestamp::PAST))?;

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   Close:        WhenSent  -- all is sent --> closed
-//!   CloseGently:  Gently    -- all is sent, the output ends --> Lingering -- the input ends, --> closed
-//!                                                                            or a bound is met
+//!   CloseGently:  Gently    -- all is sent, the output ends --> Lingering
+//!                 Lingering -- the input ends, or a bound is met --> closed
 //! ```
 //!
 //! - From the start of a gentle end the readiness word says *leaving*: neither a suspension nor
@@ -23,8 +23,8 @@ use super::{
     entry::Verdict,
     handle::Key,
     handler::{Closed, Interest},
-    lent::Lent,
     readiness::Readiness,
+    readiness_guard::ReadinessGuard,
     registry::Registry,
 };
 use crate::handle_set::Ready;
@@ -55,9 +55,9 @@ impl<S: 'static> Channel<S> {
             return self.finished();
         };
         let readiness = registry.hurry(*key);
-        let lent = Lent::aside(readiness, registry.read_budget(), registry.reports());
+        let guard = ReadinessGuard::aside(readiness, registry.read_budget(), registry.reports());
         self.leaving = Leaving::Gently;
-        self.leave(lent, registry.weak(), *key)
+        self.leave(guard, registry.weak(), *key)
     }
 
     /// The handler asks for the end because a time is over: no peer holds that up for long.
@@ -72,12 +72,17 @@ impl<S: 'static> Channel<S> {
 
     /// Goes on with the end that the handler has asked for.
     #[cold]
-    pub(super) fn leave(&mut self, lent: Lent<'_>, registry: &Weak<Registry>, key: Key) -> Verdict {
+    pub(super) fn leave(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        registry: &Weak<Registry>,
+        key: Key,
+    ) -> Verdict {
         match self.leaving {
-            Leaving::Gently if self.unsent() == 0 => self.begin_to_linger(lent, registry, key),
-            Leaving::Lingering(left) => self.discard(lent, registry, left),
+            Leaving::Gently if self.unsent() == 0 => self.begin_to_linger(guard, registry, key),
+            Leaving::Lingering(left) => self.discard(guard, registry, left),
             _ => {
-                lent.settle();
+                guard.settle();
                 self.finished()
             }
         }
@@ -99,15 +104,20 @@ impl<S: 'static> Channel<S> {
     }
 
     /// Ends the output. What is no connected stream closes at once.
-    fn begin_to_linger(&mut self, lent: Lent<'_>, registry: &Weak<Registry>, key: Key) -> Verdict {
+    fn begin_to_linger(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        registry: &Weak<Registry>,
+        key: Key,
+    ) -> Verdict {
         let limit = registry.upgrade().and_then(|it| it.let_linger(key));
         match (limit, self.lend_descriptor().end_output()) {
             (Some(limit), Ok(())) => {
-                lent.readiness.leave(Interest::READ);
-                self.discard(lent, registry, limit)
+                guard.readiness.leave(Interest::READ);
+                self.discard(guard, registry, limit)
             }
             _ => {
-                lent.settle();
+                guard.settle();
                 Verdict::Finished
             }
         }
@@ -115,14 +125,19 @@ impl<S: 'static> Channel<S> {
 
     /// Reads what has come and drops it, as much as one visit may read. At the end of the input,
     /// after an error and after `left` bytes, the channel closes.
-    fn discard(&mut self, mut lent: Lent<'_>, registry: &Weak<Registry>, left: u32) -> Verdict {
+    fn discard(
+        &mut self,
+        mut guard: ReadinessGuard<'_>,
+        registry: &Weak<Registry>,
+        left: u32,
+    ) -> Verdict {
         let left = left as usize;
         let share = left.min(read_budget(registry));
         let mut rest = share;
         let verdict = loop {
             let descriptor_of = self.descriptor_of;
             let read = |source: &S| descriptor_of(source).discard(rest);
-            match lent.attempt(Ready::READABLE, self.source(), read) {
+            match guard.attempt(Ready::READABLE, self.source(), read) {
                 Ok(count) if count > 0 && count < rest => rest -= count,
                 Ok(count) if count > 0 && share < left => {
                     rest = 0;
@@ -133,7 +148,7 @@ impl<S: 'static> Channel<S> {
             }
         };
         self.leaving = Leaving::Lingering((left - (share - rest)) as u32);
-        lent.settle();
+        guard.settle();
         verdict
     }
 }

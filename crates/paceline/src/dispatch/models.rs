@@ -1,17 +1,17 @@
 //! loom's models of claims, releases, the return list and the end of a registration.
 //!
-//! They run the product's own registry over a set that tells edges when a model says so, and a
+//! They run the product's own registry over a set that reports edges when a model says so, and a
 //! "descriptor" that is a counter of unread bytes.
 
+mod affinity;
 mod concurrent;
 mod groups;
-mod homes;
+mod item_source;
 mod moves;
 mod once;
 mod open;
 mod provenance;
 mod requests;
-mod stocked;
 mod time;
 
 use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// A world of one descriptor: what it holds, who watches it, where the leader sleeps.
+/// A world of one descriptor: what it holds, which key watches it, where the leader sleeps.
 #[derive(Clone)]
 struct World(Arc<Inside>);
 
@@ -57,7 +57,7 @@ struct Inside {
 struct Watched {
     key: Option<u64>,
     armed: bool,
-    /// What was not told yet.
+    /// Events that were not reported yet.
     untold: Vec<Event>,
 }
 
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Sleeps until it is woken; a time that is near passes in a moment. Tells whether it slept.
+    /// Sleeps until it is woken; a time that is near passes in a moment. Returns whether it slept.
     fn sleep_until(&self, until: Option<Timestamp>) -> bool {
         const NEAR: Duration = Duration::from_secs(1);
         if until == Some(Timestamp::PAST) {
@@ -187,7 +187,7 @@ impl HandleSet for World {
         self.0.reports
     }
 
-    /// Who arms says under which key it is to be told.
+    /// Arming also sets the key of the report.
     fn arm(&self, _: RawFd, key: u64, _: Ready) -> io::Result<()> {
         let unread = lock(&self.0.unread);
         self.watch(*unread > 0, |watched| {
@@ -218,7 +218,7 @@ impl HandleSet for World {
     }
 
     fn wake(&self) {
-        // The kernel's lock: who is woken sees what was done before.
+        // The kernel's lock: a woken thread sees what was done before.
         let _kernel = lock(&self.0.watched);
         self.0.leader.post(1);
         self.0.leader.wake();
@@ -246,7 +246,7 @@ impl EventHandler<Descriptor> for Reader {
     }
 }
 
-/// Visits a claimed handle; the pool is told nothing.
+/// PoolRef a claimed handle; nothing reaches the pool.
 fn dispatch(claim: Claim<'_>) -> Option<Claim<'_>> {
     let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
     let mut afterwards = claim.afterwards();
@@ -263,7 +263,8 @@ impl Duty for OffDuty {
 }
 
 /// Takes turns until nothing is ready: what the pool's threads do, with a lock in the lead's place.
-/// The lead is given away before the handler runs. A thread that is `lucky` finds it free afterwards.
+/// The lead is given away before the handler runs. A thread that is `lucky` finds it free
+/// afterwards.
 fn work(registry: &Registry, lead: &Mutex<Line>, lucky: bool) {
     while let Some(claim) = next(registry, lead) {
         release(dispatch(claim), lead, lucky);
@@ -314,7 +315,7 @@ fn loom_edge_against_release() {
     edge_against_release(Reports::Edges);
 }
 
-/// H2: an edge that comes while nobody is interested is there when somebody is.
+/// H2: an edge that arrives while there is no interest is there when interest is set.
 fn edge_against_interest(reports: Reports) {
     explore(move || {
         let world = World::reporting(reports);
@@ -339,8 +340,8 @@ fn loom_edge_against_interest() {
     edge_against_interest(Reports::Edges);
 }
 
-/// E6, `notify_enqueue_drain_order_loses_nothing`: two threads put slots back while the leader is about
-/// to sleep. It does not sleep over them, and each arrives once.
+/// E6, `notify_enqueue_drain_order_loses_nothing`: two threads put slots back while the leader is
+/// about to sleep. It does not sleep over them, and each arrives once.
 #[test]
 fn loom_return_list_against_sleep() {
     explore(|| {
@@ -374,8 +375,8 @@ fn loom_return_list_against_sleep() {
     });
 }
 
-/// H3, `fd_reused_during_upcall_not_resumed`: close from elsewhere against an owner at work. Told once,
-/// and nothing is dispatched afterwards.
+/// H3, `fd_reused_during_upcall_not_resumed`: close from elsewhere against an owner at work.
+/// `closed` is called once, and nothing is dispatched afterwards.
 #[test]
 fn loom_close_against_release() {
     explore(|| {
@@ -401,8 +402,8 @@ fn loom_close_against_release() {
     });
 }
 
-/// S2: the sweep at the end of a pool against an owner at work and a close from elsewhere. Nobody leads
-/// any more. The registration ends exactly once, by whoever is last.
+/// S2: the sweep at the end of a pool against an owner at work and a close from elsewhere. No
+/// thread leads any more. The registration ends exactly once, by the last of them.
 fn sweep_against_release(lucky: bool) {
     explore(move || {
         let world = World::new();
@@ -555,8 +556,8 @@ fn loom_close_against_drain() {
     });
 }
 
-/// S2: a handle is registered with input waiting, and the pool is drained at once, while the leader is
-/// anywhere in its look: the input is read before the handle is taken for one that is done.
+/// S2: a handle is registered with input waiting, and the pool is drained at once, while the leader
+/// is anywhere in its look: the input is read before the handle is taken for one that is done.
 fn drain_reads_what_has_arrived(reports: Reports) {
     explore(move || {
         let world = World::reporting(reports);

@@ -1,37 +1,40 @@
-//! The open line: what needs a visit in a pool on a concurrent set. It belongs to nobody, and all take from it.
+//! The open line: what needs a visit in a pool on a concurrent set. It belongs to no thread, and
+//! all take from it.
 //!
-//! Most handles never come here: the set tells a thread of them, and they are armed again when they are let go. Here
-//! wait those that no descriptor will tell of: posts, timers that are due, notified and closing handles, and those
-//! whose handler has left something unread. All of it is under one lock, with the number of those who sleep in the set:
+//! Most handles never wait here: the set reports them to a thread, and they are armed again when
+//! they are let go. Here wait those that no descriptor will report: posts, timers that are due,
+//! notified and closing handles, and those whose handler has left something unread. All of it is
+//! under one lock, with the number of threads that sleep in the set:
 //!
 //! ```text
-//!  a thread looks         [OpenLine::first]   takes the first; if there is none, it sleeps: counted in the same step
-//!  somebody puts one in   [OpenLine::push]    if anybody sleeps and no wake is on its way: wakes one
-//!  a thread is back       [OpenLine::back]    no more asleep; a wake that it got is used up; takes the first
+//!  a thread checks it     [OpenLine::first]   takes the first; if there is none, it sleeps:
+//!                                             counted in the same step
+//!  a thread puts one in   [OpenLine::push]    if one sleeps and no wake is on its way: wakes one
+//!  a thread is back       [OpenLine::back]    no more asleep; its wake is used up; takes the first
 //! ```
 //!
-//! Wakes that nobody has taken yet are one, so there is a **chain**: who takes a handle and leaves others behind wakes
-//! the next, if anybody sleeps. So while a handle waits here and a thread sleeps, a wake is on its way: it was called
-//! for, and whoever gets it takes the first and looks behind it. The end of the pool is told by the same chain, to
-//! everyone.
+//! Wakes that no thread has taken yet are one, so there is a **chain**: a thread that takes a
+//! handle and leaves others behind wakes the next, if one sleeps. So while a handle waits here and
+//! a thread sleeps, a wake is on its way: it was sent, and the thread that gets it takes the first
+//! handle and checks for more. The end of the pool travels along the same chain, to every thread.
 //!
-//! Who lets a handle go and is about to look puts it in quietly; if it leaves instead, it calls
-//! ([`OpenLine::pass_on`]).
+//! A thread that lets a handle go and is about to check the line puts it in quietly; if it leaves
+//! instead, it wakes another ([`OpenLine::pass_on`]).
 
 use std::collections::VecDeque;
 
 use crate::sync::{lock, Mutex};
 
-/// After so many handles were taken from here the set is looked at, whoever still waits (F1).
+/// After this many handles were taken from here the set is polled, although handles wait (F1).
 const TAKEN_BETWEEN_LOOKS: u32 = 64;
 
-/// Whether somebody must be woken.
+/// Whether a thread must be woken.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// By the caller: one of those who sleep.
+    /// The caller wakes one of the sleeping threads.
     WakeOne,
-    /// There is no need, or nobody sleeps, or a wake is on its way.
+    /// There is no need, or no thread sleeps, or a wake is on its way.
     Nobody,
 }
 
@@ -47,20 +50,20 @@ pub(super) enum First {
     Sleep,
     /// Nothing, and it does not want to sleep.
     Nothing,
-    /// Nobody sleeps any more.
+    /// No thread sleeps any more.
     Over,
 }
 
-/// Handles that wait for whoever comes next, and how many threads sleep.
+/// Handles that wait for the next free thread, and how many threads sleep.
 #[derive(Debug)]
 pub(super) struct OpenLine(Mutex<Inside>);
 
 #[derive(Debug)]
 struct Inside {
     waiting: VecDeque<u32>,
-    /// Threads that sleep in the set, or are about to, or have just been told something there.
+    /// Threads that sleep in the set, or are about to, or have just got a report there.
     asleep: usize,
-    /// A wake is on its way, and whoever gets it has not been here yet.
+    /// A wake is on its way, and the thread that gets it has not been here yet.
     called: bool,
     /// The pool has ended.
     over: bool,
@@ -108,7 +111,8 @@ impl OpenLine {
         }
     }
 
-    /// This thread was in the set: whether it `slept` there, was `woken`, and `wants` what waits here.
+    /// This thread was in the set: whether it `slept` there, was `woken`, and `wants` what waits
+    /// here.
     pub(super) fn back(&self, slept: bool, woken: bool, wants: bool) -> (Option<u32>, Call) {
         let mut inside = lock(&self.0);
         inside.asleep -= usize::from(slept);
@@ -122,7 +126,7 @@ impl OpenLine {
         lock(&self.0).call()
     }
 
-    /// Nobody shall sleep any more. Whoever hears of it says so again, until nobody sleeps.
+    /// No thread shall sleep any more. A thread that learns of it passes it on, until none sleeps.
     pub(super) fn end(&self) -> Call {
         let mut inside = lock(&self.0);
         inside.over = true;
@@ -140,15 +144,14 @@ impl Inside {
         first
     }
 
-    /// Whether a wake must be sent: there is a reason, there is somebody, and none is on its way.
+    /// Whether a wake must be sent: there is a reason, a thread sleeps, and no wake is on its way.
     fn call(&mut self) -> Call {
         let reason = self.over || !self.waiting.is_empty();
-        match reason && self.asleep > 0 && !self.called {
-            true => {
-                self.called = true;
-                Call::WakeOne
-            }
-            false => Call::Nobody,
+        if reason && self.asleep > 0 && !self.called {
+            self.called = true;
+            Call::WakeOne
+        } else {
+            Call::Nobody
         }
     }
 }
@@ -157,8 +160,8 @@ impl Inside {
 mod tests {
     use super::*;
 
-    /// A wake is a system call. One is sent if somebody sleeps, and the next one by whoever got it, if there is more;
-    /// who looks itself needs none.
+    /// A wake is a system call. One is sent if a thread sleeps, and the next one by the thread that
+    /// got it, if there is more; a thread that checks by itself needs none.
     #[test]
     fn one_wake_at_a_time() {
         let line = OpenLine::new();
@@ -188,7 +191,8 @@ mod tests {
         assert!(matches!(line.first(false), First::Handle(..)));
     }
 
-    /// The end wakes one, who wakes the next, until nobody sleeps; and nobody falls asleep any more.
+    /// The end wakes one thread, which wakes the next, until none sleeps; and none falls asleep any
+    /// more.
     #[test]
     fn the_end_is_passed_on() {
         let line = OpenLine::new();

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{channel::Destination, kind::RoomForPart, lent::Lent};
+use super::{channel::Destination, kind::RoomForPart, readiness_guard::ReadinessGuard};
 
 /// A given piece shorter than this is copied: so the limit of bytes limits the number of pieces
 /// too.
@@ -95,11 +95,11 @@ impl<S> Outbox<S> {
     }
 
     /// Sends what the descriptor takes now. The memory is given back when all is sent.
-    pub(super) fn flush(&mut self, source: &S, lent: &mut Lent<'_>) -> io::Result<()> {
+    pub(super) fn flush(&mut self, source: &S, guard: &mut ReadinessGuard<'_>) -> io::Result<()> {
         let Some(kept) = &mut self.kept else {
             return Ok(());
         };
-        let sent = send_slices(lent, source, kept.slices(), kept.write)?;
+        let sent = send_slices(guard, source, kept.slices(), kept.write)?;
         kept.forget(sent);
         if kept.bytes == 0 {
             self.kept = None;
@@ -359,7 +359,7 @@ impl fmt::Debug for Piece {
 
 /// Sends what the descriptor takes now, several slices in one system call. How many bytes it took.
 pub(super) fn send_slices<'b, S>(
-    lent: &mut Lent<'_>,
+    guard: &mut ReadinessGuard<'_>,
     source: &S,
     slices: impl Iterator<Item = &'b [u8]>,
     write: WriteSlices<S>,
@@ -373,7 +373,7 @@ pub(super) fn send_slices<'b, S>(
         let filled = filled.map(|(place, slice)| *place = IoSlice::new(slice));
         let count = filled.count();
         let offered = total(&batch[..count]);
-        let taken = lent.send(source, &mut batch[..count], write)?;
+        let taken = guard.send(source, &mut batch[..count], write)?;
         sent += taken;
         if count < BATCH || taken < offered {
             return Ok(sent);

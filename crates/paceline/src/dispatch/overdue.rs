@@ -1,9 +1,10 @@
 //! What happens when a time of a handle is over: its deadline, or its idle time-out.
 //!
 //! ```text
-//!   the wheel:   finds a time that may be over         -> marks the handle *overdue*, and lines it up
-//!   the visit:   asks the times themselves             -> the deadline has passed, it is idle, or neither
-//!                then calls `EventHandler::overdue`    -> goes on, or closes
+//!   the wheel:   finds a time that may be over       -> marks the handle *overdue*, lines it up
+//!   the visit:   checks the times themselves         -> its deadline has passed, it is idle,
+//!                                                       or neither
+//!                then calls `EventHandler::overdue`  -> goes on, or closes
 //! ```
 //!
 //! The mark is only a hint. The fields of the slot decide, and the visit takes a deadline that has
@@ -15,7 +16,7 @@ use std::time::Duration;
 use super::{
     context::{Context, Origin},
     handle::Key,
-    lent::Lent,
+    readiness_guard::ReadinessGuard,
     registry::Registry,
 };
 use crate::sync::Timestamp;
@@ -74,7 +75,7 @@ impl<S> Context<'_, S> {
     }
 }
 
-impl Lent<'_> {
+impl ReadinessGuard<'_> {
     /// A time of the handle may be over.
     pub(super) fn is_overdue(&self) -> bool {
         self.called && self.seen.is_overdue()
@@ -94,20 +95,20 @@ impl Lent<'_> {
 /// Which time is over, of a handle whose visit owns it, or its group.
 #[cold]
 pub(super) fn judge(
-    lent: &Lent<'_>,
+    guard: &ReadinessGuard<'_>,
     origin: &Origin<'_>,
     descriptor: Option<std::os::fd::RawFd>,
 ) -> Option<Overdue> {
-    if !lent.is_overdue() {
+    if !guard.is_overdue() {
         return None;
     }
     let registry = origin.registry.upgrade()?;
     if registry.take_passed_deadline(origin.key) {
         Some(Overdue::Deadline)
     } else {
-        let is_idle = lent.is_quiet()
+        let is_idle = guard.is_quiet()
             && registry.was_idle_for_too_long(origin.key)
-            && !registry.finds_news(descriptor, lent.readiness);
+            && !registry.finds_news(descriptor, guard.readiness);
         is_idle.then_some(Overdue::Idle)
     }
 }

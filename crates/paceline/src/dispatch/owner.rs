@@ -3,17 +3,17 @@
 //! ```text
 //!  IDLE   --> QUEUED   [Owner::signal]     there is a reason to visit; the caller enlists the slot
 //!  QUEUED --> BUSY     [Owner::claim]      taken off a list: one thread owns it
-//!  BUSY   --> AGAIN    [Owner::signal]     a reason came while busy; the owner will look again
+//!  BUSY   --> AGAIN    [Owner::signal]     a reason came while busy: the owner visits again
 //!  BUSY   --> IDLE     [Owner::rest]       nothing to do
-//!  AGAIN  --> BUSY     [Owner::rest]       refused: look again first
-//!  BUSY, AGAIN --> QUEUED  [Owner::requeue]  more to do after the others; the owner enlists the slot
+//!  AGAIN  --> BUSY     [Owner::rest]       refused: visit again first
+//!  BUSY, AGAIN --> QUEUED  [Owner::requeue]  more to do after the others; the owner enlists it
 //!  IDLE   --> BUSY     [Owner::try_own]    taken directly, to be closed (BUSY: AGAIN)
 //!  IDLE, QUEUED --> BUSY   [Owner::sweep]  the end of the pool: taken from wherever it is
 //! ```
 //!
 //! A slot is in a list if and only if its owner word says QUEUED, so it is never in two. (But for a
-//! sweep: what it takes stays in its list, is passed over there, and is never used again.) A vacant slot
-//! is BUSY: it belongs to the free list, and a late signal does no harm.
+//! sweep: what it takes stays in its list, is passed over there, and is never used again.) A vacant
+//! slot is BUSY: it belongs to the free list, and a late signal does no harm.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ pub(super) struct Owner(AtomicU32);
 pub(super) enum Signal {
     /// It was idle: the caller must put the slot into a list, once.
     Enlist,
-    /// Somebody will look: its owner again, or whoever takes it off its list.
+    /// Another visit follows: by its owner, or by the thread that takes it off its list.
     Noted,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Rest {
 pub(super) enum Attempt {
     /// This thread owns it.
     Owned,
-    /// Somebody else does or will, and will look again.
+    /// Another thread has it or will have it, and will visit it again.
     Noted,
 }
 
@@ -61,14 +61,14 @@ impl Owner {
         Self(AtomicU32::new(BUSY))
     }
 
-    /// Whether nobody has it, and nobody is to have it. It may be otherwise at once.
+    /// Whether no thread has it, and none is to have it. The answer may be stale at once.
     pub(super) fn is_idle(&self) -> bool {
-        // Acquire: who sees that it rests sees when it was last used.
+        // Acquire: a thread that sees that it rests sees when it was last used.
         self.0.load(Ordering::Acquire) == IDLE
     }
 
-    /// Tells that there is a reason to visit the handle. The reason is written down before, in the
-    /// readiness word: Release here, and Acquire in `rest` and `claim`, make the owner see it.
+    /// Signals that there is a reason to visit the handle. The reason is written down before, in
+    /// the readiness word: Release here, and Acquire in `rest` and `claim`, make the owner see it.
     pub(super) fn signal(&self) -> Signal {
         match self.replace(|seen| match seen {
             IDLE => QUEUED,

@@ -1,20 +1,21 @@
 //! Where a connection comes from, and the place that it takes at its listener.
 //!
-//! A listener with a bound stops accepting at that bound, and goes on when a connection ends. One word holds how many
-//! connections are open, and whether the listener waits.
+//! A listener with a bound stops accepting at that bound, and goes on when a connection ends. One
+//! word holds how many connections are open, and whether the listener waits.
 //!
 //! ```text
 //!   the listener, in its own handler                     the end of a connection
-//!   1. finds `open >= max`          [is_full]            a. open - 1, and WAITING is cleared   [leave]
+//!   1. finds `open >= max`          [is_full]            a. [leave] open - 1, clears WAITING
 //!   2. takes its interest away      [wait_for_place]     b. if WAITING was set: gives the listener
 //!   3. sets WAITING, if `open >= max` still holds;          its interest back
 //!      otherwise gives its interest back
 //! ```
 //!
-//! Steps 3 and a are read-modify-writes of the same word. If a is first, step 3 finds a place. If step 3 is first, a finds
-//! WAITING, and b follows 2. So a listener never waits beside a free place. Only the handler of the listener raises `open`,
-//! one thread at a time, so `open` never exceeds the bound. The listener waits without an interest, not suspended:
-//! suspending it remains the caller's own.
+//! Steps 3 and a are read-modify-writes of the same word. If a is first, step 3 finds a place. If
+//! step 3 is first, a finds WAITING, and b follows 2. So a listener never waits beside a free
+//! place. Only the handler of the listener raises `open`, one thread at a time, so `open` never
+//! exceeds the bound. The listener waits without an interest, not suspended: suspending it remains
+//! the caller's own.
 
 use std::{
     fmt,
@@ -122,12 +123,14 @@ impl OpenConnections {
         self.word.load(Ordering::Acquire) / ONE
     }
 
-    /// Whether no place is free. A place that becomes free meanwhile may be missed here; step 3 finds it.
+    /// Whether no place is free. A place that becomes free meanwhile may be missed here; step 3
+    /// finds it.
     pub(crate) fn is_full(&self) -> bool {
         self.count() >= self.max
     }
 
-    /// A connection takes a place. The caller is the handler of the listener, and [`is_full`](Self::is_full) was false.
+    /// A connection takes a place. The caller is the handler of the listener, and
+    /// [`is_full`](Self::is_full) was false.
     pub(crate) fn admit(self: &Arc<Self>, counters: &Arc<Counters>) -> Place {
         self.word.fetch_add(ONE, Ordering::AcqRel);
         counters.connections.raise();
@@ -144,7 +147,8 @@ impl OpenConnections {
         let interest = listener.clone();
         *lock(&self.listener) = Some(listener);
         let wait = |word: usize| (word / ONE >= self.max).then_some(word | WAITING);
-        // AcqRel, as in `leave`: whichever of the two is second sees the first, with the interest that was set before.
+        // AcqRel, as in `leave`: whichever of the two is second sees the first, with the interest
+        // that was set before.
         match self
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, wait)
@@ -157,7 +161,8 @@ impl OpenConnections {
         }
     }
 
-    /// The listener goes on under another key. A connection that ended just before has called the old one.
+    /// The listener goes on under another key. A connection that ended just before has called the
+    /// old one.
     pub(crate) fn move_to(&self, listener: &Handle) {
         *lock(&self.listener) = Some(listener.clone());
         if !self.is_full() {
@@ -179,7 +184,7 @@ impl OpenConnections {
     #[cold]
     fn call_listener(&self) {
         let listener = lock(&self.listener).clone();
-        // If the listener is closed, nobody waits.
+        // If the listener is closed, no connection waits.
         let _ = listener.map(|listener| listener.set_interest(Interest::READ));
     }
 }
@@ -278,6 +283,7 @@ impl Provenance {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) provenance: Box<Provenance>,
-    /// How long it may be idle, if the listener has a setting of its own; without an end: `Some(None)`.
+    /// How long it may be idle, if the listener has a setting of its own; without an end:
+    /// `Some(None)`.
     pub(crate) idle_timeout: Option<Option<Duration>>,
 }

@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | 32..64 | generation: which registration of this slot |
 //! | 20 | unread: the last call of the handler left input unread, and read nothing |
-//! | 19 | leaving: its handler has asked for the end and is not called any more; interest and suspension stay as they are |
+//! | 19 | leaving: its handler has asked for the end and is not called any more; the rest stays |
 //! | 18 | expired: what is ready has waited too long in the line, where that has a limit |
 //! | 17 | greets: the handler is to be greeted, before any other call |
-//! | 16 | overdue: a time of the handle may be over; its owner looks at the times, also while output is kept |
+//! | 16 | overdue: a time of the handle may be over; its owner checks, also with kept output |
 //! | 15 | over: the end of the input was read again; it is waited for no more |
 //! | 14 | ended: the end of the input was read; only a hang-up or an error is waited for |
 //! | 12..14 | armed: the set will report this direction (always, if it reports edges) |
@@ -20,14 +20,15 @@
 //! | 4..6 | interest: read, write |
 //! | 0..4 | ready: readable, writable, hang-up, urgent |
 //!
-//! An edge sets its bit whatever the interest is, so one that came while nobody was interested is
-//! there when somebody is. A visit clears the bits that it is going to use **before** the first read:
-//! cleared after "would block", an edge that came in between would be lost. All is in one word, so of
-//! an edge and a change of interest the second one always sees the first.
+//! An edge sets its bit whatever the interest is, so one that arrived without interest is there
+//! when interest is set. A visit clears the bits that it is going to use **before** the first read:
+//! cleared after "would block", an edge that came in between would be lost. All is in one word, so
+//! of an edge and a change of interest the second one always sees the first.
 //!
-//! A set that reports **once** is silent about a descriptor after each report until it is armed anew. The
-//! report clears *armed* in the step that sets the bits; the owner arms what is wanted and not ready
-//! before it lets go. So a handle never rests with a direction that is wanted, not ready and not armed.
+//! A set that reports **once** is silent about a descriptor after each report until it is armed
+//! anew. The report clears *armed* in the step that sets the bits; the owner arms what is wanted
+//! and not ready before it lets go. So a handle never rests with a direction that is wanted, not
+//! ready and not armed.
 
 use super::handler::Interest;
 use crate::{
@@ -97,29 +98,31 @@ impl Readiness {
         self.change(|state| State(state.generation_bits().wrapping_add(1 << GENERATION_SHIFT)));
     }
 
-    /// The registration goes on in another registry: from here on its key is stale. Tells what is to go with it; `None`, and
-    /// nothing is changed, if its end was asked for. One step, so every request is seen here or finds a stale key.
+    /// The registration goes on in another registry: from here on its key is stale. Returns the
+    /// state that is to go with it; `None`, and nothing is changed, if its end was asked for. One
+    /// step, so every request is seen here or finds a stale key.
     pub(super) fn depart(&self) -> Option<State> {
         let mut left = State(0);
         let departed = self.try_change(|state| {
             left = state;
-            match state.is_closing() {
-                true => Err(Stale),
-                false => Ok(State(
+            if state.is_closing() {
+                Err(Stale)
+            } else {
+                Ok(State(
                     state.generation_bits().wrapping_add(1 << GENERATION_SHIFT),
-                )),
+                ))
             }
         });
         departed.is_ok().then_some(left)
     }
 
-    /// Goes on with what another word told when the registration departed there.
+    /// Goes on with the state that another word returned when the registration departed there.
     pub(super) fn carry_on(&self, left: State) {
         self.0.fetch_or(left.0 & CARRIED, Ordering::AcqRel);
     }
 
-    /// What is ready has waited too long. Whoever takes it off the line says so. What is only waited for to send what was
-    /// kept has no age.
+    /// What is ready has waited too long, as found by the thread that takes it off the line. What
+    /// is only waited for to send what was kept has no age.
     pub(super) fn expire(&self) {
         self.change(|state| state.with(EXPIRED, state.may_call()));
     }
@@ -141,15 +144,16 @@ impl Readiness {
         })
     }
 
-    /// Notes that the owner is about to arm `directions`: before it does, for the report may come at
-    /// once. Tells all that the set shall report; after the end of the input that is no input.
+    /// Notes that the owner is about to arm `directions`: before it does, for the report may come
+    /// at once. Returns all that the set shall report; after the end of the input that is no input.
     pub(super) fn arm(&self, directions: Ready) -> Ready {
         let bits = u64::from(directions.bits()) << ARMED_SHIFT;
         let state = State(self.0.fetch_or(bits, Ordering::AcqRel) | bits);
         state.without_ended(state.armed())
     }
 
-    /// What was armed in these directions counts no more: if they are awaited, the set is to be told.
+    /// What was armed in these directions counts no more: if they are awaited, they are to be armed
+    /// in the set.
     pub(super) fn disarm(&self, generation: u32, directions: Ready) -> Result<State, Stale> {
         let bits = u64::from(directions.bits()) << ARMED_SHIFT & ARMED;
         self.change_of(generation, |state| state.with(bits, false))
@@ -175,8 +179,8 @@ impl Readiness {
         self.change_of(generation, |state| state.with(NOTIFIED, true))
     }
 
-    /// The handler is to be greeted: a call of its own, before all others. Who says so owns the registration, or its
-    /// group.
+    /// The handler is to be greeted: a call of its own, before all others. The caller owns the
+    /// registration, or its group.
     pub(super) fn greet(&self) {
         self.0.fetch_or(GREETS, Ordering::AcqRel);
     }
@@ -208,7 +212,8 @@ impl Readiness {
         })
     }
 
-    /// Asks for the end of the registration. Told as it was before: whoever is first sees it open.
+    /// Asks for the end of the registration. Returns the state before the change: the first caller
+    /// sees it open.
     pub(super) fn request_close(&self, generation: u32) -> Result<State, Stale> {
         let mut before = State(0);
         self.change_of(generation, |state| {
@@ -251,7 +256,7 @@ impl Readiness {
         State(self.0.fetch_and(!bits, Ordering::AcqRel))
     }
 
-    /// Somebody who does not own this registration found nothing there, or is about to see.
+    /// A thread that does not own this registration got, or is about to get, "would block".
     pub(super) fn clear(&self, generation: u32, bits: Ready) -> Result<State, Stale> {
         self.change_of(generation, |state| State(state.0 & !u64::from(bits.bits())))
     }
@@ -291,13 +296,16 @@ impl Readiness {
         generation: u32,
         mut step: impl FnMut(State) -> State,
     ) -> Result<State, Stale> {
-        self.try_change(|state| match state.generation() == generation {
-            true => Ok(step(state)),
-            false => Err(Stale),
+        self.try_change(|state| {
+            if state.generation() == generation {
+                Ok(step(state))
+            } else {
+                Err(Stale)
+            }
         })
     }
 
-    /// One read-modify-write; tells the new state.
+    /// One read-modify-write; returns the new state.
     fn try_change(
         &self,
         mut step: impl FnMut(State) -> Result<State, Stale>,
@@ -375,7 +383,7 @@ impl State {
         !self.is_suspended() && self.0 & READ_WHILE_SENDING != 0
     }
 
-    /// The directions that somebody waits for: the interest, if the handler may be called; and while
+    /// The directions that are waited for: the interest, if the handler may be called; and while
     /// output is kept, writing.
     fn awaited(self) -> Ready {
         let interest = Ready::from_bits((self.0 >> INTEREST_SHIFT) as u8 & 3);
@@ -384,13 +392,14 @@ impl State {
         } else {
             Ready::NONE
         };
-        match self.is_sending() {
-            true => of_handler | Ready::WRITABLE,
-            false => of_handler,
+        if self.is_sending() {
+            of_handler | Ready::WRITABLE
+        } else {
+            of_handler
         }
     }
 
-    /// The readiness that somebody waits for.
+    /// The readiness that is waited for.
     pub(super) fn wanted(self) -> Ready {
         self.ready() & self.awaited()
     }
@@ -447,29 +456,32 @@ impl State {
     /// Of what is `ready`, what would be reported; nothing, unless that is awaited.
     pub(super) fn of_news(self, ready: Ready) -> Ready {
         let awaited = self.still_awaited();
-        match ready.has(awaited) {
-            true => ready & (awaited | Ready::HANG_UP),
-            false => Ready::NONE,
+        if ready.has(awaited) {
+            ready & (awaited | Ready::HANG_UP)
+        } else {
+            Ready::NONE
         }
     }
 
     /// What is awaited. Whose end was read twice, that input is not.
     fn still_awaited(self) -> Ready {
-        match self.0 & OVER != 0 {
-            true => self.awaited().without(Ready::READABLE),
-            false => self.awaited(),
+        if self.0 & OVER != 0 {
+            self.awaited().without(Ready::READABLE)
+        } else {
+            self.awaited()
         }
     }
 
     /// Only a hang-up or an error is waited for after the end of the input.
     pub(super) fn without_ended(self, directions: Ready) -> Ready {
-        match self.0 & ENDED != 0 {
-            true => directions.without(Ready::READABLE),
-            false => directions,
+        if self.0 & ENDED != 0 {
+            directions.without(Ready::READABLE)
+        } else {
+            directions
         }
     }
 
-    /// What the set will report, or somebody owes it to tell.
+    /// What the set will report, or a thread owes it to arm.
     pub(super) fn armed(self) -> Ready {
         Ready::from_bits((self.0 >> ARMED_SHIFT) as u8 & 3)
     }
@@ -508,93 +520,4 @@ impl State {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    /// A word of a registration that is interested in both directions, in a set that reports once.
-    fn word() -> (Readiness, u32) {
-        let word = Readiness::new();
-        let generation = word.occupy(Interest::READ | Interest::WRITE, Reports::Once);
-        (word, generation)
-    }
-
-    /// What could not be armed is to be armed again, and nothing else: neither the other direction, nor does a hang-up that
-    /// was to be told mean that the input has ended.
-    #[test]
-    fn one_direction_is_disarmed() {
-        let (word, generation) = word();
-        let both = Ready::READABLE | Ready::WRITABLE;
-        assert_eq!(word.arm(both), both);
-        word.end_input();
-        let state = word.disarm(generation, Ready::READABLE | Ready::HANG_UP);
-        assert_eq!(state.unwrap().armed(), Ready::WRITABLE);
-        assert_eq!(state.unwrap().unarmed(), Ready::READABLE);
-        assert_eq!(state.unwrap().reportable(), Ready::WRITABLE);
-        assert!(word.disarm(generation + 1, both).is_err());
-    }
-
-    /// A visit claims what its handler is to be called for, and finds it suspended in that very step: the calls are put
-    /// back, for when it is resumed. What it was not to be called for is not, nor what else the word said then.
-    #[test]
-    fn calls_are_put_back() {
-        for (notified, greets) in [(true, false), (false, true), (true, true)] {
-            let (word, generation) = word();
-            if notified {
-                word.notify(generation).unwrap();
-            }
-            if greets {
-                word.greet();
-            }
-            let look = word.look();
-            let suspended = word.set_suspended(generation, true);
-            let seen = word.claim_calls(Ready::NONE, look);
-            assert!(suspended.is_ok() && !seen.is_called());
-            let resumed = word.set_suspended(generation, false).unwrap();
-            assert!(!resumed.is_called(), "they are claimed");
-            word.restore_calls(seen);
-            let state = word.look();
-            assert_eq!((state.is_notified(), state.greets()), (notified, greets));
-            assert!(!state.is_suspended() && !state.is_closing());
-        }
-    }
-
-    /// What nobody waits for is no news, but for a hang-up beside what somebody waits for.
-    #[test]
-    fn news_is_what_is_awaited() {
-        let (word, generation) = word();
-        let state = word.set_interest(generation, Interest::READ).unwrap();
-        let all = Ready::READABLE | Ready::WRITABLE | Ready::HANG_UP;
-        assert_eq!(state.of_news(Ready::READABLE), Ready::READABLE);
-        assert_eq!(state.of_news(Ready::WRITABLE), Ready::NONE);
-        assert_eq!(state.of_news(all), Ready::READABLE | Ready::HANG_UP);
-    }
-
-    /// A registration goes on in another word: with what is ready and awaited, and how its handler is to be called; not
-    /// with what its set was asked for, nor with what its pool is about to do.
-    #[test]
-    fn what_goes_along() {
-        let carried = |from: Readiness| {
-            let (to, left) = (Readiness::new(), from.depart());
-            to.occupy(Interest::NONE, Reports::Once);
-            to.carry_on(left.expect("nobody closes it"));
-            to.look().0 as u32
-        };
-        let (from, generation) = word();
-        from.restore(Ready::from_bits(0xF));
-        from.set_suspended(generation, true).unwrap();
-        from.set_sending(true, true);
-        from.notify_self();
-        from.greet();
-        from.end_input();
-        from.end_input();
-        let all = from.look().0 as u32;
-        assert_eq!(carried(from), all);
-
-        let (from, _) = word();
-        let interest = from.look().0 as u32;
-        let _ = from.arm(Ready::READABLE | Ready::WRITABLE);
-        from.drain();
-        from.expire();
-        assert_eq!(carried(from), interest);
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! All registrations of a pool: how they begin, are visited, and end.
 
+mod affinity;
 mod begin;
 mod close;
-mod homes;
 mod line_up;
 mod members;
 mod moves;
@@ -19,9 +19,9 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::affinity::OwnMailbox;
 pub(super) use self::close::{End, NotWaited};
 pub(crate) use self::close::{LeftUndone, LostHandle, Remains};
-pub(crate) use self::homes::OwnTray;
 pub use self::moves::Move;
 pub(crate) use self::open::Found;
 use self::open::Open;
@@ -35,13 +35,12 @@ use super::{
     hooks::Hooks,
     kind::Kinds,
     line::Line,
+    mailboxes::{Handed, Mailboxes},
     owner::Signal,
     readiness::{Readiness, Stale, State},
     return_list::{Pushed, ReturnList, Sleep},
     slot::{Owned, SlotTable},
     task::Posts,
-    trays::{Handed, Trays},
-    unwind::caught,
 };
 use crate::{
     errors,
@@ -52,6 +51,7 @@ use crate::{
         Clock, Mutex, Timestamp,
     },
     timer::Timers,
+    unwind::caught,
 };
 
 /// What a handle may use, and the whole registry.
@@ -86,7 +86,7 @@ fn refusal(kind: io::ErrorKind, reason: impl Into<String>) -> Refusal {
 const ACCEPTING: u32 = 0;
 /// None is accepted any more; those that exist end as soon as they have nothing left to do.
 const DRAINING: u32 = 1;
-/// All end now. Nobody leads any more.
+/// All end now. No thread leads any more.
 const SHUT: u32 = 2;
 
 /// Every registration, the set that watches them, and the list of those that were put back.
@@ -94,7 +94,7 @@ pub(crate) struct Registry {
     /// For the handles that are given out.
     me: Weak<Registry>,
     set: Box<dyn HandleSet>,
-    /// How the set reports, for those who ask at every event.
+    /// How the set reports, read at every event.
     reports: Reports,
     slots: SlotTable,
     returned: ReturnList,
@@ -103,7 +103,7 @@ pub(crate) struct Registry {
     timers: Timers,
     posts: Arc<Posts>,
     /// What waits for certain threads.
-    trays: Trays,
+    mailboxes: Mailboxes,
     limits: Limits,
     kinds: Kinds,
     hooks: Hooks,
@@ -111,7 +111,7 @@ pub(crate) struct Registry {
     /// What was lost at the end of the pool and not reported yet.
     lost: Mutex<LeftUndone>,
     phase: AtomicU32,
-    /// Registrations whose `closed` has not been told and finished.
+    /// Registrations whose `closed` has not been called and finished.
     live: AtomicUsize,
     /// Of these, how many belong to handlers that wait for a shutdown themselves.
     excused: AtomicUsize,
@@ -138,7 +138,7 @@ impl Registry {
             timers: Timers::new(clock),
             posts: Posts::new(limits.post_limit),
             limits,
-            trays: Trays::default(),
+            mailboxes: Mailboxes::default(),
             kinds: Kinds::default(),
             hooks,
             endings: Endings::default(),
@@ -169,7 +169,7 @@ impl Registry {
         self.change(key, |word| word.notify(key.generation))
     }
 
-    /// Who does not own a registration found nothing there, or is about to see.
+    /// Clears `bits` for a non-owner that got, or is about to get, `WouldBlock`.
     pub(super) fn clear_ready(&self, key: Key, bits: Ready) {
         // If it is over, there is nothing to clear.
         let _ = self.change(key, |word| word.clear(key.generation, bits));
@@ -180,7 +180,7 @@ impl Registry {
         let _ = self.change(key, |word| word.set(key.generation, bits));
     }
 
-    /// Has a registration closed by whoever visits it next.
+    /// Has a registration closed by the thread that visits it next.
     pub(super) fn ask_to_close(&self, key: Key) {
         let slot = self.slots.get(key.index);
         // If it is over, there is nothing to do.
@@ -212,7 +212,8 @@ impl Registry {
         frames::count(self.address()) > 0
     }
 
-    /// Whether a handler that runs here may wait, and others be called meanwhile, one inside the other.
+    /// Whether a handler that runs here may wait, and others be called meanwhile, one inside the
+    /// other.
     pub(crate) fn check_depth(&self) -> io::Result<()> {
         let (depth, limit) = (frames::count(self.address()), self.limits.nesting);
         if depth <= limit {
@@ -223,7 +224,7 @@ impl Registry {
         Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
     }
 
-    /// Makes the leader look up, whoever that is.
+    /// Makes the leader return from its wait.
     pub(crate) fn wake_set(&self) {
         self.set.wake();
     }
@@ -239,8 +240,8 @@ impl Registry {
     }
 
     /// Whether the set may be looked at more often than needed.
-    pub(crate) fn is_looked_at_cheaply(&self) -> bool {
-        self.set.is_looked_at_cheaply()
+    pub(crate) fn is_cheap_to_poll(&self) -> bool {
+        self.set.is_cheap_to_poll()
     }
 
     /// How its set can be waited in beside others.
@@ -269,11 +270,11 @@ impl Registry {
 
     // What the holder of the lead uses.
 
-    /// Owns the slot at `index`, taken off the line; of a member, its group. `None`: it was handed to a thread that it
-    /// belongs to, or need not be visited.
+    /// Owns the slot at `index`, taken off the line; of a member, its group. `None`: it was handed
+    /// to a thread that it belongs to, or need not be visited.
     pub(super) fn claim(&self, index: u32) -> Option<Claim<'_>> {
         let slot = self.slots.get(index)?;
-        if slot.has_home() && self.hand_home(index, slot) == Handed::There {
+        if slot.has_affinity() && self.hand_to_its_thread(index, slot) == Handed::There {
             return None;
         }
         self.claimed(slot.claim(index)?)
@@ -308,8 +309,8 @@ impl Registry {
             .take_all(|index| self.link(index), |index| line.append(index));
     }
 
-    /// Announces the leader's sleep, unless something was put back. Until when it may sleep that wants to until
-    /// `until`.
+    /// Announces the leader's sleep, unless something was put back. Until when it may sleep that
+    /// wants to until `until`.
     pub(super) fn may_sleep(&self, until: Option<Timestamp>) -> Option<Timestamp> {
         match self.returned.announce_sleep() {
             Sleep::Announced => self.timers.sleep_limit(until),
@@ -329,7 +330,8 @@ impl Registry {
 
     /// Lets a registration begin, which is counted from here on.
     fn admit<'r>(&'r self, begin: impl FnOnce() -> io::Result<Owned<'r>>) -> io::Result<Owned<'r>> {
-        // Counted before it is looked whether registrations are accepted: a drain waits for it, or is seen.
+        // Counted before it is looked whether registrations are accepted: a drain waits for it, or
+        // is seen.
         self.live.fetch_add(1, Ordering::AcqRel);
         begin().inspect_err(|_| {
             self.live.fetch_sub(1, Ordering::AcqRel);
@@ -349,8 +351,8 @@ impl Registry {
         self.handle(key)
     }
 
-    /// Finds a slot, and lets the set watch the source. The slot is owned, so that what the set tells
-    /// waits until the entry is in place.
+    /// Finds a slot, and lets the set watch the source. The slot is owned, so that the set's
+    /// reports wait until the entry is in place.
     fn begin(&self, descriptor: RawFd, interest: Interest) -> io::Result<Owned<'_>> {
         let attempted = || format!("register descriptor {descriptor}");
         let owned = self.occupy(interest, attempted)?;
@@ -400,7 +402,8 @@ impl Registry {
         }
     }
 
-    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open line.
+    /// Puts a QUEUED slot on the return list, and wakes a leader that sleeps; or into the open
+    /// line.
     fn put_back(&self, index: u32) {
         if self.is_open() {
             return self.put_in_open_line(index);
@@ -416,9 +419,9 @@ impl Registry {
             return;
         };
         self.put_back(index);
-        // After the end nobody takes the list any more. Either the sweep saw this slot QUEUED and has
-        // owned it, or this thread sees the end here: both changed the same owner word. (Who signals from
-        // outside found it IDLE: then the sweep is still to come.)
+        // After the end no thread takes the list any more. Either the sweep saw this slot QUEUED
+        // and has owned it, or this thread sees the end here: both changed the same owner word. (A
+        // signal from outside found it IDLE: then the sweep is still to come.)
         if self.phase() == SHUT {
             self.sweep(index);
         }
@@ -437,7 +440,8 @@ impl Registry {
         None
     }
 
-    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list. (Inlined: every turn has one.)
+    /// Idle, and armed for what it waits for; or QUEUED and to be put into a list. (Inlined: every
+    /// turn has one.)
     #[inline(always)]
     fn rest_or_requeue(&self, mut owned: Owned<'_>) -> Option<u32> {
         loop {
@@ -460,8 +464,8 @@ impl Registry {
         }
     }
 
-    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its next visit. (Apart: no
-    /// handle of a set that reports edges needs it.)
+    /// Has the set report an owned handle once more; if it refuses, the handle is closed at its
+    /// next visit. (Apart: no handle of a set that reports edges needs it.)
     #[inline(never)]
     fn arm(&self, owned: &mut Owned<'_>, state: State) {
         let (readiness, key) = (owned.readiness(), owned.key());
@@ -476,8 +480,9 @@ impl Registry {
         });
     }
 
-    /// The same for a descriptor, if there is one. If it can't for want of memory, the handle is taken for ready, so
-    /// that it is visited and armed again. Who is refused is to be closed at its next visit, for the reason that is told.
+    /// The same for a descriptor, if there is one. If it can't for want of memory, the handle is
+    /// taken for ready, so that it is visited and armed again. A refused handle is to be closed at
+    /// its next visit, for the returned reason.
     fn arm_descriptor(
         &self,
         descriptor: Option<RawFd>,

@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever asks for the cause is told that of the error.
+    /// The cause of the error is that of the inner error.
     #[test]
     fn its_source_is_that_of_its_error() {
         let no_text = CString::new([0xFF]).unwrap().into_string().unwrap_err();

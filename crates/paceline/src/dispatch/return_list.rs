@@ -1,18 +1,18 @@
 //! The return list: slots that need a visit, put back by threads that do not hold the lead.
 //!
-//! A stack without a lock, linked through the slots themselves. The head also says whether the leader
-//! sleeps, so the question "must I wake it?" and the push are one step:
+//! A stack without a lock, linked through the slots themselves. The head also says whether the
+//! leader sleeps, so the question "must I wake it?" and the push are one step:
 //!
 //! ```text
-//!  EMPTY  --> SLEEPS      [announce_sleep]   the leader is about to wait; refused if there is a slot
-//!  EMPTY  --> slot        [push]             the leader will look before it sleeps
+//!  EMPTY  --> SLEEPS      [announce_sleep]   the leader is about to wait; refused with a slot
+//!  EMPTY  --> slot        [push]             the leader takes it before it sleeps
 //!  SLEEPS --> slot        [push]             the leader must be woken, by this one pusher
-//!  SLEEPS --> EMPTY       [nudge]            the leader must be woken, for another reason than a slot
+//!  SLEEPS --> EMPTY       [nudge]            the leader must be woken, for another reason
 //!  any    --> EMPTY       [take_all]         the leader is awake and takes everything
 //! ```
 //!
-//! Slots are only ever taken all at once, so the head cannot come back to an old value between a look
-//! and a swap with the links changed underneath.
+//! Slots are only ever taken all at once, so the head cannot come back to an old value between a
+//! look and a swap with the links changed underneath.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,14 +63,15 @@ impl ReturnList {
         }
     }
 
-    /// Puts slot `index` on the list; `link` is that slot's own. The caller made it QUEUED, so it is in
-    /// no list.
+    /// Puts slot `index` on the list; `link` is that slot's own. The caller made it QUEUED, so it
+    /// is in no list.
     pub(super) fn push(&self, index: u32, link: &Link) -> Pushed {
         let mut seen = self.head.load(Ordering::Relaxed);
         loop {
             let next = if seen >= SLEEPS { END } else { seen as u32 };
             link.0.store(next, Ordering::Relaxed);
-            // Release: who takes the list sees the link. It pairs with the swap in `take_all`.
+            // Release: the thread that takes the list sees the link. It pairs with the swap in
+            // `take_all`.
             match self.head.compare_exchange_weak(
                 seen,
                 u64::from(index),
@@ -84,8 +85,8 @@ impl ReturnList {
         }
     }
 
-    /// Ends an announced sleep without a slot. Where there is none the word is written as it was: an announcement
-    /// that comes later sees what was done before this.
+    /// Ends an announced sleep without a slot. Where there is none the word is written as it was:
+    /// an announcement that comes later sees what was done before this.
     pub(super) fn nudge(&self) -> Pushed {
         let mut seen = self.head.load(Ordering::Relaxed);
         loop {
@@ -145,8 +146,8 @@ fn reversed<'s>(head: u32, link: impl Fn(u32) -> &'s Link) -> u32 {
 mod tests {
     use super::*;
 
-    /// A wake is a system call. The first push to a leader that sleeps makes one; no other does. And what was
-    /// pushed first comes first.
+    /// A wake is a system call. The first push to a leader that sleeps makes one; no other does.
+    /// And what was pushed first comes first.
     #[test]
     fn one_push_wakes() {
         let (list, links) = (ReturnList::new(), [(); 3].map(|()| Link::new()));

@@ -7,7 +7,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// The length of a buffer: what one call of a handler may read, unless told otherwise.
+/// The length of a buffer: what one call of a handler may read by default.
 const LENGTH: usize = 64 * 1024;
 
 /// So many buffers are kept per thread: one for each handler inside another.
@@ -19,9 +19,9 @@ std::thread_local! {
 
 /// A buffer of 64 KiB that belongs to the calling thread, lent until the guard is dropped.
 ///
-/// Ten thousand idle connections need no buffers of their own: a handler reads into this one and keeps
-/// what is left over. What it holds at first is left over from earlier use. A handler that runs inside
-/// another one gets a buffer of its own.
+/// Ten thousand idle connections need no buffers of their own: a handler reads into this one and
+/// keeps what is left over. What it holds at first is left over from earlier use. A handler that
+/// runs inside another one gets a buffer of its own.
 ///
 /// ```
 /// # use paceline::{scratch, Context, Next};
@@ -90,7 +90,8 @@ impl fmt::Debug for Scratch {
 mod tests {
     use super::*;
 
-    /// Handlers that were nested more deeply than usual leave no more behind than is meant to be kept.
+    /// Handlers that were nested more deeply than usual leave no more behind than is meant to be
+    /// kept.
     #[test]
     fn no_more_is_kept_than_meant() {
         let kept = || KEPT_BUFFERS.with_borrow(Vec::len);

@@ -1,17 +1,17 @@
 //! Slots: where a registration lives, and the proof that one thread owns it.
 //!
-//! A slot never moves and is never freed, so a stale key is always safe to look up. It is reused for
-//! the next registration with the next generation.
+//! A slot never moves and is never freed, so a stale key is always safe to look up. It is reused
+//! for the next registration with the next generation.
 
 use std::sync::OnceLock;
 
 use super::{
     entry::Entry,
     handle::Key,
+    mailboxes::Affinity,
     owner::{Attempt, Owner, Rest, Signal},
     readiness::Readiness,
     return_list::{Link, ReturnList},
-    trays::Home,
 };
 use crate::{
     sync::{
@@ -41,16 +41,16 @@ pub(super) struct Slot {
     pub(super) priority: std::sync::atomic::AtomicU8,
     /// Which threads may call its handler; `None` is the default: any thread, one at a time. Boxed
     /// because others are rare, and each idle connection takes a whole slot.
-    pub(super) home: Mutex<Option<Box<Home>>>,
-    /// Whether it belongs to certain threads: then who leads looks there. It orders nothing.
-    pub(super) has_home: std::sync::atomic::AtomicBool,
+    pub(super) affinity: Mutex<Option<Box<Affinity>>>,
+    /// Whether it belongs to certain threads: then the leader checks which. It orders nothing.
+    pub(super) has_affinity: std::sync::atomic::AtomicBool,
     /// Source and handler; `None` while vacant. Only the owner touches it.
     entry: UnsafeCell<Option<Box<dyn Entry>>>,
 }
 
-// SAFETY: `entry` is reached only through `Owned`, which exists only while the owner word is BUSY or
-// AGAIN on behalf of its holder (H1, see `owner.rs`); the word's read-modify-writes order one owner's
-// accesses before the next one's. An entry is `Send`.
+// SAFETY: `entry` is reached only through `Owned`, which exists only while the owner word is BUSY
+// or AGAIN on behalf of its holder (H1, see `owner.rs`); the word's read-modify-writes order one
+// owner's accesses before the next one's. An entry is `Send`.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -65,22 +65,22 @@ impl Slot {
             users: Users::default(),
             age: Default::default(),
             priority: Default::default(),
-            home: Mutex::default(),
-            has_home: Default::default(),
+            affinity: Mutex::default(),
+            has_affinity: Default::default(),
             entry: UnsafeCell::new(None),
         }
     }
 
     /// Whether it belongs to certain threads.
-    pub(super) fn has_home(&self) -> bool {
-        self.has_home.load(std::sync::atomic::Ordering::Relaxed)
+    pub(super) fn has_affinity(&self) -> bool {
+        self.has_affinity.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// It belongs to nobody in particular any more; its key is stale.
-    pub(super) fn leave_home(&self) {
-        let mut home = lock(&self.home);
-        *home = None;
-        self.has_home
+    /// It belongs to no particular thread any more; its key is stale.
+    pub(super) fn leave_affinity(&self) {
+        let mut affinity = lock(&self.affinity);
+        *affinity = None;
+        self.has_affinity
             .store(false, std::sync::atomic::Ordering::Relaxed);
     }
 
@@ -91,7 +91,8 @@ impl Slot {
 
     /// The group that it is a member of, if it is.
     pub(super) fn group(&self) -> Option<Key> {
-        // Acquire, with the Release of `set_group`: who sees the group sees what was put into it before.
+        // Acquire, with the Release of `set_group`: a thread that sees the group sees what was put
+        // into it before.
         match self.group.load(Ordering::Acquire) {
             NO_GROUP => None,
             bits => Some(Key::from_bits(bits)),
@@ -103,7 +104,7 @@ impl Slot {
         self.group.store(group.to_bits(), Ordering::Release);
     }
 
-    /// A thread uses this registration without owning it, until what is told is dropped.
+    /// A thread uses this registration without owning it, until the returned value is dropped.
     pub(super) fn user(&self, generation: u32) -> User<'_> {
         self.users.change(generation, |count| count + 1);
         User {
@@ -112,7 +113,7 @@ impl Slot {
         }
     }
 
-    /// Whether it is with nobody, and waits for nobody.
+    /// Whether no thread has it, and it waits for none.
     pub(super) fn is_idle(&self) -> bool {
         self.owner.is_idle()
     }
@@ -136,17 +137,19 @@ impl Slot {
     }
 }
 
-/// How many threads use a registration without owning it: of a concurrent handle. The low half counts, the high half is of
-/// the generation: who still uses what is over does not count for the slot's next one. It orders nothing.
+/// How many threads use a registration without owning it: of a concurrent handle. The low half
+/// counts, the high half is of the generation: a user of a registration that is over does not count
+/// for the slot's next one. It orders nothing.
 #[derive(Debug, Default)]
 struct Users(std::sync::atomic::AtomicU32);
 
 impl Users {
     fn of(&self, generation: u32) -> u32 {
         let word = self.0.load(std::sync::atomic::Ordering::Relaxed);
-        match word >> 16 == generation & 0xFFFF {
-            true => word & 0xFFFF,
-            false => 0,
+        if word >> 16 == generation & 0xFFFF {
+            word & 0xFFFF
+        } else {
+            0
         }
     }
 
@@ -243,19 +246,24 @@ impl<'s> Owned<'s> {
     }
 }
 
-/// All slots of a pool: an array that grows by chunks, each twice as large as the one before, and is
-/// read without a lock.
+/// All slots of a pool: an array that grows by chunks and is read without a lock.
+///
+/// Eight chunks of one size double the array, and the next eight are twice as large. So of a table
+/// that has just grown about an eighth is vacant.
 pub(super) struct SlotTable {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
     free: Mutex<FreeList>,
 }
 
-/// The first chunk has `1 << FIRST` slots. Two under loom, which follows every single word.
+/// The first doubling makes `1 << FIRST` slots. Two under loom, which follows every single word.
 const FIRST: u32 = if cfg!(loom) { 1 } else { 6 };
-const CHUNKS: usize = 22;
+/// A doubling takes `1 << PARTS` chunks. One under loom.
+const PARTS: u32 = if cfg!(loom) { 0 } else { 3 };
+const DOUBLINGS: usize = 22;
+const CHUNKS: usize = DOUBLINGS << PARTS;
 
 /// More registrations than this at a time can't be held.
-const MOST_SLOTS: u32 = ((1 << CHUNKS) - 1) << FIRST;
+const MOST_SLOTS: u32 = ((1 << DOUBLINGS) - 1) << FIRST;
 
 #[derive(Debug, Default)]
 struct FreeList {
@@ -289,7 +297,7 @@ impl SlotTable {
             }
             None => return None,
         };
-        // Under the lock, so that whoever sees the index used (`iter`) finds its slot.
+        // Under the lock, so that a thread that sees the index used (`iter`) finds its slot.
         let slot = self.grown_to(index);
         Some(Owned { slot, index })
     }
@@ -331,7 +339,8 @@ impl SlotTable {
     fn grown_to(&self, index: u32) -> &Slot {
         let (chunk, offset) = position(index);
         let chunk = self.chunks[chunk].get_or_init(|| {
-            (0..1_usize << (chunk as u32 + FIRST))
+            let doubling = chunk as u32 >> PARTS;
+            (0..1_usize << (doubling + FIRST - PARTS))
                 .map(|_| Slot::vacant())
                 .collect()
         });
@@ -342,25 +351,31 @@ impl SlotTable {
 /// Which chunk holds `index`, and where.
 fn position(index: u32) -> (usize, usize) {
     let shifted = u64::from(index) + (1 << FIRST);
-    let chunk = shifted.ilog2() - FIRST;
-    (chunk as usize, (shifted - (1 << (chunk + FIRST))) as usize)
+    let doubling = shifted.ilog2() - FIRST;
+    // The highest bit is the doubling, the next ones are the chunk in it, and the others the place in that.
+    let width = doubling + FIRST - PARTS;
+    let part = (shifted >> width) - (1 << PARTS);
+    let chunk = (u64::from(doubling) << PARTS) + part;
+    (chunk as usize, (shifted & ((1 << width) - 1)) as usize)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
-    /// There is no slot behind the last one of the last chunk: a registration that would need it is refused.
+    /// There is no slot behind the last one of the last chunk: a registration that would need it is
+    /// refused.
     #[test]
     fn full_table_refuses() {
-        let last = (1 << (CHUNKS as u32 - 1 + FIRST)) - 1;
+        let last = (1 << (DOUBLINGS as u32 - 1 + FIRST - PARTS)) - 1;
         assert_eq!(position(MOST_SLOTS - 1), (CHUNKS - 1, last));
         let table = SlotTable::new();
         lock(&table.free).fresh = MOST_SLOTS;
         assert!(table.take_vacant().is_none());
     }
 
-    /// Who uses a registration counts for that one, and not for the next one in its slot; nor does it when it leaves.
+    /// A user of a registration counts for that one, and not for the next one in its slot; nor does
+    /// it when it leaves.
     #[test]
     fn users_are_of_a_registration() {
         let slot = Slot::vacant();
@@ -376,10 +391,36 @@ mod tests {
     /// Indices fill each chunk from its start to its end, then the next.
     #[test]
     fn chunks_are_filled_in_order() {
-        assert_eq!(position(0), (0, 0));
-        assert_eq!(position(63), (0, 63));
-        assert_eq!(position(64), (1, 0));
-        assert_eq!(position(191), (1, 127));
-        assert_eq!(position(192), (2, 0));
+        let mut expected = (0, 0);
+        for index in 0..100_000 {
+            let (chunk, offset) = position(index);
+            if expected.1 > 0 && chunk != expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+            assert_eq!((chunk, offset), expected, "{index}");
+            expected.1 += 1;
+        }
+        assert_eq!((position(7), position(8)), ((0, 7), (1, 0)));
+        assert_eq!((position(63), position(64)), ((7, 7), (8, 0)));
+        assert_eq!((position(191), position(192)), ((15, 15), (16, 0)));
+    }
+
+    /// Each chunk was as large as all chunks before it: at 10,000 connections two of five slots were vacant. Now it is about
+    /// an eighth of them.
+    #[test]
+    fn little_of_the_table_is_vacant() {
+        let table = SlotTable::new();
+        let mut slots = 0;
+        for index in 0..20_000 {
+            if index == slots {
+                let (chunk, offset) = position(index);
+                assert_eq!(offset, 0, "{index}");
+                table.grown_to(index);
+                let more = table.chunks[chunk].get().map_or(0, |chunk| chunk.len());
+                assert!(more <= (slots as usize + 64) / 8, "{more} beside {slots}");
+                slots += more as u32;
+            }
+            assert!(table.get(index).is_some(), "{index}");
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Registrations without a descriptor: posted work, and timers. A task has a slot, an owner and a turn in the line like
-//! any handle; what calls it is a notification, of whoever posts it or of the leader that finds its time come.
+//! Registrations without a descriptor: posted work, and timers. A task has a slot, an owner and a
+//! turn in the line like any handle; it is called for a notification, from the thread that posts it
+//! or from the leader that finds its time over.
 
 use std::{
     fmt, io,
@@ -16,13 +17,12 @@ use super::{
     context::{Afterwards, Origin},
     entry::{Called, Done, Ending, Entry, Undone, Verdict},
     kind::Kind,
-    lent::Lent,
+    readiness_guard::ReadinessGuard,
     registry::End,
-    unwind::caught,
 };
-use crate::sync::Timestamp;
+use crate::{sync::Timestamp, unwind::caught};
 
-/// What posted work, timers and handlers of items get: how to tell the pool what is coming.
+/// What posted work, timers and handlers of items get: how to announce to the pool what is coming.
 pub struct TaskContext<'c> {
     pub(super) duty: &'c dyn Duty,
 }
@@ -39,7 +39,8 @@ impl TaskContext<'_> {
         self.duty.blocking(block)
     }
 
-    /// Says that the rest will take long: see [`Context::wake_follower`](crate::Context::wake_follower).
+    /// Says that the rest will take long: see
+    /// [`Context::wake_follower`](crate::Context::wake_follower).
     pub fn wake_follower(&self) {
         self.duty.call_for_help();
     }
@@ -71,7 +72,8 @@ enum NextTick {
 }
 
 impl TickContext<'_> {
-    /// How many ticks have passed without a call since the last one began: that took too long, or nobody was free.
+    /// How many ticks have passed without a call since the last one began: that took too long, or
+    /// no thread was free.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
@@ -196,22 +198,22 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
+    fn work(&mut self, guard: ReadinessGuard<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
         drop(self.ticket.take());
         self.undone = Undone::Nothing;
         let Some(work) = self.work.take() else {
             // It panicked, and panics keep: there is nothing to keep.
-            lent.settle();
+            guard.settle();
             return Done::without_call(Verdict::Finished);
         };
         let mut cx = TaskContext::new(origin.duty);
         let verdict = match caught(|| work(&mut cx)) {
             Ok(()) => {
-                lent.settle();
+                guard.settle();
                 Verdict::Finished
             }
             Err(panic) => {
-                lent.settle_after_panic();
+                guard.settle_after_panic();
                 Verdict::panicked(panic)
             }
         };
@@ -258,7 +260,7 @@ impl<F> Every<F> {
         }
     }
 
-    /// Goes on to the last point of the row that has passed; tells how many lie between.
+    /// Goes on to the last point of the row that has passed; returns how many lie between.
     fn skip_to(&mut self, now: Timestamp) -> u64 {
         let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
         let passed = now.nanos_since(self.next) / period;
@@ -288,7 +290,7 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
+    fn work(&mut self, guard: ReadinessGuard<'_>, origin: Origin<'_>, _: &mut Afterwards) -> Done {
         let Some(registry) = origin.registry.upgrade() else {
             return Done::without_call(Verdict::Keep);
         };
@@ -302,7 +304,7 @@ where
         };
         let work = &mut self.work;
         let told = caught(|| work(&mut cx));
-        // Who panicked does not decide.
+        // A handler that panicked does not decide.
         let next = match told {
             Ok(()) => cx.next,
             Err(_) => NextTick::AsBefore,
@@ -310,7 +312,7 @@ where
         if told.is_ok() {
             self.period = cx.period;
         }
-        lent.settle();
+        guard.settle();
         if next != NextTick::Never {
             self.schedule(next, registry.now());
             // If the timer was cancelled meanwhile there is no other time.

@@ -5,7 +5,7 @@
 //! never reads keeps a thread busy and does nothing. Only reading through the context counts: the
 //! pool does not see what a handler reads from the source itself.
 
-use super::lent::Settled;
+use super::readiness_guard::Settled;
 
 /// The calls of one handle's handler that left input unread, up to the last one.
 #[derive(Debug, Default)]

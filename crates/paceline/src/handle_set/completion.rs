@@ -1,26 +1,30 @@
-//! A completion set, on io_uring: requests lie in the kernel, and a ring tells which of them have something to say.
+//! A completion set, on io_uring: requests lie in the kernel, and a ring reports which of them have
+//! a completion.
 //!
-//! Each registration is one request, a **poll that tells every edge** (`IORING_POLL_ADD_MULTI`). It is submitted once;
-//! no system call is made for it again. What it tells is read from memory, in batches, by whoever leads. Its name in
-//! the ring is its key, so what a removed one still has to say is told apart by the caller, as in every set.
+//! Each registration is one request, a **poll that reports every edge** (`IORING_POLL_ADD_MULTI`).
+//! It is submitted once; no system call is made for it again. The leader reads its reports from
+//! memory, in batches. Its name in the ring is its key, so the caller recognizes late reports of a
+//! removed one, as in every set.
 //!
-//! **Whose requests they are.** io_uring ties a request to the thread that submits it: that thread is interrupted in
-//! whatever call it sits to do the request's work, and when it ends its requests end with it. A handle set knows no
-//! thread. So a thread of the kernel's own takes the submissions (`IORING_SETUP_SQPOLL`): no handler's system call is
-//! interrupted, no registration ends with a thread. It sleeps when nothing happens.
+//! **Whose requests they are.** io_uring ties a request to the thread that submits it: that thread
+//! is interrupted in whatever call it sits to do the request's work, and when it ends its requests
+//! end with it. A handle set knows no thread. So a thread of the kernel's own takes the submissions
+//! (`IORING_SETUP_SQPOLL`): no handler's system call is interrupted, no registration ends with a
+//! thread. It sleeps when nothing happens.
 //!
-//! **A request that ends** (a completion without `IORING_CQE_F_MORE`) is submitted again, as long as its key is
-//! registered. The kernel ends one when the ring is full: then its last word waits in the kernel, which puts it into
-//! the ring before the next wait. So nothing is lost, however small the ring is.
+//! **A request that ends** (a completion without `IORING_CQE_F_MORE`) is submitted again, as long
+//! as its key is registered. The kernel ends one when the ring is full: then its last word waits in
+//! the kernel, which puts it into the ring before the next wait. So nothing is lost, however small
+//! the ring is.
 //!
-//! **To remove** is to cancel until the kernel knows the request no more. Until then it holds on to the file, and the
-//! peer of a closed connection would not be told.
+//! **To remove** is to cancel until the kernel knows the request no more. Until then it keeps the
+//! file open, and the peer of a closed connection would not learn of the close.
 //!
-//! **To look without sleeping.** Between what happens and its completion lies a turn of the kernel's thread. Who looks
-//! wants to see everything that has happened before, so it rings a bell of its own, and reads until it hears it: that
-//! thread takes things in the order in which they come. The thread may still be busy with a bell that was heard, and
-//! would take another ring of it for the same; so there are two bells, in turns. By the time the one is heard, the
-//! thread is done with the other.
+//! **To poll without sleeping.** Between an event and its completion lies a turn of the kernel's
+//! thread. A poll wants to see everything that has happened before, so it rings a bell of its own,
+//! and reads until it hears it: that thread takes things in the order of their arrival. The thread
+//! may still be busy with a bell that was heard, and would take another ring of it for the same; so
+//! there are two bells, in turns. By the time the one is heard, the thread is done with the other.
 
 use std::{
     collections::HashMap,
@@ -46,23 +50,23 @@ const MOST_COMPLETIONS: u32 = 256;
 /// The key of the waker, which no handle can have.
 const WAKER: u64 = u64::MAX;
 
-/// The keys of the bells of who looks, likewise.
+/// The keys of the bells of a poll, likewise.
 const BELLS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 
 /// All keys from here on are ours.
 const FIRST_OF_OURS: u64 = u64::MAX - 2;
 
-/// Everything that a descriptor may tell.
+/// Everything that a descriptor may report.
 const ALL: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI;
 
-/// What a bell may tell: that it was rung.
+/// What a bell may report: that it was rung.
 const RUNG: i32 = libc::EPOLLIN;
 
 /// An io_uring, its waker, and what is registered.
 #[derive(Debug)]
 pub(crate) struct CompletionSet {
     ring: Ring,
-    /// Also who may submit: one at a time.
+    /// Also the right to submit: one thread at a time.
     table: Mutex<Table>,
     waker: File,
     /// Only the holder of the lead rings them.
@@ -106,14 +110,11 @@ impl CompletionSet {
 
     /// Submits the poll of what is registered, under the lock.
     fn submit(&self, descriptor: RawFd, key: u64) -> io::Result<()> {
-        let bits = match key < FIRST_OF_OURS {
-            true => ALL,
-            false => RUNG,
-        };
+        let bits = if key < FIRST_OF_OURS { ALL } else { RUNG };
         self.ring.poll_edges(descriptor, key, bits as u32)
     }
 
-    /// Tells what is in the ring, and submits again what has ended.
+    /// Reports what is in the ring, and submits again what has ended.
     fn take(&self, mut tell: impl FnMut(Completion)) -> io::Result<()> {
         let mut ended = Vec::new();
         self.ring.completions().take_all(|completion| {
@@ -127,9 +128,9 @@ impl CompletionSet {
         submitted.fold(Ok(()), io::Result::and)
     }
 
-    /// Rings the bell whose turn it is, and tells everything until it is heard.
+    /// Rings the bell whose turn it is, and reports everything until it is heard.
     fn look(&self, events: &mut Vec<Event>) -> io::Result<()> {
-        // Who leads next knows how many there were: the lead orders this.
+        // The next leader knows how many there were: the lead orders this.
         let turn = self.looks.fetch_add(1, Ordering::Relaxed) % BELLS.len();
         ring(&self.bells[turn]);
         let mut is_heard = false;
@@ -143,8 +144,8 @@ impl CompletionSet {
         Ok(())
     }
 
-    /// What a completion tells of a handle. A poll that was cancelled tells nothing; one that the kernel refuses is as
-    /// good as hung up.
+    /// What a completion means for a handle. A cancelled poll means nothing; one that the kernel
+    /// refuses counts as a hang-up.
     fn event(&self, completion: Completion) -> Option<Event> {
         let Completion { key, result, .. } = completion;
         let ready = match result {
@@ -156,8 +157,8 @@ impl CompletionSet {
         Some(Event { key, ready })
     }
 
-    /// A socket says "and perhaps it is urgent" whenever something comes, and the kernel passes that on. So it is
-    /// asked.
+    /// A socket says "and perhaps it is urgent" whenever something comes, and the kernel passes
+    /// that on. So it is asked.
     fn without_rumours(&self, key: u64, ready: Ready) -> Ready {
         if !ready.has(Ready::URGENT) {
             return ready;
@@ -170,7 +171,8 @@ impl CompletionSet {
         }
     }
 
-    /// A poll has ended. It is submitted again if it is still registered, and the kernel did not refuse it.
+    /// A poll has ended. It is submitted again if it is still registered, and the kernel did not
+    /// refuse it.
     fn submit_again(&self, ended: Completion) -> io::Result<()> {
         let table = lock(&self.table);
         let registered = table.descriptors.get(&ended.key);
@@ -178,7 +180,7 @@ impl CompletionSet {
             return Ok(());
         };
         if let Some(turn) = BELLS.iter().position(|key| *key == ended.key) {
-            // Else it would be heard at once, and nobody has rung it.
+            // Else it would be heard at once, and nothing has rung it.
             let _ = (&self.bells[turn]).read(&mut [0; 8]);
         }
         self.submit(*descriptor, ended.key)
@@ -191,7 +193,7 @@ impl HandleSet for CompletionSet {
     }
 
     /// Each look asks the kernel's thread, and waits for its answer.
-    fn is_looked_at_cheaply(&self) -> bool {
+    fn is_cheap_to_poll(&self) -> bool {
         false
     }
 
@@ -208,7 +210,7 @@ impl HandleSet for CompletionSet {
 
     fn remove(&self, descriptor: RawFd) -> io::Result<()> {
         let key = lock(&self.table).remove(descriptor)?;
-        // What was submitted has begun, and nobody submits it again: it can only end.
+        // What was submitted has begun, and no thread submits it again: it can only end.
         self.ring.end(key)
     }
 
@@ -223,14 +225,13 @@ impl HandleSet for CompletionSet {
             self.ring.wait(left)?;
             self.take(|completion| events.extend(self.event(completion)))?;
         }
-        let batch = match events.len() == before {
-            // Its time is over, or somebody woke it: who asks then wants to know everything.
-            true => {
-                self.look(events)?;
-                Batch::Whole
-            }
-            // What has just happened may not be told yet.
-            false => Batch::Full,
+        let batch = if events.len() == before {
+            // Its time is over, or it was woken: then the caller wants to know everything.
+            self.look(events)?;
+            Batch::Whole
+        } else {
+            // The most recent event may not be reported yet.
+            Batch::Full
         };
         let slept = until != Some(Timestamp::PAST);
         Ok(Answer { batch, slept })
@@ -266,7 +267,8 @@ fn ring(mut bell: &File) {
     let _ = bell.write(&1_u64.to_ne_bytes());
 }
 
-/// Whether a poll ended for want of room, or was cancelled: not for something that would be so again.
+/// Whether a poll ended for want of room, or was cancelled: not for something that would be so
+/// again.
 fn was_not_refused(ended: Completion) -> bool {
     ended.result >= 0 || ended.result == -libc::ECANCELED
 }
@@ -277,8 +279,9 @@ mod tests {
 
     use super::*;
 
-    /// H2: who looks is told everything that has happened before. (The kernel's thread can't be held back here. With many
-    /// peers and rounds it is behind in some of them: who does not wait for it misses the last ones.)
+    /// H2: a poll reports everything that has happened before. (The kernel's thread can't be held
+    /// back here. With many peers and rounds it is behind in some of them: a poll that does not
+    /// wait for it misses the last ones.)
     #[test]
     fn a_look_tells_everything() {
         const PEERS: usize = 16;

@@ -1,13 +1,15 @@
-//! epoll, edge-triggered or one-shot, with an eventfd to end a wait; and one-shot for many who wait at once.
+//! epoll, edge-triggered or one-shot, with an eventfd to end a wait; and one-shot for many threads
+//! that wait at once.
 //!
-//! Edge-triggered, a descriptor is registered once for everything and never again: no `epoll_ctl` per
-//! event. One-shot, an event silences its descriptor until it is armed again, and readiness that lasts is
-//! told again then. The eventfd is edge-triggered in both, so it is never read: each write is a new edge, and one that comes
-//! while nobody waits is found by the next wait. It is no handle of the pool, so nothing can claim or
-//! suspend it (ACE 1998, 3714).
+//! Edge-triggered, a descriptor is registered once for everything and never again: no `epoll_ctl`
+//! per event. One-shot, an event silences its descriptor until it is armed again, and readiness
+//! that lasts is reported again then. The eventfd is edge-triggered in both, so it is never read:
+//! each write is a new edge, and one that arrives while no thread waits is found by the next wait.
+//! It is no handle of the pool, so nothing can claim or suspend it (ACE 1998, 3714).
 //!
-//! Many may wait at once in the third form. The kernel tells each event to one of them, and silences its descriptor.
-//! The alarm is a timerfd there, edge-triggered like the eventfd: when its time comes, one thread gets up, and not all.
+//! Many threads may wait at once in the third form. The kernel reports each event to one of them,
+//! and silences its descriptor. The alarm is a timerfd there, edge-triggered like the eventfd: when
+//! its time comes, one thread wakes, and not all.
 
 use std::{
     io,
@@ -32,7 +34,7 @@ const WAKER: u64 = u64::MAX;
 /// The key of the timerfd, likewise.
 const ALARM: u64 = u64::MAX - 1;
 
-/// Everything that a descriptor may tell, once for ever.
+/// Everything that a descriptor may report, once for ever.
 const ALL_EDGES: i32 =
     libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
 
@@ -72,7 +74,7 @@ impl Epoll {
         Ok(set)
     }
 
-    /// One-shot, for many who wait at once.
+    /// One-shot, for many threads that wait at once.
     pub(crate) fn for_many(clock: Clock) -> io::Result<Self> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: no pointer is passed.
@@ -166,9 +168,10 @@ impl HandleSet for Epoll {
             key: event.u64,
             ready: ready(event.events),
         }));
-        let batch = match count == MOST_EVENTS {
-            true => Batch::Full,
-            false => Batch::Whole,
+        let batch = if count == MOST_EVENTS {
+            Batch::Full
+        } else {
+            Batch::Whole
         };
         let slept = until != Some(Timestamp::PAST);
         Ok(Answer { batch, slept })
@@ -176,8 +179,9 @@ impl HandleSet for Epoll {
 
     fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: the pointer and the length are those of `one`, which lives until the call returns.
-        // The only failure, a full counter, leaves the eventfd readable: the wake is on its way.
+        // SAFETY: the pointer and the length are those of `one`, which lives until the call
+        // returns. The only failure, a full counter, leaves the eventfd readable: the wake is on
+        // its way.
         unsafe { libc::write(self.waker.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
@@ -234,8 +238,8 @@ impl ConcurrentSet for Epoll {
     }
 }
 
-/// Translates the kernel's bits. An error or a hang-up makes both directions ready: whoever reads or
-/// writes next learns of it.
+/// Translates the kernel's bits. An error or a hang-up makes both directions ready: the next read
+/// or write returns it.
 pub(super) fn ready(bits: u32) -> Ready {
     let hang_up = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
     let table = [
@@ -253,6 +257,6 @@ pub(super) fn ready(bits: u32) -> Ready {
 
 fn owned(told: i32) -> io::Result<OwnedFd> {
     let descriptor = checked(told)?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -1,23 +1,26 @@
 //! Where the leader waits: the contract of a handle set, and the sets that fulfil it.
 //!
-//! A handle set knows descriptors and keys. It knows neither threads nor handlers nor who leads. A new
-//! platform (kqueue) is one more file beside `epoll.rs`; a set of another kind is too: in `completion.rs` the kernel
-//! holds requests, and tells what became of them in a ring (`ring.rs`; its system calls are in `uring.rs`).
+//! A handle set knows descriptors and keys. It knows neither threads nor handlers nor leaders. A
+//! new platform (kqueue) is one more file beside `epoll.rs`; a set of another kind is too: in
+//! `completion.rs` the kernel holds requests, and reports what became of them in a ring (`ring.rs`;
+//! its system calls are in `uring.rs`).
 //!
 //! What every set promises:
 //!
-//! 1. A descriptor is added once. Then a set reports **edges**: each time its readiness changes for the
-//!    better, `wait` tells its key, with every kind of readiness that holds at that moment. Or it reports
-//!    **once**: after `arm`, as soon as one of the armed directions is ready, and then nothing until it is
-//!    armed again.
+//! 1. A descriptor is added once. Then a set reports **edges**: each time its readiness changes for
+//!    the better, `wait` reports its key, with every kind of readiness that holds at that moment.
+//!    Or it reports **once**: after `arm`, as soon as one of the armed directions is ready, and
+//!    then nothing until it is armed again.
 //! 2. An event may be doubled, and may come for a key that was removed a moment ago: the caller
 //!    compares generations. An event is never lost.
 //! 3. `wake` makes the current or the next `wait` return early; it never blocks and is never lost.
-//! 4. Everything but `wait` and `wait_for_any` may be called from anywhere, at any time, also while someone waits.
-//! 5. Who waits in several sets at once ([`wait_for_any`]) is woken by whatever would wake one that waits in one of them.
+//! 4. Everything but `wait` and `wait_for_any` may be called from anywhere, at any time, also while
+//!    someone waits.
+//! 5. A thread that waits in several sets at once ([`wait_for_any`]) is woken by everything that
+//!    would wake one that waits in one of them.
 //!
-//! In a **concurrent** set ([`ConcurrentSet`]) many threads wait at once. Whatever happens is told to one of them, and
-//! so is a wake; wakes that nobody has taken yet are one.
+//! In a **concurrent** set ([`ConcurrentSet`]) many threads wait at once. Each event is reported to
+//! one of them, and so is a wake; wakes that no thread has taken yet are one.
 
 use std::{io, ops, os::fd::RawFd};
 
@@ -43,6 +46,7 @@ pub(crate) use completion::CompletionSet;
 pub(crate) use epoll::Epoll;
 pub(crate) use poll::{is_readable, poll_two, PollSet};
 pub use source::{Descriptor, Source};
+pub use system::defer_accept;
 pub(crate) use system::set_nonblocking;
 
 /// The contract: see the module's first page.
@@ -50,20 +54,21 @@ pub(crate) trait HandleSet: Send + Sync {
     /// How it reports.
     fn reports(&self) -> Reports;
 
-    /// Makes `descriptor` non-blocking and reports it under `key` from now on: its edges, beginning with
-    /// what is ready already; or once, when it is armed.
+    /// Makes `descriptor` non-blocking and reports it under `key` from now on: its edges, beginning
+    /// with what is ready already; or once, when it is armed.
     fn add(&self, descriptor: RawFd, key: u64) -> io::Result<()>;
 
-    /// Of a set that reports once: reports `descriptor` as soon as one of `directions` is ready, or there is
-    /// an error or a hang-up; if there are none, for that alone. What was armed before is replaced.
+    /// Of a set that reports once: reports `descriptor` as soon as one of `directions` is ready, or
+    /// there is an error or a hang-up; if there are none, for that alone. What was armed before is
+    /// replaced.
     fn arm(&self, descriptor: RawFd, key: u64, directions: Ready) -> io::Result<()>;
 
-    /// Ends the reports for `descriptor`. Called before the descriptor is closed. It may wait for the wait
-    /// that goes on to end.
+    /// Ends the reports for `descriptor`. Called before the descriptor is closed. It may wait for
+    /// the wait that goes on to end.
     fn remove(&self, descriptor: RawFd) -> io::Result<()>;
 
-    /// Has the close of `descriptor`, which is about to come, not wait for output that the kernel has not sent. (What is
-    /// simulated is no descriptor of this process.)
+    /// Has the close of `descriptor`, which is about to come, not wait for output that the kernel
+    /// has not sent. (What is simulated is no descriptor of this process.)
     fn close_at_once(&self, descriptor: RawFd) {
         let _ = descriptor;
     }
@@ -77,12 +82,13 @@ pub(crate) trait HandleSet: Send + Sync {
     /// Ends the current or the next wait.
     fn wake(&self);
 
-    /// Whether a wait that may not sleep costs little, so that it may be made more often than needed.
-    fn is_looked_at_cheaply(&self) -> bool {
+    /// Whether a wait that may not sleep costs little, so that it may be made more often than
+    /// needed.
+    fn is_cheap_to_poll(&self) -> bool {
         true
     }
 
-    /// How somebody can wait in it and in others at once.
+    /// How a thread can wait in it and in others at once.
     fn beside(&self) -> Beside<'_> {
         Beside::Alone
     }
@@ -93,19 +99,20 @@ pub(crate) trait HandleSet: Send + Sync {
     }
 }
 
-/// A set, for somebody who waits in several at once. (That wait brings no events: its caller looks into each set then.)
+/// A set, for a thread that waits in several at once. (That wait reports no events: its caller
+/// polls each set then.)
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'s> {
     /// It can't be waited in beside others.
     Alone,
-    /// This descriptor can be read as long as the set has something to tell.
+    /// This descriptor can be read as long as the set has something to report.
     Descriptor(RawFd),
     /// One of a simulated world.
     Simulated(&'s simulated::SimulatedSet),
 }
 
 impl Beside<'_> {
-    /// Whether somebody can wait in both at once.
+    /// Whether a thread can wait in both at once.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Descriptor(_), Self::Descriptor(_)) => true,
@@ -115,8 +122,9 @@ impl Beside<'_> {
     }
 }
 
-/// Waits until one of these sets has something to tell, or somebody wakes its leader, or `until` has passed (`None`: for
-/// ever). An interrupted wait ends early. Only who holds the leads of all of them calls this; all are of one kind.
+/// Waits until one of these sets has something to report, or its leader is woken, or `until` has
+/// passed (`None`: for ever). An interrupted wait ends early. Only the holder of the leads of all
+/// of them calls this; all are of one kind.
 pub(crate) fn wait_for_any(
     sets: &[Beside<'_>],
     clock: &Clock,
@@ -152,20 +160,21 @@ pub(crate) trait ConcurrentSet {
         tell: &mut dyn FnMut(Told),
     ) -> io::Result<()>;
 
-    /// Has one of those who wait told when `at` has come, instead of what was set before; `None`: nobody.
+    /// Has one of the waiting threads woken when `at` has come, instead of the time set before;
+    /// `None`: no thread.
     fn set_alarm(&self, at: Option<Timestamp>);
 
-    /// What of `directions` is ready now, or whether there is an error or a hang-up: whether that was told to somebody
-    /// already or not.
+    /// What of `directions` is ready now, or whether there is an error or a hang-up: reported to a
+    /// thread already or not.
     fn glance(&self, descriptor: RawFd, directions: Ready) -> Ready;
 }
 
-/// What one of many who wait is told.
+/// What the set reports to one of many waiting threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// A descriptor was armed, and is ready.
     Handle(Event),
-    /// Somebody called [`HandleSet::wake`].
+    /// A thread called [`HandleSet::wake`].
     Woken,
     /// The time that was set has come.
     Alarm,
@@ -184,8 +193,8 @@ pub(crate) enum Reports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) batch: Batch,
-    /// It slept, so nothing was ready when it began. A set that can't tell says so of every wait that
-    /// might have slept.
+    /// It slept, so nothing was ready when it began. A set that does not know says so of every wait
+    /// that might have slept.
     pub(crate) slept: bool,
 }
 
@@ -201,7 +210,7 @@ pub(crate) enum Batch {
 /// One edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Whom it is for: what was given to `add`.
+    /// The key that was given to `add`.
     pub(crate) key: u64,
     /// What holds.
     pub(crate) ready: Ready,

@@ -1,10 +1,11 @@
 //! `poll`: to be had on every Unix system. Each wait looks at every descriptor that is armed.
 //!
-//! Armed descriptors stand in a table under a lock. A wait copies it, and sleeps without the lock; a report
-//! takes its descriptor out. So while the leader sleeps the table may change under it (E6). It is woken for
-//! that exactly when it matters, and once: if a descriptor is armed that its copy lacks, or if one is removed
-//! that its copy has. The second because the kernel holds on to what is being polled: the peer of a closed
-//! connection would not be told, nor an address be free, before the wait ends. So who removes waits for that.
+//! Armed descriptors are in a table under a lock. A wait copies it, and sleeps without the lock; a
+//! report takes its descriptor out. So while the leader sleeps the table may change under it (E6).
+//! It is woken for that exactly when it matters, and once: if a descriptor is armed that its copy
+//! lacks, or if one is removed that its copy has. The second because the kernel holds on to what is
+//! being polled: the peer of a closed connection would not learn of the close, nor an address be
+//! free, before the wait ends. So a removal waits for that.
 
 use std::{
     collections::HashMap,
@@ -38,7 +39,7 @@ pub(crate) struct PollSet {
 #[derive(Debug, Default)]
 struct Table {
     watched: HashMap<RawFd, Watched>,
-    /// Somebody waits, with a copy of the table as it was.
+    /// A thread waits, with a copy of the table as it was.
     waiting: bool,
     /// How many waits have begun.
     waits: u64,
@@ -107,7 +108,7 @@ impl PollSet {
         copy
     }
 
-    /// Disarms and tells what `poll` reported.
+    /// Disarms and collects what `poll` reported.
     fn end_wait(&self, copy: Polled, events: &mut Vec<Event>) {
         let mut table = lock(&self.table);
         table.waiting = false;
@@ -133,7 +134,7 @@ impl PollSet {
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count == bytes.len()) {}
     }
 
-    /// Wakes whoever waits with a copy that is not true any more; once.
+    /// Wakes the thread that waits with a stale copy; once.
     fn kick(&self, table: &mut Table) {
         if table.waiting && !std::mem::replace(&mut table.kicked, true) {
             self.wake();
@@ -147,7 +148,7 @@ impl HandleSet for PollSet {
     }
 
     /// Each wait copies the table.
-    fn is_looked_at_cheaply(&self) -> bool {
+    fn is_cheap_to_poll(&self) -> bool {
         false
     }
 
@@ -196,7 +197,7 @@ impl HandleSet for PollSet {
     fn wait(&self, events: &mut Vec<Event>, until: Option<Timestamp>) -> io::Result<Answer> {
         let mut copy = self.begin_wait();
         let timeout = milliseconds(time_left(&self.clock, until));
-        // SAFETY: the pointer and the length are those of the copy, which nobody else touches.
+        // SAFETY: the pointer and the length are those of the copy, which no other thread touches.
         let told = unsafe {
             libc::poll(
                 copy.descriptors.as_mut_ptr(),
@@ -242,7 +243,8 @@ impl Polled {
     }
 }
 
-/// What of `directions` is ready at one descriptor now, or whether there is an error or a hang-up. In doubt nothing is.
+/// What of `directions` is ready at one descriptor now, or whether there is an error or a hang-up.
+/// In doubt nothing is.
 #[cfg(target_os = "linux")]
 pub(super) fn glance(fd: RawFd, directions: Ready) -> Ready {
     let mut polled = libc::pollfd {
@@ -252,9 +254,10 @@ pub(super) fn glance(fd: RawFd, directions: Ready) -> Ready {
     };
     // SAFETY: `polled` is one descriptor, as is said, and lives until the call returns.
     let told = unsafe { libc::poll(&mut polled, 1, 0) };
-    match told > 0 {
-        true => ready(polled.revents),
-        false => Ready::NONE,
+    if told > 0 {
+        ready(polled.revents)
+    } else {
+        Ready::NONE
     }
 }
 
@@ -271,8 +274,9 @@ pub(super) fn is_urgent(fd: RawFd) -> bool {
     told < 0 || polled.revents & libc::POLLPRI != 0
 }
 
-/// Waits until one of `directions` is ready at a descriptor, or there is an error or a hang-up, or `waker` can be read,
-/// or `timeout` has passed. What is ready, and whether the waker can be read. An interrupted wait ends early.
+/// Waits until one of `directions` is ready at a descriptor, or there is an error or a hang-up, or
+/// `waker` can be read, or `timeout` has passed. What is ready, and whether the waker can be read.
+/// An interrupted wait ends early.
 pub(crate) fn poll_two(
     (fd, directions): (RawFd, Ready),
     waker: RawFd,
@@ -293,7 +297,8 @@ pub(crate) fn poll_two(
     }
 }
 
-/// Waits until one of these descriptors can be read, or `timeout` has passed. An interrupted wait ends early.
+/// Waits until one of these descriptors can be read, or `timeout` has passed. An interrupted wait
+/// ends early.
 pub(super) fn poll_many(
     descriptors: impl Iterator<Item = RawFd>,
     timeout: Option<Duration>,
@@ -321,7 +326,7 @@ pub(super) fn poll_many(
     }
 }
 
-/// Whether a descriptor can be read now. If that can't be known, whoever reads it learns more.
+/// Whether a descriptor can be read now. If that can't be known, a read gives the reason.
 pub(crate) fn is_readable(fd: RawFd) -> bool {
     // A number that is none is passed over.
     let none = -1;
@@ -338,8 +343,8 @@ fn awaited(directions: Ready) -> i16 {
     awaited.fold(0, |all, (_, bits)| all | bits)
 }
 
-/// Translates the kernel's bits. An error, a hang-up or a number that is not open any more makes both
-/// directions ready: whoever reads or writes next learns of it.
+/// Translates the kernel's bits. An error, a hang-up or a number that is not open any more makes
+/// both directions ready: the next read or write returns it.
 fn ready(bits: i16) -> Ready {
     let gone = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
     let table = [

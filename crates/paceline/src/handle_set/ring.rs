@@ -7,8 +7,8 @@
 //!         +-- ours to read ---------+     +-- the kernel's to write
 //! ```
 //!
-//! Both words only grow, and wrap. An entry belongs to the kernel again as soon as the head is past it, so it is read
-//! before the head moves.
+//! Both words only grow, and wrap. An entry belongs to the kernel again as soon as the head is past
+//! it, so it is read before the head moves.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ pub(super) struct Entry {
     pub(super) flags: AtomicU32,
 }
 
-/// What the kernel has told of one request.
+/// What the kernel has reported of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Completion {
     /// What the request was submitted with.
@@ -37,7 +37,7 @@ pub(super) struct Completion {
 /// Whether the request stays where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoesOn {
-    /// It will tell the next edge too.
+    /// It will report the next edge too.
     Yes,
     /// This was its last word.
     No,
@@ -52,18 +52,19 @@ pub(super) struct Completions<'r> {
 }
 
 impl Completions<'_> {
-    /// Tells everything that is there. Only the holder of the lead calls this.
+    /// Passes on everything that is there. Only the holder of the lead calls this.
     pub(super) fn take_all(&self, mut tell: impl FnMut(Completion)) {
         // Pairs with the kernel's store of the tail: what is before it was written before it.
         let tail = self.tail.load(Ordering::Acquire);
-        // Nobody but us stores it; the last one who did gave us the lead.
+        // Only this process stores it; the last thread that did passed the lead to this one.
         let mut head = self.head.load(Ordering::Relaxed);
         while head != tail {
             let at = head as usize & (self.entries.len() - 1);
             tell(self.entries[at].read());
             head = head.wrapping_add(1);
         }
-        // Pairs with the kernel's load of the head: it writes an entry again only after we have read it.
+        // Pairs with the kernel's load of the head: it writes an entry again only after we have
+        // read it.
         self.head.store(head, Ordering::Release);
     }
 }
@@ -135,8 +136,8 @@ mod models {
         }
     }
 
-    /// The kernel posts three completions into two places while we take what is there: each is told once, in order,
-    /// and whole.
+    /// The kernel posts three completions into two places while they are taken: each is reported
+    /// once, in order, and whole.
     #[test]
     fn loom_ring_each_completion_once_and_whole() {
         explore(|| {

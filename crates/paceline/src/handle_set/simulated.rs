@@ -1,8 +1,9 @@
 //! A handle set without an operating system: scripted and seeded events on a virtual clock.
 //!
-//! One more platform beside epoll, for tests of the pool and of handlers. Nothing happens here unless
-//! a test does it, descriptors are reused as soon as they are free, time stands still until it is
-//! moved, and on request the world misbehaves in every way that the contract of a handle set allows.
+//! One more platform beside epoll, for tests of the pool and of handlers. Nothing happens here
+//! unless a test does it, descriptors are reused as soon as they are free, time stands still until
+//! it is moved, and on request the world misbehaves in every way that the contract of a handle set
+//! allows.
 //!
 //! ```
 //! use paceline::{simulated::Simulation, Context, Interest, Next, Pool, SetKind};
@@ -57,9 +58,9 @@ pub struct Simulation {
 /// What the world does to the pool now and then, all of it legal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Events are told again for keys that are gone.
+    /// Events are reported again for keys that are gone.
     pub stale: bool,
-    /// Events are told twice.
+    /// Events are reported twice.
     pub doubled: bool,
     /// Reads, writes and waits are interrupted.
     pub interrupted: bool,
@@ -136,7 +137,8 @@ impl Simulation {
         }
     }
 
-    /// Another handle set in the same world, for one more pool: with the same streams, clock and faults.
+    /// Another handle set in the same world, for one more pool: with the same streams, clock and
+    /// faults.
     #[must_use]
     pub fn beside(&self) -> Self {
         Self {
@@ -184,8 +186,8 @@ impl Simulation {
         lock(&self.world.state).watches[self.set].wakes
     }
 
-    /// Makes the wait that goes on now, or else the next one, fail with an error of this kind, once.
-    /// No event is lost by it.
+    /// Makes the wait that goes on now, or else the next one, fail with an error of this kind,
+    /// once. No event is lost by it.
     pub fn fail_next_wait(&self, kind: io::ErrorKind) {
         let mut state = lock(&self.world.state);
         state.watches[self.set].failure = Some(kind);
@@ -342,8 +344,8 @@ impl SimPeer {
         self.take(usize::MAX)
     }
 
-    /// Waits until the pool has sent `count` bytes, and takes them; or fewer, if it closed before. Panics
-    /// after half a minute.
+    /// Waits until the pool has sent `count` bytes, and takes them; or fewer, if it closed before.
+    /// Panics after half a minute.
     #[must_use]
     pub fn wait_for(&self, count: usize) -> Vec<u8> {
         let mut received = Vec::new();
@@ -443,7 +445,8 @@ struct World {
     reports: Reports,
     /// Its set is a concurrent one.
     is_for_many: bool,
-    /// What its descriptors are counted from: no real descriptor, and none of another world, is that high.
+    /// What its descriptors are counted from: no real descriptor, and none of another world, is
+    /// that high.
     first_descriptor: RawFd,
     state: Mutex<State>,
     clock: Arc<VirtualClock>,
@@ -458,7 +461,7 @@ struct State {
     /// Which stream has which descriptor; the lowest free number is given out first, as by Unix.
     descriptors: Vec<Option<usize>>,
     streams: Vec<Stream>,
-    /// What each of its sets has to tell.
+    /// What each of its sets has to report.
     watches: Vec<Watch>,
 }
 
@@ -555,16 +558,18 @@ impl State {
     }
 
     fn interrupt(&mut self) -> io::Result<()> {
-        match self.strikes(self.faults.interrupted) {
-            true => Err(io::ErrorKind::Interrupted.into()),
-            false => Ok(()),
+        if self.strikes(self.faults.interrupted) {
+            Err(io::ErrorKind::Interrupted.into())
+        } else {
+            Ok(())
         }
     }
 
     fn shortened(&mut self, length: usize) -> usize {
-        match self.strikes(self.faults.short) {
-            true => length.min(1),
-            false => length,
+        if self.strikes(self.faults.short) {
+            length.min(1)
+        } else {
+            length
         }
     }
 

@@ -1,7 +1,9 @@
-//! The seam to io_uring: what the kernel's header says, the system calls, and the memory that both sides see.
+//! The seam to io_uring: what the kernel's header says, the system calls, and the memory that both
+//! sides see.
 //!
-//! Unsafe because the system calls and the shared memory are. The kernel keeps both mappings alive as long as they
-//! are mapped, so every reference into them is bound to the [`Ring`] that unmaps them.
+//! Unsafe because the system calls and the shared memory are. The kernel keeps both mappings alive
+//! as long as they are mapped, so every reference into them is bound to the [`Ring`] that unmaps
+//! them.
 
 use std::{
     fs::File,
@@ -36,7 +38,8 @@ const IORING_OP_POLL_ADD: u8 = 6;
 const IORING_POLL_ADD_MULTI: u32 = 1 << 0;
 const IORING_REGISTER_SYNC_CANCEL: u32 = 24;
 
-/// How long the kernel's thread looks for more before it sleeps, in milliseconds: as short as it can be.
+/// How long the kernel's thread looks for more before it sleeps, in milliseconds: as short as it
+/// can be.
 const SQ_THREAD_IDLE: u32 = 1;
 
 #[derive(Default)]
@@ -130,7 +133,8 @@ const _: () = assert!(mem::size_of::<Submission>() == 64);
 const _: () = assert!(mem::size_of::<SyncCancelReg>() == 64);
 const _: () = assert!(mem::size_of::<Entry>() == 16);
 
-/// An io_uring whose requests belong to a thread of the kernel's own, with room for one submission at a time.
+/// An io_uring whose requests belong to a thread of the kernel's own, with room for one submission
+/// at a time.
 #[derive(Debug)]
 pub(super) struct Ring {
     descriptor: OwnedFd,
@@ -197,32 +201,35 @@ impl Ring {
         }
     }
 
-    /// Submits a poll of `descriptor` for `bits` that tells every edge under `key`, beginning with what is ready
-    /// already. When this returns the kernel has begun it; what it thinks of it is a completion. One caller at a time.
+    /// Submits a poll of `descriptor` for `bits` that reports every edge under `key`, beginning
+    /// with what is ready already. When this returns the kernel has begun it; its verdict is a
+    /// completion. One caller at a time.
     pub(super) fn poll_edges(&self, descriptor: RawFd, key: u64, bits: u32) -> io::Result<()> {
         let submission = Submission {
             opcode: IORING_OP_POLL_ADD,
             fd: descriptor,
             len: IORING_POLL_ADD_MULTI,
-            poll32_events: match cfg!(target_endian = "big") {
-                true => bits.rotate_left(16),
-                false => bits,
+            poll32_events: if cfg!(target_endian = "big") {
+                bits.rotate_left(16)
+            } else {
+                bits
             },
             user_data: key,
             ..Submission::default()
         };
         let place = self.submissions.start.cast::<Submission>();
-        // SAFETY: the mapping is one submission long. The kernel reads it only while the tail is past the head, and
-        // it is not: the last call waited for that, and nobody else is in this one.
+        // SAFETY: the mapping is one submission long. The kernel reads it only while the tail is
+        // past the head, and it is not: the last call waited for that, and no other thread is in
+        // this one.
         unsafe { place.write(submission) };
         let (head, tail) = (self.word(self.at.sq_head), self.word(self.at.sq_tail));
         let next = tail.load(Ordering::Relaxed).wrapping_add(1);
         // Pairs with the kernel's load of the tail: it sees the submission whole.
         tail.store(next, Ordering::Release);
-        // The first place of the array of indices is zero, as the kernel made it. Pairs with the kernel's store of the
-        // head, which comes after it has begun what it took.
+        // The first place of the array of indices is zero, as the kernel made it. Pairs with the
+        // kernel's store of the head, which comes after it has begun what it took.
         while head.load(Ordering::Acquire) != next {
-            // There is room for one, so who waits for room waits for this one.
+            // There is room for one, so a caller that waits for room waits for this one.
             let flags = IORING_ENTER_SQ_WAKEUP | IORING_ENTER_SQ_WAIT;
             self.enter(0, flags, None)
                 .map_err(|error| attempted("submit a poll (io_uring_enter)", &error))?;
@@ -230,7 +237,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Ends the request with this key: when this returns, nothing of it is left but what it has told.
+    /// Ends the request with this key: when this returns, nothing of it is left but its past
+    /// reports.
     pub(super) fn end(&self, key: u64) -> io::Result<()> {
         loop {
             match self.cancel(key) {
@@ -269,8 +277,8 @@ impl Ring {
         }
     }
 
-    /// Sleeps until a completion is there, for at most `timeout`, or until it is interrupted. Before that the kernel
-    /// moves to the ring what had no room there.
+    /// Sleeps until a completion is there, for at most `timeout`, or until it is interrupted.
+    /// Before that the kernel moves to the ring what had no room there.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self.enter(1, IORING_ENTER_GETEVENTS, timeout) {
             Err(error) => match error.raw_os_error() {
@@ -281,11 +289,11 @@ impl Ring {
         }
     }
 
-    /// What the kernel has told.
+    /// What the kernel has reported.
     pub(super) fn completions(&self) -> Completions<'_> {
         let count = self.at.cq_entries as usize;
-        // SAFETY: so many entries are at this place of the mapping, which lives as long as `self`. They are words that
-        // are read by atomic loads only.
+        // SAFETY: so many entries are at this place of the mapping, which lives as long as `self`.
+        // They are words that are read by atomic loads only.
         let entries = unsafe { slice::from_raw_parts(self.rings.at(self.at.cqes).cast(), count) };
         Completions {
             head: self.word(self.at.cq_head),
@@ -303,7 +311,8 @@ impl Ring {
             ts: timeout.as_ref().map_or(0, |ts| ptr::from_ref(ts) as u64),
             ..GeteventsArg::default()
         };
-        // SAFETY: `argument`, which is as long as it is said to be, and what it points to live until the call returns.
+        // SAFETY: `argument`, which is as long as it is said to be, and what it points to live
+        // until the call returns.
         let told = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -320,8 +329,8 @@ impl Ring {
 
     /// The word at this place of the first mapping.
     fn word(&self, place: u32) -> &AtomicU32 {
-        // SAFETY: the kernel said that a word is there; the mapping is longer than that, and lives as long as `self`.
-        // Both sides change it by atomic operations only.
+        // SAFETY: the kernel said that a word is there; the mapping is longer than that, and lives
+        // as long as `self`. Both sides change it by atomic operations only.
         unsafe { AtomicU32::from_ptr(self.rings.at(place).cast()) }
     }
 }
@@ -331,7 +340,7 @@ pub(super) fn bell() -> io::Result<File> {
     // SAFETY: no pointer is passed.
     let told = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     let descriptor = checked(told).map_err(|error| attempted("make a waker (eventfd)", &error))?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
@@ -349,7 +358,7 @@ fn setup(entries: u32, params: &mut Params) -> io::Result<OwnedFd> {
     // SAFETY: `params` is what this call reads and writes, and lives until it returns.
     let told = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, ptr::from_mut(params)) };
     let descriptor = checked(told as i32)?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -380,8 +389,8 @@ struct Mapping {
     of: PhantomData<AtomicU32>,
 }
 
-// SAFETY: a mapping belongs to the process. What is written to it is written by atomic operations, or by one caller at
-// a time.
+// SAFETY: a mapping belongs to the process. What is written to it is written by atomic operations,
+// or by one caller at a time.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -417,7 +426,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and all references into it are bound to what is dropped here.
+        // SAFETY: it was mapped like this, and all references into it are bound to what is dropped
+        // here.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -426,8 +436,9 @@ impl Drop for Mapping {
 mod tests {
     use super::*;
 
-    /// Who removes a handle at once after it was added asks the kernel for a poll that its thread, which has just been
-    /// made, may not have come round to. It would begin later, on a number that is another's by then.
+    /// A thread that removes a handle at once after it was added asks the kernel for a poll that
+    /// its thread, which has just been made, may not have begun. It would begin later, on a number
+    /// that is another's by then.
     #[test]
     fn what_was_submitted_has_begun() {
         for key in 0..50 {

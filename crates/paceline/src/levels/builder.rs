@@ -27,8 +27,8 @@ impl LevelsBuilder {
     /// Builds all of them, and spawns their threads.
     ///
     /// # Errors
-    /// `InvalidInput` if there is no level, or two of one name; the text names all of these. Otherwise as
-    /// [`Builder::build`], with the name of the level. No pool is left then.
+    /// `InvalidInput` if there is no level, or two of one name; the text names all of these.
+    /// Otherwise as [`Builder::build`], with the name of the level. No pool is left then.
     pub fn build(self) -> io::Result<Levels> {
         self.judge()?;
         let levels: io::Result<Vec<_>> = self.levels.into_iter().map(build_one).collect();

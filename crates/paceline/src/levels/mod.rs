@@ -1,7 +1,8 @@
-//! Service levels: several pools, each with threads, priority and patience of its own, and handles that move between them.
+//! Service levels: several pools, each with threads, priority and patience of its own, and handles
+//! that move between them.
 //!
 //! ```text
-//!                 listener                        a request tells its class
+//!                 listener                        a request names its class
 //!                    |                                       |
 //!          +---------v---------+   cx.move_to(&urgent)   +---v---------------+
 //!          |  level "bulk"     | ----------------------> |  level "urgent"   |
@@ -11,15 +12,16 @@
 //!            its own set, lead and line                    its own
 //! ```
 //!
-//! In a plain pool an urgent request waits in the same line as all others, for a thread that they have: there is no queue
-//! in which it could be put first. With levels it has a line and threads of its own. What a level is made of are settings
-//! of its pool: how many threads, their [nice value](Builder::thread_nice) and [cores](Builder::thread_affinity), who of
-//! those that wait is [next](Builder::queue_order), and [how long](Builder::age_limit) what is ready may wait before it is
-//! not worth serving.
+//! In a plain pool an urgent request waits in the same line as all others, for a thread that they
+//! have: there is no queue in which it could be put first. With levels it has a line and threads of
+//! its own. A level is made of settings of its pool: how many threads, their [nice
+//! value](Builder::thread_nice) and [cores](Builder::thread_affinity), which waiting handle is
+//! [next](Builder::queue_order), and [how long](Builder::age_limit) what is ready may wait before
+//! it is not worth serving.
 //!
-//! **A move** takes a handle with all that it has: source, handler, kept output, interest, idle time-out, unread input, a
-//! notification. It never blocks, and nothing is lost on the way: what could not be moved stays where it was. How that is
-//! done is told in `dispatch/registry/moves.rs`.
+//! **A move** takes a handle with all that it has: source, handler, kept output, interest, idle
+//! time-out, unread input, a notification. It never blocks, and nothing is lost on the way: what
+//! could not be moved stays where it was. `dispatch/registry/moves.rs` has the steps.
 
 mod builder;
 
@@ -31,7 +33,7 @@ use std::{
 
 pub use self::builder::LevelsBuilder;
 #[cfg(doc)]
-use crate::Builder;
+use crate::pool::Builder;
 use crate::{
     dispatch::{Context, Handle, Move, Next, Registry},
     observe::Snapshot,
@@ -66,12 +68,13 @@ use crate::{
 /// let mut reply = [0; 5];
 /// client.read_exact(&mut reply)?;
 /// assert_eq!(&reply, b"hello");
-/// let moved: Vec<_> = levels.snapshot().into_iter().map(|(level, it)| (level.to_string(), it.moved)).collect();
+/// let levels = levels.snapshot().into_iter();
+/// let moved: Vec<_> = levels.map(|(level, it)| (level.to_string(), it.moved)).collect();
 /// assert_eq!(moved, [("bulk".to_owned(), 1), ("urgent".to_owned(), 0)]);
 /// # io::Result::Ok(())
 /// ```
 ///
-/// Dropping it drops its pools, which ends each that nobody else holds.
+/// Dropping it drops its pools, which ends each that has no other owner.
 #[derive(Debug)]
 pub struct Levels {
     levels: Vec<(Level, Pool)>,
@@ -83,7 +86,8 @@ impl Levels {
         LevelsBuilder::default()
     }
 
-    /// The keys of all levels, in the order in which they were named; `None` if there are not `N` of them.
+    /// The keys of all levels, in the order in which they were named; `None` if there are not `N`
+    /// of them.
     #[must_use]
     pub fn keys<const N: usize>(&self) -> Option<[Level; N]> {
         let keys: Vec<_> = self.levels.iter().map(|(level, _)| level.clone()).collect();
@@ -113,8 +117,8 @@ impl Levels {
             .collect()
     }
 
-    /// Ends all levels, from anywhere, also from a handler of any: see [`Pool::shutdown`]. All of them drain at once, and
-    /// have the same time.
+    /// Ends all levels, from anywhere, also from a handler of any: see [`Pool::shutdown`]. All of
+    /// them drain at once, and have the same time.
     pub fn shutdown(&self, within: Duration) -> LevelsReport {
         let begun: Vec<_> = self
             .levels
@@ -131,7 +135,8 @@ impl Levels {
     }
 }
 
-/// A level, as a key that says where a handle shall go on. Cheap to clone; it keeps no pool alive, so handlers may have it.
+/// A level, as a key that says where a handle shall go on. Cheap to clone; it keeps no pool alive,
+/// so handlers may have it.
 #[derive(Clone)]
 pub struct Level {
     name: Arc<str>,
@@ -147,7 +152,8 @@ impl Level {
 }
 
 impl Pool {
-    /// This pool as a level, to which handles of other pools can move. (Those of [`Levels`] have their names already.)
+    /// This pool as a level, to which handles of other pools can move. (Those of [`Levels`] have
+    /// their names already.)
     #[must_use]
     pub fn as_level(&self, name: impl Into<String>) -> Level {
         Level {
@@ -179,33 +185,36 @@ impl fmt::Debug for Level {
 }
 
 impl Handle {
-    /// Lets an idle handle go on in another level, with all that it has: source, handler, kept output, interest, idle
-    /// time-out (which begins anew) and priority, unread input, a notification, also whether it is suspended. The handler
-    /// is told [`moved`](crate::EventHandler::moved), by this very call, before anything is called there. What it keeps of
-    /// output is bounded by the new level's limit from then on.
+    /// Lets an idle handle go on in another level, with all that it has: source, handler, kept
+    /// output, interest, idle time-out (which begins anew) and priority, unread input, a
+    /// notification, also whether it is suspended. The handler's
+    /// [`moved`](crate::EventHandler::moved) is called by this very call, before any other method
+    /// there. What it keeps of output is bounded by the new level's limit from then on.
     ///
-    /// It never blocks. If the handle is with its handler, or waits for its turn, it is [`Move::Busy`], and stays: ask
-    /// again, or have the handler do it ([`Context::move_to`]). A handle that is in that level already is moved.
+    /// It never blocks. If the handle is with its handler, or waits for its turn, it is
+    /// [`Move::Busy`], and stays: ask again, or have the handler do it ([`Context::move_to`]). A
+    /// handle that is in that level already is moved.
     ///
     /// # Errors
-    /// Nothing has changed then. `NotFound` if the registration is over, or its end was asked for. `InvalidInput` if it
-    /// is a member of a group or a concurrent handle. `BrokenPipe` if that level is shut down; otherwise what the handle
-    /// set there said.
+    /// Nothing has changed then. `NotFound` if the registration is over, or its end was asked for.
+    /// `InvalidInput` if it is a member of a group or a concurrent handle. `BrokenPipe` if that
+    /// level is shut down; otherwise what the handle set there said.
     pub fn move_to(&self, level: &Level) -> io::Result<Move> {
         self.move_into(&level.registry)
     }
 }
 
 impl<S> Context<'_, S> {
-    /// Lets this handle go on in another level, with all that it has ([`Handle::move_to`]), when the handler has returned
-    /// what this gives: `return cx.move_to(&urgent)`. Input that was not read is read there. The handler is told
-    /// [`moved`](crate::EventHandler::moved), before anything is called there; or
-    /// [`stayed`](crate::EventHandler::stayed), if that level was shut down meanwhile or its handle set refuses the
-    /// source: then the handle goes on where it is. If its end was asked for meanwhile, it ends here.
+    /// Lets this handle go on in another level, with all that it has ([`Handle::move_to`]), when
+    /// the handler has returned what this gives: `return cx.move_to(&urgent)`. Input that was not
+    /// read is read there. The handler's [`moved`](crate::EventHandler::moved) is called before any
+    /// other method there; or [`stayed`](crate::EventHandler::stayed), if that level was shut down
+    /// meanwhile or its handle set refuses the source: then the handle goes on where it is. If its
+    /// end was asked for meanwhile, it ends here.
     ///
     /// # Errors
-    /// The handler may go on with something else then; if it returns the error, the handle closes. `InvalidInput` for a
-    /// member of a group; `BrokenPipe` if that level is shut down.
+    /// The handler may go on with something else then; if it returns the error, the handle closes.
+    /// `InvalidInput` for a member of a group; `BrokenPipe` if that level is shut down.
     pub fn move_to(&mut self, level: &Level) -> io::Result<Next> {
         self.go_to(&level.registry)
     }

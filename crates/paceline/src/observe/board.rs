@@ -1,16 +1,19 @@
-//! The board: who does what, and since when. Each thread writes its own row; anybody reads them all.
+//! The board: what each thread does, and since when. Each thread writes its own row; any thread
+//! reads them all.
 //!
-//! A row is several words that belong together, so it has a version: odd while its thread writes, another one after
-//! that. A reader that finds it odd, or changed after it has read, reads again. The writer never waits.
+//! A row is several words that belong together, so it has a version: odd while its thread writes,
+//! another one after that. A reader that finds it odd, or changed after it has read, reads again.
+//! The writer never waits.
 //!
 //! ```text
-//!  the thread                                whoever reads
+//!  the thread                                a reader
 //!    1. version: odd                           1. version; odd: again
 //!    2. the words                              2. the words
 //!    3. version: even                          3. version; not the same: again
 //! ```
 //!
-//! What a reader sees in step 2 of a newer row, it sees after step 1 of that one (the fences); so step 3 tells.
+//! What a reader sees in step 2 of a newer row, it sees after step 1 of that one (the fences); so
+//! step 3 detects it.
 
 use std::{
     fmt,
@@ -25,7 +28,7 @@ use std::{
 
 use super::{names, Histograms, Recorder, Role, Times};
 use crate::{
-    dispatch::{HandleId, Subject},
+    key::HandleId,
     sync::{
         atomic::{fence, AtomicU64, Ordering},
         lock,
@@ -33,6 +36,14 @@ use crate::{
         try_until_done, Clock, Moment, Mutex, Timestamp,
     },
 };
+
+/// What a thread is busy with, for observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) handle: HandleId,
+    /// The number of the name of its handler's type.
+    pub(crate) handler: u32,
+}
 
 /// What one thread shows of itself, on cache lines of its own.
 #[repr(align(128))]
@@ -149,9 +160,10 @@ impl Row {
         let began = Timestamp::from_nanos(self.began.load(Ordering::Relaxed));
         let turn = end.nanos_since(began);
         let handled = self.handled.load(std::sync::atomic::Ordering::Relaxed);
-        match !handled && self.start.get() == began {
-            true => self.times.note_plain(turn),
-            false => self.note_long_turn(turn, end),
+        if !handled && self.start.get() == began {
+            self.times.note_plain(turn)
+        } else {
+            self.note_long_turn(turn, end)
         }
     }
 
@@ -177,10 +189,11 @@ impl Row {
         let version = self.version.load(Ordering::Relaxed);
         self.version
             .store(version.wrapping_add(1), Ordering::Relaxed);
-        // Pairs with the fence in `try_read`: who sees one of the words below sees the odd version too.
+        // Pairs with the fence in `try_read`: a reader that sees one of the words below sees the
+        // odd version too.
         fence(Ordering::Release);
         change(self);
-        // Pairs with the first load in `try_read`: who sees this version sees the words.
+        // Pairs with the first load in `try_read`: a reader that sees this version sees the words.
         self.version
             .store(version.wrapping_add(2), Ordering::Release);
     }
@@ -278,14 +291,15 @@ impl Board {
         let (me, now) = (thread::current().id(), self.clock.now());
         let rows = lock(&self.rows).here.clone();
         let is_mine = |row: &&Arc<Row>| row.thread.get().is_some_and(|(id, _)| *id == me);
-        // Who plays several roles at once, by hand, is in one handler.
+        // A thread that plays several roles at once, by hand, is in one handler.
         let inside = |row: &&Arc<Row>| row.read().is_inside();
         if let Some(row) = rows.iter().filter(is_mine).find(inside) {
             row.set_away(role, now);
         }
     }
 
-    /// Nobody led for so many nanoseconds although a follower was asleep. For the holder of the lead.
+    /// The lead was open for this many nanoseconds although a follower was asleep. For the holder
+    /// of the lead.
     pub(crate) fn note_blind(&self, nanos: u64) {
         self.blind.note(nanos);
     }
@@ -308,7 +322,7 @@ impl Board {
         sum
     }
 
-    /// Every thread, in the order of entering. `standby`: who of the followers stands by.
+    /// Every thread, in the order of entering. `standby`: the index of the follower that stands by.
     pub(crate) fn threads(&self, standby: Option<usize>) -> Vec<ThreadReport> {
         let seen = self.read_all();
         let now = self.clock.now();
@@ -322,13 +336,13 @@ impl Board {
             lasts: now.since(seen.since),
             handles: seen.is_inside().then(|| call_of(&seen, now)),
         };
-        // Who serves several pools, and is in another one, is gone.
+        // A thread that serves several pools, and is in another one, is gone.
         let here = |(_, seen): &(Arc<Row>, Seen)| seen.role != Role::Gone;
         seen.into_iter().filter(here).map(reported).collect()
     }
 
-    /// The calls that have lasted for `limit` or longer, in the order of entering of their threads; and when the next one
-    /// will have, if no other begins before.
+    /// The calls that have lasted for `limit` or longer, in the order of entering of their threads;
+    /// and when the next one will have, if no other begins before.
     pub(crate) fn stuck(&self, limit: Duration) -> (Vec<(Timestamp, Stuck)>, Option<Timestamp>) {
         let seen = self.read_all();
         let now = self.clock.now();
@@ -390,7 +404,7 @@ pub struct ThreadReport {
 pub struct Call {
     /// Whose event it is.
     pub handle: HandleId,
-    /// The type of its handler, as [`std::any::type_name`] tells it: for people, not for programs.
+    /// The type of its handler, as [`std::any::type_name`] gives it: for people, not for programs.
     pub handler: &'static str,
     /// How long ago it was claimed.
     pub lasts: Duration,
@@ -405,12 +419,13 @@ pub struct Stuck {
     pub thread: usize,
     /// Its name.
     pub name: String,
-    /// [`Processing`](Role::Processing), or [`Away`](Role::Away) if the handler has told that it blocks.
+    /// [`Processing`](Role::Processing), or [`Away`](Role::Away) if the handler has said that it
+    /// blocks.
     pub role: Role,
     /// What it is stuck in.
     pub call: Call,
-    /// The thread has come back from it. (How long it took exactly is not known: it was found out at some time after
-    /// that.)
+    /// The thread has come back from it. (How long it took exactly is not known: it was found out
+    /// at some time after that.)
     pub is_over: bool,
 }
 
@@ -476,9 +491,10 @@ impl fmt::Display for Call {
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, call, lasts) = (&self.name, &self.call, self.call.lasts);
-        match self.is_over {
-            false => write!(f, "{name} is stuck for {lasts:?}: {call}"),
-            true => write!(f, "{name} is back after at most {lasts:?}: {call}"),
+        if self.is_over {
+            write!(f, "{name} is back after at most {lasts:?}: {call}")
+        } else {
+            write!(f, "{name} is stuck for {lasts:?}: {call}")
         }
     }
 }
@@ -496,8 +512,8 @@ mod models {
         }
     }
 
-    /// Two events follow each other while somebody reads, twice: what is read is one of the three rows, whole, and never
-    /// an older one after a newer.
+    /// Two events follow each other during a read, twice: what is read is one of the three rows,
+    /// whole, and never an older one after a newer.
     #[test]
     fn loom_a_row_is_read_whole() {
         explore(|| {

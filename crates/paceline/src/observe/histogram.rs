@@ -1,8 +1,9 @@
 //! How long things took: counts by length, in buckets that grow with it.
 //!
-//! Each power of two is divided into four buckets, so a bucket is at most a quarter as wide as what it holds is long. A
-//! [`Recorder`] belongs to one thread, which adds without a lock and without a read-modify-write; whoever wants to know
-//! reads them all and adds them up. Numbers that order nothing: std's atomics in all forms.
+//! Each power of two is divided into four buckets, so a bucket is at most a quarter as wide as what
+//! it holds is long. A [`Recorder`] belongs to one thread, which adds without a lock and without a
+//! read-modify-write; a reader reads them all and adds them up. Numbers that order nothing: std's
+//! atomics in all forms.
 
 use std::{
     fmt,
@@ -37,7 +38,7 @@ fn least_of(bucket: usize) -> u64 {
     (leading as u64) << shift
 }
 
-/// What one thread at a time writes, and anybody reads.
+/// One thread at a time writes it, and any thread reads it.
 pub(crate) struct Recorder {
     counts: [AtomicU64; BUCKETS],
     sum: AtomicU64,
@@ -78,9 +79,9 @@ impl fmt::Debug for Recorder {
 
 /// How often something took how long: see [`Inspect::histograms`](crate::Inspect::histograms).
 ///
-/// Lengths are counted in buckets, of which each is at most a quarter as wide as what it holds is long. So
-/// [`quantile`](Self::quantile) may tell up to a quarter too much, and never too little; count, sum and the longest are
-/// exact.
+/// Lengths are counted in buckets, of which each is at most a quarter as wide as what it holds is
+/// long. So [`quantile`](Self::quantile) may be up to a quarter too large, and never too little;
+/// count, sum and the longest are exact.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
@@ -148,8 +149,8 @@ impl Histogram {
         self.quantile(0.99)
     }
 
-    /// This part of them (0.5: half, 0.99: all but one in a hundred) took no longer than what this tells; zero if there
-    /// were none. It is the end of a bucket, or the longest.
+    /// This part of them (0.5: half, 0.99: all but one in a hundred) took no longer than the
+    /// result; zero if there were none. It is the end of a bucket, or the longest.
     #[must_use]
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (self.count() as f64 * part.clamp(0.0, 1.0)).ceil() as u64;
@@ -212,17 +213,19 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// How long turns, handlers and blind times took: see [`Inspect::histograms`](crate::Inspect::histograms).
+/// How long turns, handlers and blind times took: see
+/// [`Inspect::histograms`](crate::Inspect::histograms).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Histograms {
-    /// Turns: from the moment in which an event was claimed until its thread had rejoined, with the wake of a follower,
-    /// the handler, and work for afterwards.
+    /// Turns: from the moment in which an event was claimed until its thread had rejoined, with the
+    /// wake of a follower, the handler, and work for afterwards.
     pub turn: Histogram,
-    /// Handlers: one call, or what else was due at a handle (to send kept output, to tell its end).
+    /// Handlers: one call, or what else was due at a handle (to send kept output, to report its
+    /// end).
     pub handler: Histogram,
-    /// Blind times: nobody led although a follower was asleep. (Most are as long as a short handler, behind which
-    /// nobody is woken.)
+    /// Blind times: the lead was open although a follower was asleep. (Most are as long as a short
+    /// handler, behind which no follower is woken.)
     pub blind: Histogram,
 }
 
@@ -271,8 +274,8 @@ mod tests {
         histogram
     }
 
-    /// Every bucket begins where the one before ends, and holds its own least and largest number; it is at most a
-    /// quarter as wide as what it holds.
+    /// Every bucket begins where the one before ends, and holds its own least and largest number;
+    /// it is at most a quarter as wide as what it holds.
     #[test]
     fn buckets_are_without_gaps_and_narrow() {
         assert_eq!(least_of(0), 0);
@@ -286,7 +289,8 @@ mod tests {
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
     }
 
-    /// A quantile is never too little, and at most a quarter too much; the longest is exact, also beyond all buckets.
+    /// A quantile is never too little, and at most a quarter too much; the longest is exact, also
+    /// beyond all buckets.
     #[test]
     fn quantiles_err_on_the_long_side() {
         let histogram = of((1..=1000).map(|step| step * 977));
@@ -316,7 +320,8 @@ mod tests {
         assert_eq!((empty.p99(), empty.max(), empty.mean()), Default::default());
     }
 
-    /// The buckets together hold everything, in order, and below a power of two stands what is shorter.
+    /// The buckets together hold everything, in order, and below a power of two stands what is
+    /// shorter.
     #[test]
     fn buckets_hold_everything_once() {
         let lengths = [0, 1, 3, 4, 7, 8, 1000, 1023, 1024, 1 << 50];

@@ -1,16 +1,28 @@
-//! What can be seen of a pool from outside: who does what, how often what happened, and how long it took.
+//! What can be seen of a pool from outside: what each thread does, how often what happened, and how
+//! long it took.
 //!
 //! | what | how | cost |
 //! | --- | --- | --- |
-//! | counters | [`Pool::snapshot`](crate::Pool::snapshot), as text by [`open_metrics()`] | always on: plain additions that order nothing, so they use std's atomics in all forms |
-//! | changes of role, and what goes wrong | an [`Observer`]: [`Builder::observer`](crate::Builder::observer), or for a while by [`Pool::observe`](crate::Pool::observe) | its own, and a few instructions |
-//! | who does what, since when | [`Builder::board`](crate::Builder::board), then [`Inspect::threads`](crate::Inspect::threads) and [`Inspect::stuck`](crate::Inspect::stuck) | some stores per change of role |
-//! | how long turns, handlers and blind times are | likewise, [`Inspect::histograms`](crate::Inspect::histograms) | an addition per turn |
-//! | stuck handlers | [`Builder::stuck_after`](crate::Builder::stuck_after) | the board's, and a thread that sleeps |
+//! | counters | [`snapshot`], as text by [`open_metrics()`] | plain additions, always on |
+//! | changes of role, and what goes wrong | [`observer`], or for a while [`observe`] | its own |
+//! | what each thread does, since when | [`board`], then [`threads`] and [`stuck`] | some stores |
+//! | how long turns, calls and blind times are | likewise, [`histograms`] | an addition per turn |
+//! | stuck handlers | [`stuck_after`] | the board's, and a thread that sleeps |
 //!
-//! One seam: whether anybody looks is a bit of the lead word (`promotion/word.rs`), tested together with others that a turn
-//! looks at anyway. So a turn that nobody looks at has not one instruction more than one from which all this was left
-//! out; `cargo xtask instructions` counts them.
+//! [`snapshot`]: crate::Pool::snapshot
+//! [`observer`]: crate::Builder::observer
+//! [`observe`]: crate::Pool::observe
+//! [`board`]: crate::Builder::board
+//! [`threads`]: crate::Inspect::threads
+//! [`stuck`]: crate::Inspect::stuck
+//! [`histograms`]: crate::Inspect::histograms
+//! [`stuck_after`]: crate::Builder::stuck_after
+//!
+//! The counters order nothing, so they are std's atomics in all forms.
+//!
+//! One seam: whether the pool is observed is a bit of the lead word (`promotion/word.rs`), tested
+//! together with others that a turn tests anyway. So an unobserved turn has not one instruction
+//! more than one from which all this was left out; `cargo xtask instructions` counts them.
 
 mod board;
 mod histogram;
@@ -23,7 +35,7 @@ mod traces;
 #[cfg(feature = "tracing")]
 pub use self::traces::Traces;
 pub(crate) use self::{
-    board::{Board, Row},
+    board::{Board, Row, Subject},
     histogram::{Recorder, Times},
     names::number_of,
     observers::Observers,
@@ -40,7 +52,7 @@ use std::{
     time::Duration,
 };
 
-use crate::dispatch::HandleId;
+use crate::key::HandleId;
 
 /// What a thread is to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,15 +64,17 @@ pub enum Role {
     Leader,
     /// It has given the lead away and handles an event.
     Processing,
-    /// It has left the pool. (One of those that serve several [`Sets`](crate::Sets) comes back: it is gone while it is in
-    /// another one, or in none.)
+    /// It has left the pool. (One of those that serve several [`Sets`](crate::Sets) comes back: it
+    /// is gone while it is in another one, or in none.)
     Gone,
-    /// It is the follower that watches over surprises, under [`Wake::Adaptive`](crate::Wake::Adaptive). Only
-    /// [`Inspect::threads`](crate::Inspect::threads) knows it: observers are told `Follower`.
+    /// It is the follower that watches over surprises, under
+    /// [`Wake::Adaptive`](crate::Wake::Adaptive). Only
+    /// [`Inspect::threads`](crate::Inspect::threads) reports it: observers get `Follower`.
     Standby,
-    /// Its handler blocks, and the pool knows it: the thread is inside [`Context::blocking`](crate::Context::blocking).
-    /// [`Inspect::threads`](crate::Inspect::threads) reports it. For an observer the role stays `Processing`, and
-    /// [`Observer::away_changed`] says when the thread blocks.
+    /// Its handler blocks, and the pool knows it: the thread is inside
+    /// [`Context::blocking`](crate::Context::blocking).
+    /// [`Inspect::threads`](crate::Inspect::threads) reports it. For an observer the role stays
+    /// `Processing`, and [`Observer::away_changed`] says when the thread blocks.
     Away,
 }
 
@@ -93,28 +107,31 @@ impl fmt::Display for Role {
     }
 }
 
-/// Is told about every change of role, and about what goes wrong, if it wants to.
+/// Gets every change of role, and what goes wrong.
 ///
-/// [`role_changed`](Self::role_changed) is called on the thread that changes, in the middle of the protocol: it must be
-/// quick, must not call the pool, and must not panic (that aborts the process). A thread is told to be `Leader` after
-/// it took the lead (at the latest when it begins to wait), and to be something else before it gives the lead away, so at
-/// no time are two threads of one pool told to be leaders. (In a concurrent set nobody is.)
+/// [`role_changed`](Self::role_changed) is called on the thread that changes, in the middle of the
+/// protocol: it must be quick, must not call the pool, and must not panic (that aborts the
+/// process). A thread is reported as `Leader` after it took the lead (at the latest when it begins
+/// to wait), and as something else before it gives the lead away, so at no time are two threads of
+/// one pool reported as leaders. (In a concurrent set there is no leader.)
 ///
-/// The others are called where neither the lead nor a lock is held. A panic of theirs is dropped, and so is a panic of the
-/// observer's destructor, which any thread of the pool may run.
+/// The others are called where neither the lead nor a lock is held. A panic of theirs is dropped,
+/// and so is a panic of the observer's destructor, which any thread of the pool may run.
 pub trait Observer: Send + Sync + 'static {
     /// Thread `thread` (counted from zero in the order of entering) is now in `role`.
     fn role_changed(&self, thread: usize, role: Role) {
         let _ = (thread, role);
     }
 
-    /// The handler that thread `thread` runs begins to block in [`Context::blocking`](crate::Context::blocking)
-    /// (`is_away`), or has come back from that. The role of the thread is [`Role::Processing`] throughout.
+    /// The handler that thread `thread` runs begins to block in
+    /// [`Context::blocking`](crate::Context::blocking) (`is_away`), or has come back from that. The
+    /// role of the thread is [`Role::Processing`] throughout.
     fn away_changed(&self, thread: usize, is_away: bool) {
         let _ = (thread, is_away);
     }
 
-    /// User code has panicked on behalf of this handle: see [`Builder::on_panic`](crate::Builder::on_panic).
+    /// User code has panicked on behalf of this handle: see
+    /// [`Builder::on_panic`](crate::Builder::on_panic).
     fn panicked(&self, handle: HandleId, message: &str) {
         let _ = (handle, message);
     }
@@ -125,7 +142,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// A handler takes too long, or one that did has returned: see
-    /// [`Builder::stuck_after`](crate::Builder::stuck_after), without which nobody is told.
+    /// [`Builder::stuck_after`](crate::Builder::stuck_after), without which this is never called.
     fn stuck(&self, stuck: &Stuck) {
         let _ = stuck;
     }
@@ -142,7 +159,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = thread;
     }
 
-    /// An elastic pool lets this thread go: it was idle for long. If one more is wanted before it has left, it stays.
+    /// An elastic pool lets this thread go: it was idle for long. If one more is wanted before it
+    /// has left, it stays.
     fn retired(&self, thread: usize) {
         let _ = thread;
     }
@@ -154,34 +172,37 @@ pub trait Observer: Send + Sync + 'static {
 pub struct Snapshot {
     /// Times a leader gave the lead away with an event in its hands.
     pub promotions: u64,
-    /// Followers woken: to lead, or to watch an open lead; in a concurrent set, for what no descriptor tells.
+    /// Followers woken: to lead, or to watch an open lead; in a concurrent set, for what no
+    /// descriptor reports.
     pub wakes: u64,
-    /// Of these, how many found nothing to do: somebody else led, or their time was over.
+    /// Of these, how many found nothing to do: another thread led, or their time was over.
     pub wasted_wakes: u64,
     /// Looks of the standby.
     pub ticks: u64,
-    /// Times the standby took over because the watcher rang: behind a handler that blocked by surprise.
+    /// Times the standby took over because the watcher rang: behind a handler that blocked by
+    /// surprise.
     pub rings: u64,
     /// Times a leader that found nothing kept looking for a while before it slept: see
     /// [`Builder::leader_spin`](crate::Builder::leader_spin).
     pub spins: u64,
     /// Of these, how many found nothing: their time was burnt.
     pub spins_in_vain: u64,
-    /// Events that a thread which waits for a reply left to others: see [`Serve::Chain`](crate::Serve::Chain).
+    /// Events that a thread which waits for a reply left to others: see
+    /// [`Serve::Chain`](crate::Serve::Chain).
     pub passed_on: u64,
-    /// Events that were handed to another thread than the one that found them, because their handles belong to it: see
-    /// [`Handle::pin_to`](crate::Handle::pin_to).
+    /// Events that were handed to another thread than the one that found them, because their
+    /// handles belong to it: see [`Handle::pin_to`](crate::Handle::pin_to).
     pub handed: u64,
     /// Events of handles whose threads have all left the pool, and that anyone had.
     pub strayed: u64,
     /// Times a thread took the lead right after an event, without sleeping.
     pub leads_taken_back: u64,
-    /// How long nobody led, in all: the lead was given away and not yet taken.
+    /// How long the lead was open, in all: given away and not yet taken.
     pub without_leader: Duration,
     /// The longest such time.
     pub longest_without_leader: Duration,
-    /// The longest time that nobody led although a follower was asleep: bounded by four and a half ticks, a wake, and what
-    /// the system's scheduler adds.
+    /// The longest time that the lead was open although a follower was asleep: bounded by four and
+    /// a half ticks, a wake, and what the system's scheduler adds.
     pub longest_blind: Duration,
     /// Events for registrations that were over.
     pub stale_events: u64,
@@ -195,19 +216,20 @@ pub struct Snapshot {
     pub unread_calls: u64,
     /// Connections accepted by listeners.
     pub accepted: u64,
-    /// Connections accepted and closed at once: the descriptor table was full, or the handler's maker
-    /// or the pool refused.
+    /// Connections accepted and closed at once: the descriptor table was full, or the handler's
+    /// maker or the pool refused.
     pub refused: u64,
     /// Connections that were gone before they could be accepted.
     pub aborted: u64,
-    /// Connections of listeners that are open now and belong to this pool: from the moment in which a listener accepts one
-    /// until its source is dropped. One that moves to another pool counts there.
+    /// Connections of listeners that are open now and belong to this pool: from the moment in which
+    /// a listener accepts one until its source is dropped. One that moves to another pool counts
+    /// there.
     pub connections: usize,
     /// Posts accepted.
     pub posted: u64,
     /// Times that a timer's time had come, periodic ones included.
     pub timers: u64,
-    /// Of these, how many were found more than a millisecond late: nobody was free, or no core.
+    /// Of these, how many were found more than a millisecond late: no thread was free, or no core.
     pub late_timers: u64,
     /// Ticks of periodic timers that passed without a call.
     pub missed_ticks: u64,
@@ -215,18 +237,21 @@ pub struct Snapshot {
     pub timed_out: u64,
     /// Handles that have gone on in another pool: a move to another level.
     pub moved: u64,
-    /// Events that had waited too long in the line ([`Builder::age_limit`](crate::Builder::age_limit)).
+    /// Events that had waited too long in the line
+    /// ([`Builder::age_limit`](crate::Builder::age_limit)).
     pub expired: u64,
-    /// Threads in the pool now: its own, also one that was called and does not run yet, and those that
-    /// joined. Of those that serve several [`Sets`](crate::Sets): who serves this one now, or sleeps in it.
+    /// Threads in the pool now: its own, also one that was called and does not run yet, and those
+    /// that joined. Of those that serve several [`Sets`](crate::Sets): the threads that serve this
+    /// one now, or sleep in it.
     pub threads: usize,
     /// Threads that an elastic pool has called since it was built.
     pub grown: u64,
     /// Threads that an elastic pool has let go because they were idle.
     pub retired: u64,
-    /// Threads that were called from the lounge of several [`Sets`](crate::Sets) because this one had no leader.
+    /// Threads that were called from the idle list of several [`Sets`](crate::Sets) because this
+    /// one had no leader.
     pub roamed: u64,
-    /// Threads that an elastic pool has called in vain: the system had none.
+    /// Times an elastic pool called a thread and the system had none.
     pub spawns_failed: u64,
 }
 
@@ -268,7 +293,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The crew knows how many threads there are.
+    /// The membership knows how many threads there are.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let spins = self.spins.get();
         Snapshot {
@@ -347,7 +372,8 @@ impl Gauge {
     }
 }
 
-/// A number that one thread at a time raises, the holder of the lead: no read-modify-write is needed.
+/// A number that one thread at a time raises, the holder of the lead: no read-modify-write is
+/// needed.
 #[derive(Debug, Default)]
 pub(crate) struct OwnCount(AtomicU64);
 

@@ -3,7 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Every name so far, by its number. (Std's lock in all forms: nothing waits inside, and no protocol rests on it.)
+/// Every name so far, by its number. (Std's lock in all forms: nothing waits inside, and no
+/// protocol rests on it.)
 static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 /// The number of a name.

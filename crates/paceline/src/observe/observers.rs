@@ -1,4 +1,4 @@
-//! Who is told: the observers that a pool was built with, and those that come and go.
+//! The observers: those that a pool was built with, and those that come and go.
 
 use std::{
     fmt, io,
@@ -11,8 +11,9 @@ use std::{
 
 use super::{Observer, Role, Stuck, Unread};
 use crate::{
-    dispatch::{abort_on_unwind, caught, Contained, HandleId},
+    key::HandleId,
     sync::{lock, Mutex},
+    unwind::{abort_on_unwind, caught, Contained},
 };
 
 /// Those that came later, each with its number.
@@ -61,7 +62,7 @@ impl Observers {
         number
     }
 
-    /// One less. `then` is told whether any guest is left, before the next one comes or goes.
+    /// One less. `then` learns whether any guest is left, before the next one comes or goes.
     pub(crate) fn remove(&self, number: u64, then: impl FnOnce(bool)) {
         let mut guests = lock(&self.guests);
         let old = Arc::clone(&guests.0);
@@ -80,7 +81,7 @@ impl Observers {
         self.many.store(many, Ordering::Relaxed);
     }
 
-    /// Whether there is more than the first to be told: guests, or a board.
+    /// Whether there are more observers than the first: guests, or a board.
     #[inline(always)]
     pub(crate) fn are_many(&self) -> bool {
         self.many.load(Ordering::Relaxed)
@@ -183,7 +184,7 @@ impl<O: Observer> Observer for Contained<O> {
     }
 }
 
-/// Several observers as one. Each is told, whatever the others do.
+/// Several observers as one. Each is called, whatever the others do.
 struct Several(Vec<Box<dyn Observer>>);
 
 impl Several {

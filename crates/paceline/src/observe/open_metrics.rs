@@ -192,7 +192,7 @@ const FAMILIES: [Family; 34] = [
     ),
     family(
         "roamed",
-        "Threads called from a lounge because nobody led",
+        "Threads called from a idle_list because nobody led",
         Counter(|it| it.roamed),
     ),
     family(
@@ -232,16 +232,16 @@ const TIMES: [TimeFamily; 3] = [
     },
 ];
 
-/// The buckets in the text end one nanosecond before these powers of two, in nanoseconds: from a microsecond to half a
-/// minute. They are the same in every text, as monitoring systems demand.
+/// The buckets in the text end one nanosecond before these powers of two, in nanoseconds: from a
+/// microsecond to half a minute. They are the same in every text, as monitoring systems demand.
 const POWERS: RangeInclusive<u32> = 10..=35;
 
-/// The counters of some pools, each with its name, as OpenMetrics text: what a monitoring system reads from a page of
-/// yours, of type `application/openmetrics-text; version=1.0.0`. It ends with the line `# EOF`: what you add of your own goes
-/// before that.
+/// The counters of some pools, each with its name, as OpenMetrics text: what a monitoring system
+/// reads from a page of yours, of type `application/openmetrics-text; version=1.0.0`. It ends with
+/// the line `# EOF`: what you add of your own goes before that.
 ///
-/// Of a pool itself there are also its histograms, if it has a [`board`](crate::Builder::board); of a snapshot only the
-/// counters.
+/// Of a pool itself there are also its histograms, if it has a [`board`](crate::Builder::board); of
+/// a snapshot only the counters.
 ///
 /// ```
 /// let pool = paceline::Pool::builder().board(true).build()?;

@@ -1,24 +1,29 @@
-//! What a pool tells, as events of the crate `tracing`.
+//! The reports of a pool, as events of the crate `tracing`.
 
 use std::io;
 
 use super::{Observer, Role, Stuck, Unread};
-use crate::dispatch::HandleId;
+use crate::key::HandleId;
 
-/// An observer that makes events of the crate `tracing` of what it is told, with the feature `tracing`. All have the target
-/// `paceline`, and a field `pool` with the name that is given here.
+/// An observer that makes events of the crate `tracing` of its calls, with the feature `tracing`.
+/// All have the target `paceline`, and a field `pool` with the name that is given here.
 ///
 /// | level | event | fields |
 /// | --- | --- | --- |
 /// | error | a handler panicked | `handle`, `message` |
 /// | warn | a handle failed | `handle`, `error` |
-/// | warn | a handler is stuck, or is back ([`stuck_after`](crate::Builder::stuck_after)) | `thread`, `handle`, `handler`, `lasts` |
-/// | warn | a handler leaves input unread ([`unread_limit`](crate::Builder::unread_limit)) | `handle`, `handler`, `calls` |
+/// | warn | a handler is stuck, or is back ([`stuck_after`]) | those of a call, `lasts` |
+/// | warn | a handler leaves input unread ([`unread_limit`]) | `handle`, `handler`, `calls` |
 /// | debug | a thread was called, or let go | `thread` |
 /// | trace | a thread has another role | `thread`, `role` |
 ///
-/// Changes of role are told in the middle of the protocol. Whoever lets them through (level trace) has a subscriber that
-/// is quick, does not call the pool, and does not panic.
+/// The fields of a call are `thread`, `handle` and `handler`.
+///
+/// [`stuck_after`]: crate::Builder::stuck_after
+/// [`unread_limit`]: crate::Builder::unread_limit
+///
+/// Changes of role are reported in the middle of the protocol. A subscriber that lets them through
+/// (level trace) must be quick, must not call the pool, and must not panic.
 ///
 /// ```
 /// use paceline::{observe::Traces, Pool};
@@ -40,11 +45,13 @@ impl Traces {
 
 impl Observer for Traces {
     fn role_changed(&self, thread: usize, role: Role) {
-        tracing::trace!(target: "paceline", pool = %self.pool, thread, %role, "a thread has another role");
+        let pool = &self.pool;
+        tracing::trace!(target: "paceline", %pool, thread, %role, "a thread has another role");
     }
 
     fn panicked(&self, handle: HandleId, message: &str) {
-        tracing::error!(target: "paceline", pool = %self.pool, %handle, message, "a handler panicked");
+        let pool = &self.pool;
+        tracing::error!(target: "paceline", %pool, %handle, message, "a handler panicked");
     }
 
     fn failed(&self, handle: HandleId, error: &io::Error) {
@@ -54,13 +61,16 @@ impl Observer for Traces {
     fn stuck(&self, stuck: &Stuck) {
         let (pool, thread) = (&self.pool, stuck.name.as_str());
         let (handle, handler, lasts) = (stuck.call.handle, stuck.call.handler, stuck.call.lasts);
-        match stuck.is_over {
-            false => {
-                tracing::warn!(target: "paceline", %pool, thread, %handle, handler, ?lasts, "a handler is stuck");
-            }
-            true => {
-                tracing::warn!(target: "paceline", %pool, thread, %handle, handler, ?lasts, "a handler is back");
-            }
+        if stuck.is_over {
+            tracing::warn!(
+                target: "paceline",
+                %pool, thread, %handle, handler, ?lasts, "a handler is back"
+            );
+        } else {
+            tracing::warn!(
+                target: "paceline",
+                %pool, thread, %handle, handler, ?lasts, "a handler is stuck"
+            );
         }
     }
 
@@ -70,7 +80,11 @@ impl Observer for Traces {
             handler,
             calls,
         } = *unread;
-        tracing::warn!(target: "paceline", pool = %self.pool, %handle, handler, calls, "a handler leaves input unread");
+        let pool = &self.pool;
+        tracing::warn!(
+            target: "paceline",
+            %pool, %handle, handler, calls, "a handler leaves input unread"
+        );
     }
 
     fn grown(&self, thread: usize) {

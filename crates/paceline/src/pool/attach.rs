@@ -9,13 +9,13 @@ use crate::{
 };
 
 impl Pool {
-    /// Has this pool read the connection of `mux`, and each one that comes after it, for its own handlers: they call
-    /// with [`Mux::call_in`], and their threads serve this pool while they wait for the reply. So a pool can be client and
-    /// server at once, with however few threads.
+    /// Has this pool read the connection of `mux`, and each one that comes after it, for its own
+    /// handlers: they call with [`Mux::call_in`], and their threads serve this pool while they wait
+    /// for the reply. So a pool can be client and server at once, with however few threads.
     ///
-    /// Threads that are in no handler may call too, as ever; while one of them reads, the pool does not. It is for good:
-    /// neither keeps the other alive, and when the pool has ended all callers read for themselves. Each connection takes
-    /// one more descriptor.
+    /// Threads that are in no handler may call too, as ever; while one of them reads, the pool does
+    /// not. It is for good: neither keeps the other alive, and when the pool has ended all callers
+    /// read for themselves. Each connection takes one more descriptor.
     ///
     /// ```
     /// # use std::{io, net::{TcpListener, TcpStream}, sync::mpsc, thread, time::Duration};
@@ -30,7 +30,9 @@ impl Pool {
     /// #         Ok(())
     /// #     }
     /// #     fn header(&self, bytes: &[u8]) -> io::Result<Option<Header>> {
-    /// #         Ok(bytes.first().map(|id| Header { whose: Whose::Call((*id).into()), skip: 1, length: 1 }))
+    /// #         let whose = |id: &u8| Whose::Call((*id).into());
+    /// #         let header = |id| Header { whose: whose(id), skip: 1, length: 1 };
+    /// #         Ok(bytes.first().map(header))
     /// #     }
     /// # }
     /// # fn main() -> io::Result<()> {
@@ -44,28 +46,29 @@ impl Pool {
     /// #     let _ = server.read(&mut request);
     /// # });
     /// # let mux = paceline::bound::Builder::new().calls(16).build(stream, Tiny)?;
-    /// # let (tell, told) = mpsc::channel();
+    /// # let (sender, receiver) = mpsc::channel();
     ///
     /// let pool = Pool::builder().threads(1).build()?;
     /// pool.attach(&mux)?;
     /// pool.post(move |cx| {
     ///     // The only thread of this pool serves it until the reply is there.
     ///     let reply = mux.call_in(cx, &21, Duration::from_secs(5)).unwrap();
-    ///     tell.send(reply[0]).unwrap();
+    ///     sender.send(reply[0]).unwrap();
     /// })?;
-    /// assert_eq!(told.recv().unwrap(), 42);
+    /// assert_eq!(receiver.recv().unwrap(), 42);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists`: a pool reads it. `Unsupported`: no thread of this pool can be named, to be told of a reply (a
-    /// concurrent set, or the system's order). Or what the system said.
+    /// `AlreadyExists`: a pool reads it. `Unsupported`: no thread of this pool can be woken for a
+    /// reply by name (a concurrent set, or the system's order). Or the system's error.
     pub fn attach<P: Protocol>(&self, mux: &Mux<P>) -> io::Result<()> {
-        let shared = self.shared();
-        match shared.lead.can_recall() && !shared.registry.is_open() {
-            true => mux.attach(&Arc::downgrade(&shared.registry)),
-            false => Err(nobody_returns()),
+        let hub = self.hub();
+        if hub.lead.can_recall() && !hub.registry.is_open() {
+            mux.attach(&Arc::downgrade(&hub.registry))
+        } else {
+            Err(nobody_returns())
         }
     }
 }

@@ -5,23 +5,21 @@ mod limits;
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use super::{
-    crew::Crew,
-    monitor::{Monitor, StuckHook},
     set_kind::{open, SetKind},
-    threads::{self, Outfit, Threads},
-    watch::Watch,
-    ErrorHook, Pool, Shared,
+    threads::{work, Threads, MOST},
+    Pool,
 };
 use crate::{
     dispatch::{
-        Arrangement, ClosedHandle, Contained, HandleId, Hooks, Limits, Line, Panics, QueueOrder,
-        Registry,
+        Arrangement, ClosedHandle, HandleId, Hooks, Limits, Line, Panics, QueueOrder, Registry,
     },
     errors::judged,
+    hub::{spawn, ErrorHook, Hub, Membership, Monitor, StuckHook, ThreadSettings, Watch},
+    idle::{IdlePolicy, LEADER_YIELDS},
     observe::{Board, Counters, Observer, Observers, Stuck},
-    promotion::{Lead, Order, Policy, Staff, Wake, MOST_THREADS},
-    sync::{cores, Looks, Mutex},
-    turn::{LeaderSpin, Spins},
+    promotion::{ElasticPolicy, Lead, Order, Policy, Wake, MOST_THREADS},
+    sync::{cores, Mutex},
+    unwind::Contained,
 };
 
 /// Settings of a pool. [`build`](Self::build) judges them all at once. Most need none of them but
@@ -29,7 +27,7 @@ use crate::{
 pub struct Builder {
     threads: Option<Threads>,
     keep_alive: Option<Duration>,
-    outfit: Outfit,
+    thread_settings: ThreadSettings,
     order: Order,
     wake: Wake,
     parallelism: Option<usize>,
@@ -65,9 +63,9 @@ impl Default for Builder {
         Self {
             threads: None,
             keep_alive: None,
-            outfit: Outfit {
+            thread_settings: ThreadSettings {
                 name: "paceline".to_owned(),
-                ..Outfit::default()
+                ..ThreadSettings::default()
             },
             order: Order::default(),
             wake: Wake::default(),
@@ -102,13 +100,14 @@ impl Builder {
     /// How many threads the pool spawns. Default: four per core, at least four. Zero is legal: then
     /// it lives on threads that [`join`](Pool::join).
     ///
-    /// A range such as `4..=64` makes the pool elastic. It begins with the lower bound. Whoever goes to handle an event
-    /// and leaves nobody behind who could lead calls one more thread, up to the upper bound and one at a time: so the
-    /// pool does not go blind while all are in handlers. A thread that was idle for
-    /// [`keep_alive`](Self::keep_alive) goes, down to the lower bound; but a leader and one in reserve stay once they are
-    /// there. Threads that join count neither way.
+    /// A range such as `4..=64` makes the pool elastic. It begins with the lower bound. A thread
+    /// that goes to handle an event and leaves no thread behind that could lead calls one more
+    /// thread, up to the upper bound and one at a time: so the pool does not go blind while all are
+    /// in handlers. A thread that was idle for [`keep_alive`](Self::keep_alive) goes, down to the
+    /// lower bound; but a leader and one in reserve stay once they are there. Threads that join
+    /// count neither way.
     ///
-    /// If the system has no thread to give, the pool goes on with those it has, tells
+    /// If the system has no thread to give, the pool goes on with those it has, calls
     /// [`on_error`](Self::on_error), and asks again after a tenth of a second, when there is need.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
@@ -116,8 +115,9 @@ impl Builder {
         self
     }
 
-    /// How long a thread of an elastic pool may be idle before it goes, if more are there than must stay. Default: ten
-    /// seconds. Oldest first everyone has its turn, so that nobody is idle for long while there is work.
+    /// How long a thread of an elastic pool may be idle before it goes, if more are there than must
+    /// stay. Default: ten seconds. With oldest first each thread has its turn, so that none is idle
+    /// for long while there is work.
     #[must_use]
     pub fn keep_alive(mut self, time: Duration) -> Self {
         self.keep_alive = Some(time);
@@ -127,35 +127,36 @@ impl Builder {
     /// What its threads are called, each with its index. Default: `paceline`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.outfit.name = name.into();
+        self.thread_settings.name = name.into();
         self
     }
 
     /// The size of the stacks of the pool's own threads, in bytes. Default: that of std's threads.
     #[must_use]
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.outfit.stack_size = Some(bytes);
+        self.thread_settings.stack_size = Some(bytes);
         self
     }
 
-    /// The cores that each of the pool's own threads is confined to, by its index; cores are counted from zero. No core
-    /// at all: it runs where the system likes, as without this. It is asked on the thread itself, before that is of use
-    /// to the pool, so it must be quick. Linux only. If it can't be, [`on_error`](Self::on_error) is told, and the thread
-    /// does without.
+    /// The cores that each of the pool's own threads is confined to, by its index; cores are
+    /// counted from zero. No core at all: it runs where the system likes, as without this. It is
+    /// asked on the thread itself, before that is of use to the pool, so it must be quick. Linux
+    /// only. If it can't be, [`on_error`](Self::on_error) is called, and the thread does without.
     #[must_use]
     pub fn thread_affinity(
         mut self,
         of: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static,
     ) -> Self {
-        self.outfit.cores = Some(by_index(of));
+        self.thread_settings.cores = Some(by_index(of));
         self
     }
 
-    /// The nice value of each of the pool's own threads, by its index; as [`thread_affinity`](Self::thread_affinity). A
-    /// lower value than the process has needs a privilege.
+    /// The nice value of each of the pool's own threads, by its index; as
+    /// [`thread_affinity`](Self::thread_affinity). A lower value than the process has needs a
+    /// privilege.
     #[must_use]
     pub fn thread_nice(mut self, of: impl Fn(usize) -> i32 + Send + Sync + 'static) -> Self {
-        self.outfit.nice = Some(by_index(of));
+        self.thread_settings.nice = Some(by_index(of));
         self
     }
 
@@ -173,9 +174,9 @@ impl Builder {
         self
     }
 
-    /// How many cores the pool counts on. While fewer threads run and work waits, another one is woken. Behind handlers
-    /// that compute, and if more waits, one thread more may run, if there are several cores: a woken thread may have to wait
-    /// for its core while another is idle.
+    /// How many cores the pool counts on. While fewer threads run and work waits, another one is
+    /// woken. Behind handlers that compute, and if more waits, one thread more may run, if there
+    /// are several cores: a woken thread may have to wait for its core while another is idle.
     /// Default: the cores that this process may use when the pool is built.
     #[must_use]
     pub fn parallelism(mut self, threads: usize) -> Self {
@@ -183,46 +184,50 @@ impl Builder {
         self
     }
 
-    /// The period of the standby's looks, under [`Wake::Adaptive`]. Nobody waits for a leader longer than **a tick and
-    /// a quarter and a wake**, even behind a handler that blocks by surprise. Once 32 looks found nothing to do, or while
-    /// the watcher looks too, only every fourth tick is a look, and it is four and a quarter. (A quarter more, if the handler
-    /// was ready to run when somebody looked, and waited for that very core.) Default: 500 microseconds. An idle pool
-    /// does not tick.
+    /// The period of the standby's checks, under [`Wake::Adaptive`]. No event waits for a leader
+    /// longer than **a tick and a quarter and a wake**, even behind a handler that blocks by
+    /// surprise. Once 32 checks found nothing to do, or while the watcher checks too, only every
+    /// fourth tick is a check, and it is four and a quarter. (A quarter more, if the handler was
+    /// ready to run at the check, and waited for that very core.) Default: 500 microseconds. An
+    /// idle pool does not tick.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// How long a leader that finds no event keeps looking for one before it sleeps: *spins*. An answer comes sooner where
-    /// requests follow each other closely, and the time is burnt where they do not. Set it if you have a core for that.
+    /// How long a leader that finds no event keeps looking for one before it sleeps: *spins*. An
+    /// answer comes sooner where requests follow each other closely, and the time is burnt where
+    /// they do not. Set it if you have a core for that.
     ///
-    /// Default: the pool finds out. It spins for up to 30 microseconds while nearly every such spin finds an event, and
-    /// otherwise tries that again now and then; others who want the core may run between two looks. With zero it never
-    /// spins. Where it does not spin it may still let others run and look once more, if that paid lately; nothing turns that
-    /// off. In sets that are dear to look at ([`SetKind::Poll`] and completions) it does neither,
-    /// unless it is told how long to spin. An idle pool sleeps, and costs nothing.
+    /// Default: the pool finds out. It spins for up to 30 microseconds while nearly every such spin
+    /// finds an event, and otherwise tries that again now and then; others that want the core may
+    /// run between two polls. With zero it never spins. Where it does not spin it may still yield
+    /// and poll once more, if that paid lately; nothing turns that off. In sets that are dear to
+    /// poll ([`SetKind::Poll`] and completions) it does neither, unless this sets how long to spin.
+    /// An idle pool sleeps, and costs nothing.
     #[must_use]
     pub fn leader_spin(mut self, span: Duration) -> Self {
         self.leader_spin = Some(span);
         self
     }
 
-    /// Whether a pool whose handlers often block by surprise may have a watcher, under [`Wake::Adaptive`]: one more
-    /// thread, of the lowest scheduling class, which finds out as soon as a core is idle, long before the next
-    /// tick. It is started when it is first needed, and sleeps when it is not; while it watches a busy pool it may use
-    /// up to a quarter of a core that nobody else wants. Default: it may (on Linux).
+    /// Whether a pool whose handlers often block by surprise may have a watcher, under
+    /// [`Wake::Adaptive`]: one more thread, of the lowest scheduling class, which finds out as soon
+    /// as a core is idle, long before the next tick. It is started when it is first needed, and
+    /// sleeps when it is not; while it watches a busy pool it may use up to a quarter of a core
+    /// that no other thread wants. Default: it may (on Linux).
     #[must_use]
     pub fn watcher(mut self, may: bool) -> Self {
         self.watcher = may;
         self
     }
 
-    /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default: all
-    /// zero. Threads that join choose their own: see [`Pool::entrance`].
+    /// The priorities of the pool's own threads, by their index, for [`Order::Priority`]. Default:
+    /// all zero. Threads that join choose their own: see [`Pool::entrance`].
     #[must_use]
     pub fn thread_priority(mut self, of: impl Fn(usize) -> u8 + Send + Sync + 'static) -> Self {
-        self.outfit.priority = Some(by_index(of));
+        self.thread_settings.priority = Some(by_index(of));
         self
     }
 
@@ -233,30 +238,31 @@ impl Builder {
         self
     }
 
-    /// Who is told about changes of role, and about what goes wrong. There may be several. See [`Pool::observe`] for one
-    /// that comes later, and goes.
+    /// The observer of changes of role, and of what goes wrong. There may be several. See
+    /// [`Pool::observe`] for one that comes later, and goes.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Box::new(Contained::new(observer)));
         self
     }
 
-    /// Whether each thread shows what it does: for [`Inspect`](crate::Inspect), but for its `thread_ids`. It costs
-    /// some stores per event, and five kilobytes per thread. Default: no.
+    /// Whether each thread shows what it does: for [`Inspect`](crate::Inspect), but for its
+    /// `thread_ids`. It costs some stores per event, and five kilobytes per thread. Default: no.
     #[must_use]
     pub fn board(mut self, on: bool) -> Self {
         self.board = on;
         self
     }
 
-    /// Is called with every call of a handler that has lasted for `limit`, once; and once more when its thread was seen
-    /// to have come back, which is told at most `limit` later. Posts, timers and a handler's work for afterwards are
-    /// calls too, and one that has told that it blocks is one like any other. Observers are told as well
-    /// ([`Observer::stuck`]).
+    /// The hook is called with every call of a handler that has lasted for `limit`, once; and once
+    /// more when its thread was seen to have come back, at most `limit` later. Posts, timers and a
+    /// handler's work for afterwards are calls too, and one that has said that it blocks is one
+    /// like any other. Observers get the same ([`Observer::stuck`]).
     ///
-    /// It has a thread of its own, so that it is told even if all the pool's threads are stuck. That one looks at the
-    /// [`board`](Self::board), which is on then, once in `limit`, and when a call gets that old; it ends with the pool, and
-    /// keeps nothing of it alive. On a virtual clock it sleeps like a thread of the pool, and is counted by
+    /// It runs on a thread of its own, so it is called even if all the pool's threads are stuck.
+    /// That thread reads the [`board`](Self::board), which is on then, once in `limit`, and when a
+    /// call gets that old; it ends with the pool, and keeps nothing of it alive. On a virtual clock
+    /// it sleeps like a thread of the pool, and is counted by
     /// [`asleep`](crate::simulated::VirtualClock::asleep). A panic of the hook is dropped.
     ///
     /// ```
@@ -279,9 +285,9 @@ impl Builder {
         self
     }
 
-    /// Is called with an error of the wait itself on one of the pool's own threads; and with that of a thread that could
-    /// not be spawned, or not be set up as it should be, in a pool that is built. The error also stands in the
-    /// shutdown report.
+    /// Is called with an error of the wait itself on one of the pool's own threads; and with that
+    /// of a thread that could not be spawned, or not be set up as it should be, in a pool that is
+    /// built. The error also stands in the shutdown report.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&io::Error) + Send + Sync + 'static) -> Self {
         let hook = Contained::new(hook);
@@ -289,16 +295,18 @@ impl Builder {
         self
     }
 
-    /// What becomes of a handle whose handler panicked, and of a periodic timer. Default: it is closed.
+    /// What becomes of a handle whose handler panicked, and of a periodic timer. Default: it is
+    /// closed.
     #[must_use]
     pub fn panics(mut self, panics: Panics) -> Self {
         self.hooks.panics = panics;
         self
     }
 
-    /// Is called with the message of every panic of user code: of a handler, whatever becomes of its handle,
-    /// of a source, in `closed`, in drops, in work for afterwards, in posts and timers, in `on_closed`, and in a listener's
-    /// maker of handlers. A panic of this hook itself is dropped.
+    /// Is called with the message of every panic of user code: of a handler, whatever becomes of
+    /// its handle, of a source, in `closed`, in drops, in work for afterwards, in posts and timers,
+    /// in `on_closed`, and in a listener's maker of handlers. A panic of this hook itself is
+    /// dropped.
     #[must_use]
     pub fn on_panic(mut self, hook: impl Fn(HandleId, &str) + Send + Sync + 'static) -> Self {
         let hook = Contained::new(hook);
@@ -306,8 +314,9 @@ impl Builder {
         self
     }
 
-    /// Is called at the end of every handle, listeners too, before its handler is told: the one place to log errors of
-    /// handlers, with the address of the peer. (Posts and timers have no end that is told.)
+    /// The hook is called at the end of every handle, listeners too, before its handler's `closed`:
+    /// the one place to log errors of handlers, with the address of the peer. (Posts and timers
+    /// have no end that is reported.)
     ///
     /// ```
     /// use paceline::{Closed, Pool};
@@ -331,24 +340,27 @@ impl Builder {
     /// Builds the pool and spawns its threads.
     ///
     /// # Errors
-    /// `InvalidInput` if a setting can't be; the text names every one. `Unsupported` if the system does not have this handle
-    /// set. Otherwise the error of the system for the handle set or a thread.
+    /// `InvalidInput` if a setting can't be; the text names every one. `Unsupported` if the system
+    /// does not have this handle set. Otherwise the error of the system for the handle set or a
+    /// thread.
     pub fn build(mut self) -> io::Result<Pool> {
         self.judge()?;
         let threads = *self.threads.get_or_insert_with(default_threads);
-        let shared = Arc::new(self.into_shared()?);
-        let _ = shared.outfit.pool.set(Arc::downgrade(&shared));
-        let pool = Pool::of(shared);
+        let hub = Arc::new(self.into_shared()?);
+        let _ = hub.thread_settings.pool.set(Arc::downgrade(&hub));
+        let pool = Pool::of(hub);
         // If a spawn fails, dropping the pool sends those home that were spawned already.
         for _ in 0..threads.least {
-            threads::spawn(pool.shared())?;
+            spawn(pool.hub())?;
         }
-        let Shared {
-            outfit, monitor, ..
-        } = &**pool.shared();
+        let Hub {
+            thread_settings,
+            monitor,
+            ..
+        } = &**pool.hub();
         monitor
             .iter()
-            .try_for_each(|monitor| monitor.start(&outfit.name))?;
+            .try_for_each(|monitor| monitor.start(&thread_settings.name))?;
         Ok(pool)
     }
 
@@ -365,9 +377,9 @@ impl Builder {
         judged("build a pool for roaming leaders", &[wrong.to_owned()]).map(|()| self)
     }
 
-    fn into_shared(self) -> io::Result<Shared> {
+    fn into_shared(self) -> io::Result<Hub> {
         let counters = Arc::new(Counters::default());
-        let (policy, staff) = (self.policy(), self.staff());
+        let (policy, elastic) = (self.policy(), self.elastic());
         let (set, clock) = open(&self.set)?;
         let leads = !self.set.is_for_many();
         let watched =
@@ -377,7 +389,10 @@ impl Builder {
         let has_board = self.board || self.stuck.is_some();
         let observers = Observers::new(self.observers, has_board);
         let board = has_board.then(|| Board::new(clock.clone()));
-        let lead = lead.watched(watched).staffed(staff).shown_on(board.clone());
+        let lead = lead
+            .watched(watched)
+            .with_elastic(elastic)
+            .shown_on(board.clone());
         let lead = lead
             .roaming(self.roams)
             .asking(policy.is_adaptive() && clock.is_real());
@@ -401,31 +416,30 @@ impl Builder {
             Arc::clone(&counters),
         );
         if let Some(why) = lead.hands_nothing() {
-            registry.refuse_homes(why);
+            registry.refuse_affinity(why);
         }
-        Ok(Shared {
-            watch: Watch::new(&lead, &clock, &self.outfit.name),
+        Ok(Hub {
+            watch: Watch::new(&lead, &clock, &self.thread_settings.name),
             lead,
             registry,
             clock,
             counters,
-            crew: Crew::new(board),
-            leader_spin: LeaderSpin::told(self.leader_spin),
-            spins: Spins::default(),
-            looks: Looks::default(),
+            membership: Membership::new(board),
+            idle: IdlePolicy::new(LEADER_YIELDS, self.leader_spin),
             observers,
             monitor,
             threads: Mutex::new(Vec::new()),
-            outfit: self.outfit,
+            thread_settings: self.thread_settings,
+            life: work,
             errors: Mutex::new(Vec::new()),
             on_error: self.on_error,
         })
     }
 
     /// Of an elastic pool.
-    fn staff(&self) -> Option<Staff> {
+    fn elastic(&self) -> Option<ElasticPolicy> {
         let keep_alive = self.keep_alive.unwrap_or(DEFAULT_KEEP_ALIVE);
-        self.threads?.staff(keep_alive)
+        self.threads?.elastic(keep_alive)
     }
 
     fn policy(&self) -> Policy {
@@ -450,7 +464,7 @@ impl Builder {
                 "threads({threads}): nobody leads in a concurrent set, so none can be missing"
             ));
         }
-        let name = &self.outfit.name;
+        let name = &self.thread_settings.name;
         if name.contains('\0') {
             wrong.push(format!("name({name:?}): it contains a NUL"));
         }
@@ -460,7 +474,7 @@ impl Builder {
         if self.tick.is_zero() {
             wrong.push("tick(0): the standby would never sleep".to_owned());
         }
-        if self.outfit.priority.is_some() && self.order != Order::Priority {
+        if self.thread_settings.priority.is_some() && self.order != Order::Priority {
             let order = self.order;
             wrong.push(format!(
                 "thread_priority: order({order:?}) ignores priorities"
@@ -496,8 +510,8 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("threads", &self.threads)
             .field("keep_alive", &self.keep_alive)
-            .field("name", &self.outfit.name)
-            .field("stack_size", &self.outfit.stack_size)
+            .field("name", &self.thread_settings.name)
+            .field("stack_size", &self.thread_settings.stack_size)
             .field("order", &self.order)
             .field("wake", &self.wake)
             .field("parallelism", &self.parallelism)
@@ -525,8 +539,8 @@ fn by_index<T: 'static>(
     Box::new(move |index| of(index))
 }
 
-const _: () = assert!(threads::MOST < MOST_THREADS);
+const _: () = assert!(MOST < MOST_THREADS);
 
 fn default_threads() -> Threads {
-    (4 * cores()).clamp(4, threads::MOST).into()
+    (4 * cores()).clamp(4, MOST).into()
 }

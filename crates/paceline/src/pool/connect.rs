@@ -21,16 +21,17 @@ use crate::{
 impl Pool {
     /// Connects to `address`, without blocking, and registers the connection with `handler`.
     ///
-    /// When it stands, [`EventHandler::connected`] is called, and from then on
-    /// [`EventHandler::ready`] for its input. If it fails, or does not stand within `within`, the
-    /// handler is told [`EventHandler::closed`], with the reason: [`Closed::Failed`] or
+    /// Once it is connected, [`EventHandler::connected`] is called, and from then on
+    /// [`EventHandler::ready`] for its input. If it fails, or is not connected within `within`,
+    /// [`EventHandler::closed`] is called with the reason: [`Closed::Failed`] or
     /// [`Closed::TimedOut`]. Until then the handle can be closed like any other. `within` is its
-    /// first deadline: one that it is given before it stands ([`Handle::set_deadline`]) takes the
-    /// place of `within`, and stays.
+    /// first deadline: one that it is given before it is connected ([`Handle::set_deadline`]) takes
+    /// the place of `within`, and stays.
     ///
     /// # Errors
-    /// Gives `handler` back: what the system said if there is no socket to be had or the connection is refused at once;
-    /// `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is taken.
+    /// Gives `handler` back: what the system said if there is no socket to be had or the connection
+    /// is refused at once; `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot
+    /// is taken.
     pub fn connect<H>(
         &self,
         address: SocketAddr,
@@ -44,7 +45,7 @@ impl Pool {
             Ok(stream) => stream,
             Err(error) => return Err(Rejected::new(handler, attempted(address, error))),
         };
-        let registry = &self.shared().registry;
+        let registry = &self.hub().registry;
         let deadline = registry.now().after(within);
         let connecting = Connecting {
             handler,
@@ -79,7 +80,8 @@ pub(super) fn attempted(address: SocketAddr, error: io::Error) -> io::Error {
     errors::attempted(format_args!("connect to {address}"), error)
 }
 
-/// The handler of an outgoing connection: finds out that it stands, then leaves everything to the user's.
+/// The handler of an outgoing connection: finds out that it stands, then leaves everything to the
+/// user's.
 struct Connecting<H> {
     handler: H,
     outcome: Outcome<TcpStream>,
@@ -109,9 +111,10 @@ impl<H: EventHandler<TcpStream>> EventHandler<TcpStream> for Connecting<H> {
     }
 
     fn expired(&mut self, cx: &mut Context<'_, TcpStream>, age: Duration) -> io::Result<Next> {
-        match self.stands {
-            true => self.handler.expired(cx, age),
-            false => self.ready(cx),
+        if self.stands {
+            self.handler.expired(cx, age)
+        } else {
+            self.ready(cx)
         }
     }
 

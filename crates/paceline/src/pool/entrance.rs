@@ -59,7 +59,7 @@ impl<'p> Entrance<'p> {
     /// # Errors
     /// As [`Pool::join`].
     pub fn join(self) -> io::Result<Left> {
-        self.pool.shared().join(self.deadline(), self.priority)
+        self.pool.hub().join(self.deadline(), self.priority)
     }
 
     /// Makes the thread a follower, to go through the roles by hand: see [`turn`](crate::turn).
@@ -67,11 +67,11 @@ impl<'p> Entrance<'p> {
     /// # Errors
     /// As [`Pool::enter`].
     pub fn enter(self) -> io::Result<Follower<'p>> {
-        self.pool.shared().enter(self.deadline(), self.priority)
+        self.pool.hub().enter(self.deadline(), self.priority)
     }
 
     fn deadline(&self) -> Option<Timestamp> {
-        let clock = &self.pool.shared().clock;
+        let clock = &self.pool.hub().clock;
         self.time.map(|time| clock.now().after(time))
     }
 }

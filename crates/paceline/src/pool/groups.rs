@@ -17,7 +17,8 @@ impl Pool {
     /// ([`Group::register`], [`Group::connect`], [`Group::adopt`]).
     ///
     /// # Errors
-    /// Gives `handler` back: `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is taken.
+    /// Gives `handler` back: `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every
+    /// slot is taken.
     ///
     /// ```
     /// # use std::{io, os::unix::net::UnixStream};
@@ -47,20 +48,20 @@ impl Pool {
         S: Source,
         H: GroupHandler<S>,
     {
-        self.shared().registry.group(handler)
+        self.hub().registry.group(handler)
     }
 }
 
 impl Group<TcpStream> {
     /// Connects to `address`, without blocking; the connection is a member of this group.
     ///
-    /// When it stands, [`GroupHandler::joined`] is told. If it fails, or does not stand within `within`,
-    /// [`GroupHandler::closed`] is, with the reason: [`Closed::Failed`](crate::Closed::Failed) or
-    /// [`Closed::TimedOut`](crate::Closed::TimedOut).
+    /// Once it is connected, [`GroupHandler::joined`] is called. If it fails, or is not connected
+    /// within `within`, [`GroupHandler::closed`] is, with the reason:
+    /// [`Closed::Failed`](crate::Closed::Failed) or [`Closed::TimedOut`](crate::Closed::TimedOut).
     ///
     /// # Errors
-    /// What the system said if there is no socket to be had or the connection is refused at once; otherwise as
-    /// [`register`](Self::register).
+    /// What the system said if there is no socket to be had or the connection is refused at once;
+    /// otherwise as [`register`](Self::register).
     pub fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Handle> {
         let attempted = |error: io::Error| connect::attempted(address, error);
         let stream = connect::begin(address).map_err(attempted)?;

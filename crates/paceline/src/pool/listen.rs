@@ -1,7 +1,8 @@
 //! Accepting connections, done for you.
 //!
-//! `listen/builder.rs` has the settings, `listen/acceptor.rs` the handler of a listening socket, `listen/refusal.rs` what
-//! becomes of connections that are not served, `listen/metrics.rs` the handler of a port for monitoring. How many are open is counted in `dispatch/provenance.rs`.
+//! `listen/builder.rs` has the settings, `listen/acceptor.rs` the handler of a listening socket,
+//! `listen/refusal.rs` what becomes of connections that are not served, `listen/metrics.rs` the
+//! handler of a port for monitoring. How many are open is counted in `dispatch/provenance.rs`.
 
 mod acceptor;
 mod builder;
@@ -16,7 +17,8 @@ pub(super) use self::{acceptor::here, refusal::beside_listeners};
 pub use self::{builder::ListenerBuilder, socket::ListenerSocket};
 use crate::dispatch::{Handle, OpenConnections};
 
-/// A listening socket in a pool. Dropping it changes nothing; [`close`](Handle::close) its handle to stop listening.
+/// A listening socket in a pool. Dropping it changes nothing; [`close`](Handle::close) its handle
+/// to stop listening.
 ///
 /// `A` is the type of its address: a [`SocketAddr`], or that of a Unix socket.
 #[derive(Clone, Debug)]
@@ -34,22 +36,23 @@ impl<A: Clone> Listener<A> {
     }
 
     /// Its handle in the pool. While the listener waits for a place
-    /// ([`max_connections`](ListenerBuilder::max_connections)), the pool keeps its interest; to pause it,
-    /// [`suspend`](Handle::suspend) it.
+    /// ([`max_connections`](ListenerBuilder::max_connections)), the pool keeps its interest; to
+    /// pause it, [`suspend`](Handle::suspend) it.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// How many of its connections are open: accepted, and their sources are not dropped yet. Those that have moved to
-    /// other pools count too. [`Snapshot::connections`](crate::observe::Snapshot::connections) is the number of a pool.
+    /// How many of its connections are open: accepted, and their sources are not dropped yet. Those
+    /// that have moved to other pools count too.
+    /// [`Snapshot::connections`](crate::observe::Snapshot::connections) is the number of a pool.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.open.count()
     }
 
-    /// How many connections it has refused: for want of a place, a descriptor or a slot, and because its maker returned
-    /// `None`.
+    /// How many connections it has refused: for want of a place, a descriptor or a slot, and
+    /// because its maker returned `None`.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.open.refused()

@@ -1,4 +1,4 @@
-//! What can be asked of a pool about itself, and how its threads tell.
+//! What can be asked of a pool about itself.
 
 use std::{
     fmt,
@@ -6,22 +6,22 @@ use std::{
     time::Duration,
 };
 
-use super::{Pool, Shared};
+use super::Pool;
 use crate::{
-    dispatch::{Claim, Contained},
-    observe::{Histograms, Metrics, Observer, Role, Snapshot, Stuck, ThreadReport},
-    promotion::Seat,
-    sync::{thread::ThreadId, Timestamp},
+    hub::Hub,
+    observe::{Histograms, Metrics, Observer, Snapshot, Stuck, ThreadReport},
+    sync::thread::ThreadId,
+    unwind::Contained,
 };
 
 impl Pool {
     /// How often what happened so far.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let shared = self.shared();
+        let hub = self.hub();
         Snapshot {
-            threads: shared.crew.len(),
-            ..shared.counters.snapshot()
+            threads: hub.membership.len(),
+            ..hub.counters.snapshot()
         }
     }
 
@@ -31,9 +31,9 @@ impl Pool {
         Inspect { pool: self }
     }
 
-    /// Lets `observer` be told from now on, until what this returns is dropped (a call that is being made then may still
-    /// be going on). There may be several. It is told nothing of what was before: a thread that sleeps tells its next
-    /// role.
+    /// Calls `observer` from now on, until the returned value is dropped (a call that is being made
+    /// then may still be going on). There may be several. It learns nothing of what was before: a
+    /// sleeping thread reports its next role.
     ///
     /// ```
     /// use paceline::{observe::{Observer, Role}, Pool};
@@ -52,12 +52,12 @@ impl Pool {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn observe(&self, observer: impl Observer) -> Observation {
-        let shared = self.shared();
-        let begin = || shared.lead.set_observed(true);
+        let hub = self.hub();
+        let begin = || hub.lead.set_observed(true);
         let observer = Arc::new(Contained::new(observer));
-        let number = shared.observers.add(observer, begin);
+        let number = hub.observers.add(observer, begin);
         Observation {
-            pool: Arc::downgrade(shared),
+            pool: Arc::downgrade(hub),
             number,
         }
     }
@@ -70,9 +70,10 @@ pub struct Inspect<'p> {
 }
 
 impl Inspect<'_> {
-    /// Who does what, and since when: every thread of the pool, its own and those that joined, in the order of entering.
-    /// Of those that handle an event, also which, and with what type of handler. Each thread's report is whole; they are
-    /// taken one after the other, while the pool works on.
+    /// What each thread does, and since when: every thread of the pool, its own and those that
+    /// joined, in the order of entering. Of those that handle an event, also which, and with what
+    /// type of handler. Each thread's report is whole; they are taken one after the other, while
+    /// the pool works on.
     ///
     /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
     ///
@@ -90,18 +91,18 @@ impl Inspect<'_> {
     /// ```
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadReport> {
-        let shared = self.pool.shared();
-        let board = shared.crew.board();
-        board.map_or_else(Vec::new, |board| board.threads(shared.lead.standby_index()))
+        let hub = self.pool.hub();
+        let board = hub.membership.board();
+        board.map_or_else(Vec::new, |board| board.threads(hub.lead.standby_index()))
     }
 
-    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads. To be told without
-    /// asking: [`stuck_after`](crate::Builder::stuck_after).
+    /// The calls of handlers that have lasted for `limit` or longer, in the order of their threads.
+    /// [`stuck_after`](crate::Builder::stuck_after) reports them without a question.
     ///
     /// Empty, unless the pool was built with a [`board`](crate::Builder::board).
     #[must_use]
     pub fn stuck(&self, limit: Duration) -> Vec<Stuck> {
-        let Some(board) = self.pool.shared().crew.board() else {
+        let Some(board) = self.pool.hub().membership.board() else {
             return Vec::new();
         };
         let (stuck, _) = board.stuck(limit);
@@ -110,8 +111,8 @@ impl Inspect<'_> {
 
     /// How long turns, handlers and blind times took so far.
     ///
-    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on. Times are those that the
-    /// pool has read anyway, on its own clock.
+    /// Each thread counts for itself, without a lock; this adds them up, while the pool works on.
+    /// Times are those that the pool has read anyway, on its own clock.
     ///
     /// `None`, unless the pool was built with a [`board`](crate::Builder::board).
     ///
@@ -119,9 +120,9 @@ impl Inspect<'_> {
     /// # use std::sync::mpsc;
     /// # use paceline::Pool;
     /// let pool = Pool::builder().threads(2).board(true).build()?;
-    /// # let (tell, told) = mpsc::channel();
-    /// # pool.post(move |_| tell.send(()).unwrap())?;
-    /// # told.recv().unwrap();
+    /// # let (sender, receiver) = mpsc::channel();
+    /// # pool.post(move |_| sender.send(()).unwrap())?;
+    /// # receiver.recv().unwrap();
     /// let times = pool.inspect().histograms().expect("it has a board");
     /// println!("{:?} {:?} {:?}", times.handler.p50(), times.handler.p99(), times.handler.max());
     /// for bucket in times.handler.buckets() {
@@ -131,12 +132,12 @@ impl Inspect<'_> {
     /// ```
     #[must_use]
     pub fn histograms(&self) -> Option<Histograms> {
-        Some(self.pool.shared().crew.board()?.times())
+        Some(self.pool.hub().membership.board()?.times())
     }
 
-    /// The bound of [`Snapshot::longest_blind`]: four and a half [ticks](crate::Builder::tick). A wake and what the
-    /// system's scheduler adds come on top. `None` under [`Wake::Eager`](crate::Wake::Eager), which wakes a follower
-    /// each time.
+    /// The bound of [`Snapshot::longest_blind`]: four and a half [ticks](crate::Builder::tick). A
+    /// wake and what the system's scheduler adds come on top. `None` under
+    /// [`Wake::Eager`](crate::Wake::Eager), which wakes a follower each time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -146,14 +147,14 @@ impl Inspect<'_> {
     /// ```
     #[must_use]
     pub fn blind_bound(&self) -> Option<Duration> {
-        self.pool.shared().lead.blind_bound()
+        self.pool.hub().lead.blind_bound()
     }
 
-    /// The threads that are in the pool now, its own and those that joined, in the order of entering: for
-    /// [`Handle::pin_to`](crate::Handle::pin_to), which has an example.
+    /// The threads that are in the pool now, its own and those that joined, in the order of
+    /// entering: for [`Handle::pin_to`](crate::Handle::pin_to), which has an example.
     #[must_use]
     pub fn thread_ids(&self) -> Vec<ThreadId> {
-        self.pool.shared().crew.thread_ids()
+        self.pool.hub().membership.thread_ids()
     }
 }
 
@@ -168,21 +169,22 @@ impl Metrics for Pool {
     }
 }
 
-/// Somebody observes a pool, until this is dropped: see [`Pool::observe`]. Forgotten, it lasts as long as the pool.
+/// A pool is observed until this is dropped: see [`Pool::observe`]. Forgotten, it lasts as long as
+/// the pool.
 #[must_use = "dropping it ends the observation"]
 pub struct Observation {
-    pool: Weak<Shared>,
+    pool: Weak<Hub>,
     number: u64,
 }
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        let Some(shared) = self.pool.upgrade() else {
+        let Some(hub) = self.pool.upgrade() else {
             return;
         };
-        let others = shared.crew.board().is_some() || shared.observers.has_first();
-        shared.observers.remove(self.number, |guests| {
-            shared.lead.set_observed(guests || others);
+        let others = hub.membership.board().is_some() || hub.observers.has_first();
+        hub.observers.remove(self.number, |guests| {
+            hub.lead.set_observed(guests || others);
         });
     }
 }
@@ -190,42 +192,5 @@ impl Drop for Observation {
 impl fmt::Debug for Observation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Observation").field(&self.number).finish()
-    }
-}
-
-/// What threads tell, on the cold side of the one question whether anybody observes.
-impl Shared {
-    /// The calling thread, whose seat this is, has another role.
-    #[cold]
-    pub(crate) fn tell(&self, seat: &Seat, role: Role) {
-        self.tell_at(seat, role, self.clock.now());
-        self.observers.tell_first(seat.index(), role);
-    }
-
-    /// The same, since a time that is known; the first observer is told by the caller.
-    #[cold]
-    pub(crate) fn tell_at(&self, seat: &Seat, role: Role, now: Timestamp) {
-        if let Some(row) = seat.row() {
-            row.set_role(role, now);
-        }
-        self.observers.tell_guests(seat.index(), role);
-    }
-
-    /// The handler of the calling thread, whose seat this is, blocks, or has come back. Without an observer it costs
-    /// a load.
-    pub(crate) fn report_away(&self, seat: &Seat, is_away: bool) {
-        if self.lead.is_observed() {
-            self.observers
-                .tell(|it| it.away_changed(seat.index(), is_away));
-        }
-    }
-
-    /// The calling thread goes to handle an event; likewise.
-    #[cold]
-    pub(crate) fn tell_event(&self, seat: &Seat, event: &mut Claim<'_>, now: Timestamp) {
-        if let Some(row) = seat.row() {
-            row.begin(event.subject(), now);
-        }
-        self.observers.tell_guests(seat.index(), Role::Processing);
     }
 }

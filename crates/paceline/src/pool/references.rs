@@ -9,13 +9,14 @@ use std::{
 
 use super::{
     listen::{self, Listener, ListenerBuilder},
-    Builder, Ending, PoolClock, Shared, ShutdownReport,
+    Builder, Ending, PoolClock, ShutdownReport,
 };
 use crate::{
     dispatch::{
         ConcurrentHandler, EventHandler, Handle, HandlerKind, Interest, Registry, Rejected,
     },
     handle_set::Source,
+    hub::{Hub, PoolRef},
     turn::{Follower, Left},
 };
 
@@ -28,8 +29,8 @@ use crate::{
 ///
 /// Families of operations are types of their own: the settings of the pool ([`Builder`]), of a
 /// listener ([`listener`](Self::listener)) and of a thread that joins
-/// ([`entrance`](Self::entrance)); queues, semaphores and signals ([`sources`](Self::sources)); what
-/// its threads do ([`inspect`](Self::inspect)).
+/// ([`entrance`](Self::entrance)); queues, semaphores and signals ([`sources`](Self::sources));
+/// what its threads do ([`inspect`](Self::inspect)).
 ///
 /// A clone is another reference to the same pool. When the last one is dropped, the pool is shut
 /// down at once, without waiting. A handler that needs its pool holds a [`WeakPool`].
@@ -39,9 +40,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub(super) fn of(shared: Arc<Shared>) -> Self {
+    pub(super) fn of(hub: Arc<Hub>) -> Self {
         Self {
-            inner: Arc::new(Strong { shared }),
+            inner: Arc::new(Strong { hub }),
         }
     }
 
@@ -60,8 +61,9 @@ impl Pool {
         Builder::default()
     }
 
-    /// Accepts connections at `address` and registers each with the handler that `make` returns for it. `make` gets the
-    /// stream and the address of the peer; with `None` it refuses the connection.
+    /// Accepts connections at `address` and registers each with the handler that `make` returns for
+    /// it. `make` gets the stream and the address of the peer; with `None` it refuses the
+    /// connection.
     ///
     /// This is [`listener`](Self::listener) without settings: [`ListenerBuilder::bind`].
     ///
@@ -99,8 +101,9 @@ impl Pool {
         self.listener().bind(address, make)
     }
 
-    /// To choose settings of a listener: how many connections it may have, what it says to those that it refuses, how
-    /// long they may be idle. It listens at a TCP port, at a Unix socket, or on a socket that listens already.
+    /// To choose settings of a listener: how many connections it may have, what it says to those
+    /// that it refuses, how long they may be idle. It listens at a TCP port, at a Unix socket, or
+    /// on a socket that listens already.
     ///
     /// ```
     /// use std::{net::TcpStream, time::Duration};
@@ -131,21 +134,24 @@ impl Pool {
     /// there. Anything with a descriptor that can be waited for will do.
     ///
     /// The pool owns the source from here on: it lends it to the handler, and drops it after
-    /// [`EventHandler::closed`] was told.
+    /// [`EventHandler::closed`] returned.
     ///
-    /// A [`Source`] is everything that implements [`AsFd`](std::os::fd::AsFd): it keeps its descriptor
-    /// open for as long as it lives. A [`TcpStream`] must be one: a short read of it counts as having
-    /// emptied it. (Safe code can make a `TcpStream` of another socket; wrap such a one in a type of
-    /// your own.)
+    /// A [`Source`] is everything that implements [`AsFd`](std::os::fd::AsFd): it keeps its
+    /// descriptor open for as long as it lives. A [`TcpStream`] must be one: a short read of it
+    /// counts as having emptied it. (Safe code can make a `TcpStream` of another socket; wrap such
+    /// a one in a type of your own.)
     ///
-    /// The close of a socket with SO_LINGER waits for its peer, also where the socket is non-blocking. While the pool runs,
-    /// that blocks the thread that drops the source, as a handler that sleeps does: leave the option off, and let the handler
-    /// end with [`Next::CloseGently`](crate::Next::CloseGently). (A [`shutdown`](Self::shutdown) turns the option off.)
+    /// The close of a socket with SO_LINGER waits for its peer, also where the socket is
+    /// non-blocking. While the pool runs, that blocks the thread that drops the source, as a
+    /// handler that sleeps does: leave the option off, and let the handler end with
+    /// [`Next::CloseGently`](crate::Next::CloseGently). (A [`shutdown`](Self::shutdown) turns the
+    /// option off.)
     ///
     /// # Errors
-    /// Returns source and handler. `AlreadyExists` if the descriptor is registered already, `PermissionDenied` if it
-    /// can't be waited for (a regular file), `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot is
-    /// taken. Otherwise the error of the system (a closed descriptor has no kind of its own): the source of the error
+    /// Returns source and handler. `AlreadyExists` if the descriptor is registered already,
+    /// `PermissionDenied` if it can't be waited for (a regular file), `BrokenPipe` if the pool is
+    /// shutting down, `QuotaExceeded` if every slot is taken. Otherwise the error of the system (a
+    /// closed descriptor has no kind of its own): the source of the error
     /// ([`Error::source`](std::error::Error::source)) is that one, with its number.
     pub fn register<S, H>(
         &self,
@@ -157,14 +163,14 @@ impl Pool {
         S: Source,
         H: EventHandler<S>,
     {
-        self.shared().registry.register(source, interest, handler)
+        self.hub().registry.register(source, interest, handler)
     }
 
-    /// As [`register`](Self::register), for a source that several threads may use at once without damage: one that takes
-    /// and gives whole records, as a UDP socket does.
+    /// As [`register`](Self::register), for a source that several threads may use at once without
+    /// damage: one that takes and gives whole records, as a UDP socket does.
     ///
-    /// The handle is not kept from others while its handler runs: with ten datagrams waiting, several threads receive
-    /// them at once. There is no order among them.
+    /// The handle is not kept from others while its handler runs: with ten datagrams waiting,
+    /// several threads receive them at once. There is no order among them.
     ///
     /// # Errors
     /// As [`register`](Self::register).
@@ -178,21 +184,22 @@ impl Pool {
         S: Source + Sync,
         H: ConcurrentHandler<S>,
     {
-        let registry = &self.shared().registry;
+        let registry = &self.hub().registry;
         registry.register_concurrent(source, interest, handler)
     }
 
-    /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It does not
-    /// wait for a [`shutdown`](Self::shutdown) that runs elsewhere to return.
+    /// Lends the calling thread to the pool until it is shut down; returns at once if it is. It
+    /// does not wait for a [`shutdown`](Self::shutdown) that runs elsewhere to return.
     ///
     /// # Errors
-    /// `Deadlock` if this thread is inside a handler of the same pool, `QuotaExceeded` if too many threads are in the pool.
-    /// Otherwise the error of the wait itself.
+    /// `Deadlock` if this thread is inside a handler of the same pool, `QuotaExceeded` if too many
+    /// threads are in the pool. Otherwise the error of the wait itself.
     pub fn join(&self) -> io::Result<()> {
         self.entrance().join().map(drop)
     }
 
-    /// As [`join`](Self::join), for at most `time`: see [`Entrance::timeout`](crate::Entrance::timeout).
+    /// As [`join`](Self::join), for at most `time`: see
+    /// [`Entrance::timeout`](crate::Entrance::timeout).
     ///
     /// # Errors
     /// As [`join`](Self::join).
@@ -204,8 +211,8 @@ impl Pool {
     /// [`turn`](crate::turn). [`entrance`](Self::entrance) gives it a priority, or a time.
     ///
     /// # Errors
-    /// `BrokenPipe` if the pool is shut down, `Deadlock` if this thread is inside a handler of the same pool,
-    /// `QuotaExceeded` if too many threads are in the pool.
+    /// `BrokenPipe` if the pool is shut down, `Deadlock` if this thread is inside a handler of the
+    /// same pool, `QuotaExceeded` if too many threads are in the pool.
     pub fn enter(&self) -> io::Result<Follower<'_>> {
         self.entrance().enter()
     }
@@ -221,7 +228,7 @@ impl Pool {
     /// # let pool = Pool::builder().threads(2).build()?;
     /// # let (source, mut peer) = UnixStream::pair()?;
     /// let page = pool.handler_kind("GET /page");
-    /// let report = pool.handler_kind("GET /report").blocks(); // known from the start; others are learnt
+    /// let report = pool.handler_kind("GET /report").blocks(); // known from the start
     /// assert_eq!((page.pace(), report.pace()), (Pace::Short, Pace::Blocking));
     /// let handler = move |cx: &mut Context<'_, UnixStream>| {
     ///     let mut request = [0];
@@ -242,43 +249,44 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn handler_kind(&self, name: &str) -> HandlerKind {
-        self.shared().registry.handler_kind(name)
+        self.hub().registry.handler_kind(name)
     }
 
     /// Ends the pool, from anywhere, also from a handler, and says what was left undone.
     ///
-    /// Listeners and idle handles close at once, the others as soon as what is ready was handled and
-    /// kept output sent. What is left shortly before `within` has passed is closed and listed;
-    /// threads that are still in a handler then are left alone and listed. A shutdown that is called
-    /// from a handler does not wait for that handler. `closed` of what is left is told by the calling
-    /// thread.
+    /// Listeners and idle handles close at once, the others as soon as what is ready was handled
+    /// and kept output sent. What is left shortly before `within` has passed is closed and listed;
+    /// threads that are still in a handler then are left alone and listed. A shutdown that is
+    /// called from a handler does not wait for that handler. The calling thread calls `closed` of
+    /// what is left.
     ///
-    /// From the beginning of a shutdown on, no close of a socket waits for its peer: the pool turns SO_LINGER off, and the
-    /// kernel goes on sending what it has. (A linger time of zero, which asks for a reset, stays. The option belongs to the
-    /// socket, so a duplicate of the descriptor loses it, too.)
+    /// From the beginning of a shutdown on, no close of a socket waits for its peer: the pool turns
+    /// SO_LINGER off, and the kernel goes on sending what it has. (A linger time of zero, which
+    /// asks for a reset, stays. The option belongs to the socket, so a duplicate of the descriptor
+    /// loses it, too.)
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
-        self.shared().shutdown(within)
+        self.hub().shutdown(within)
     }
 
-    /// The first step of a shutdown: nothing and nobody new from here on. Several pools that end together all begin before
-    /// the first of them is waited for.
+    /// The first step of a shutdown: no registration and no thread is accepted from here on.
+    /// Several pools that end together all begin before the first of them is waited for.
     pub(crate) fn begin_shutdown(&self, within: Duration) -> Ending {
-        self.shared().begin_shutdown(within)
+        self.hub().begin_shutdown(within)
     }
 
     /// The others.
     pub(crate) fn finish_shutdown(&self, ending: &Ending) -> ShutdownReport {
-        self.shared().finish_shutdown(ending)
+        self.hub().finish_shutdown(ending)
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.shared().registry
+        &self.hub().registry
     }
 
     /// The clock by which this pool measures its times.
     #[must_use]
     pub fn clock(&self) -> PoolClock {
-        PoolClock::new(self.shared().clock.clone())
+        PoolClock::new(self.hub().clock.clone())
     }
 
     /// A handle that does not keep the pool alive.
@@ -287,16 +295,21 @@ impl Pool {
         WeakPool(Arc::downgrade(&self.inner))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.inner.shared
+    /// For threads that visit it.
+    pub(crate) fn pool_ref(&self) -> PoolRef {
+        PoolRef::new(self.hub())
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("lead", &self.shared().lead)
-            .field("handles", &self.shared().registry.live())
+            .field("lead", &self.hub().lead)
+            .field("handles", &self.hub().registry.live())
             .finish_non_exhaustive()
     }
 }
@@ -316,11 +329,11 @@ impl WeakPool {
 /// What the user's handles to a pool share; the pool's threads do not have it.
 #[derive(Debug)]
 struct Strong {
-    shared: Arc<Shared>,
+    hub: Arc<Hub>,
 }
 
 impl Drop for Strong {
     fn drop(&mut self) {
-        let _ = self.shared.shutdown(Duration::ZERO);
+        let _ = self.hub.shutdown(Duration::ZERO);
     }
 }

@@ -11,40 +11,45 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum SetKind {
-    /// Edge-triggered epoll: a descriptor is told to the kernel once, and no system call is made for it
-    /// again but to read and write.
+    /// Edge-triggered epoll: a descriptor is registered with the kernel once, and no system call is
+    /// made for it again but to read and write.
     #[default]
     Epoll,
-    /// One-shot epoll, the textbook's deactivation: each event silences its descriptor until it is armed
-    /// again, one more system call per event. Level-triggered: also for descriptors that know no edges.
+    /// One-shot epoll, the textbook's deactivation: each event silences its descriptor until it is
+    /// armed again, one more system call per event. Level-triggered: also for descriptors that know
+    /// no edges.
     OneShot,
-    /// `poll`, to be had everywhere. Every wait looks at every handle that waits. Level-triggered too.
+    /// `poll`, to be had everywhere. Every wait looks at every handle that waits. Level-triggered
+    /// too.
     Poll,
     /// One-shot epoll in which all threads wait at once: the paper's concurrent handle set.
     ///
-    /// Each event is told to one thread, which the system chooses. Nobody leads and nobody is promoted, so what says
-    /// how that is done does not apply: order, priorities, wake policy, parallelism, tick, watcher and leader spin.
-    /// Observers are told that a thread is a follower while it waits. A thread is woken for what no descriptor tells:
-    /// posts, closed and notified handles, handlers that have left something unread, the end of the pool.
+    /// Each event is reported to one thread, which the system chooses. No thread leads and none is
+    /// promoted, so the settings for that do not apply: order, priorities, wake policy,
+    /// parallelism, tick, watcher and leader spin. For observers a thread is a follower while it
+    /// waits. A thread is woken for what no descriptor reports: posts, closed and notified handles,
+    /// handlers that have left something unread, the end of the pool.
     ///
-    /// A concurrent handle on it needs no promotion and no wake at all: another thread is told of the next record once
-    /// a call of its handler has received one. A byte stream costs one more system call per event than on
-    /// [`Epoll`](Self::Epoll), and the system may wake another thread for an event that the one before could have
-    /// taken.
+    /// A concurrent handle on it needs no promotion and no wake at all: the next record is reported
+    /// to another thread once a call of its handler has received one. A byte stream costs one more
+    /// system call per event than on [`Epoll`](Self::Epoll), and the system may wake another thread
+    /// for an event that the one before could have taken.
     Concurrent,
-    /// A completion set, on io_uring (Linux 6.0 or later; the build fails where it is not to be had).
+    /// A completion set, on io_uring (Linux 6.0 or later; the build fails where it is not to be
+    /// had).
     ///
-    /// A poll per handle lies in the kernel, and tells every edge into memory that the leader reads. A thread of the
-    /// kernel's own does the work of these polls; it looks for more for some milliseconds before it sleeps, which
-    /// takes a core while there is work. To register and to close wait for that thread. What a handler sees is the
-    /// same as on [`Epoll`](Self::Epoll), which is faster.
+    /// A poll per handle lies in the kernel, and reports every edge into memory that the leader
+    /// reads. A thread of the kernel's own does the work of these polls; it polls for more for some
+    /// milliseconds before it sleeps, which takes a core while there is work. To register and to
+    /// close wait for that thread. What a handler sees is the same as on [`Epoll`](Self::Epoll),
+    /// which is faster.
     Completion,
     /// A world of its own, with its own clock, for tests.
     Simulated(Simulation),
 }
 
 impl SetKind {
-    /// Whether all threads wait in it at once, and nobody leads.
+    /// Whether all threads wait in it at once, and none leads.
     pub(super) fn is_for_many(&self) -> bool {
         match self {
             Self::Concurrent => true,

@@ -2,9 +2,9 @@
 
 use std::{fmt, io, time::Duration};
 
-use super::Shared;
 use crate::{
     dispatch::HandleId,
+    hub::Hub,
     sync::{is_finished, lock, thread, Timestamp},
 };
 
@@ -17,16 +17,18 @@ pub struct ShutdownReport {
     pub unfinished: Vec<Unfinished>,
     /// Threads that were still in a handler when the time was over. They go when it returns.
     pub stuck_threads: Vec<String>,
-    /// Handles that were still with those threads. They close when their handlers return. A group counts as one more.
+    /// Handles that were still with those threads. They close when their handlers return. A group
+    /// counts as one more.
     pub busy_handles: usize,
     /// Posted work that was not done, and timers that were due and not called.
     pub undone_tasks: usize,
-    /// Items that queues and semaphores had accepted and nobody handled: left at the end, or when a handler panicked.
+    /// Items that queues and semaphores had accepted and no thread handled: left at the end, or
+    /// when a handler panicked.
     pub unhandled_items: usize,
     /// Timers that were to be called once, and were not due. They do not count as unfinished.
     pub timers_not_due: usize,
-    /// Errors of the wait itself on the pool's own threads, and of spawning them and setting them up (the first
-    /// sixteen).
+    /// Errors of the wait itself on the pool's own threads, and of spawning them and setting them
+    /// up (the first sixteen).
     pub errors: Vec<io::Error>,
 }
 
@@ -125,9 +127,9 @@ pub(crate) struct Ending {
     drained_by: Timestamp,
 }
 
-impl Shared {
-    /// Ends the pool within a time: see [`Pool::shutdown`](super::Pool::shutdown). May be called from
-    /// several threads, and again.
+impl Hub {
+    /// Ends the pool within a time: see [`Pool::shutdown`](super::Pool::shutdown). May be called
+    /// from several threads, and again.
     pub(super) fn shutdown(&self, within: Duration) -> ShutdownReport {
         let ending = self.begin_shutdown(within);
         self.finish_shutdown(&ending)
@@ -140,11 +142,12 @@ impl Shared {
             deadline: start.after(within),
             drained_by: start.after(within / 10 * 9),
         };
-        // 1. Nothing and nobody new; what exists ends when it has nothing left to do. A handler that calls this
-        //    is not waited for, and since its thread blocks now, somebody else is called to lead.
-        self.crew.stop_hiring();
+        // 1. No registration and no thread any more; what exists ends when it has nothing left to
+        //    do. A handler that calls this is not waited for, and since its thread blocks now,
+        //    another thread is woken to lead.
+        self.membership.stop_hiring();
         self.registry.excuse_own_frames();
-        self.registry.leave_own_tray();
+        self.registry.leave_own_mailbox();
         self.registry.drain();
         self.lead.elect_anyone();
         ending
@@ -157,14 +160,17 @@ impl Shared {
             drained_by,
         } = *ending;
         // 2. The pool's threads drain it. The leader that finds nothing left closes the lead, and
-        //    everyone goes. If nobody is there, nobody is waited for; but those that roam may come.
+        //    every thread goes. If no thread is there, the shutdown waits for none; but those that
+        //    roam may come.
         let may_come = || !self.registry.is_drained() && self.lead.may_be_visited();
-        self.crew.wait_for_others(&self.clock, drained_by, may_come);
-        // 3. Nobody leads any more; everyone is woken to go.
+        self.membership
+            .wait_for_others(&self.clock, drained_by, may_come);
+        // 3. No thread leads any more; every thread is woken to go.
         self.lead.close();
-        self.crew.end_visits();
+        self.membership.end_visits();
         self.registry.end_waits();
-        self.crew.wait_for_others(&self.clock, deadline, || false);
+        self.membership
+            .wait_for_others(&self.clock, deadline, || false);
         // 4. What is left ends now: idle handles here, busy ones when their handler returns.
         self.registry.shut();
         // 5. Threads that have gone are joined, the others listed.
@@ -192,22 +198,23 @@ impl Shared {
 
     /// Joins the pool's own threads that have ended; names all that have not.
     fn part_from_threads(&self, deadline: Timestamp) -> Vec<String> {
-        let inside = self.crew.others();
+        let inside = self.membership.others();
         let mut stuck: Vec<_> = inside.iter().map(|(_, name)| name.clone()).collect();
         let me = thread::current().id();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (index, thread) in threads {
             // Another one may be in a shutdown of its own, and wait for this one.
-            if self.crew.has(index) || thread.thread().id() == me {
+            if self.membership.has(index) || thread.thread().id() == me {
                 continue;
             }
             // It has only its thread-local variables to drop, but these are user code too.
             while !is_finished(&thread) && !self.clock.has_passed(Some(deadline)) {
                 thread::yield_now();
             }
-            match is_finished(&thread) {
-                true => drop(thread.join()),
-                false => stuck.push(format!("thread {index}, ending")),
+            if is_finished(&thread) {
+                drop(thread.join())
+            } else {
+                stuck.push(format!("thread {index}, ending"))
             }
         }
         stuck

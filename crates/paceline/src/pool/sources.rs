@@ -1,4 +1,4 @@
-//! Events that no socket tells: queues, semaphores and signals.
+//! Events that no socket reports: queues, semaphores and signals.
 
 use std::sync::Arc;
 
@@ -23,32 +23,35 @@ pub struct Sources<'p> {
 }
 
 impl Sources<'_> {
-    /// Begins a queue of at most `capacity` items, each of which is an event of this pool: `handler` is called for one
-    /// after the other, in the order in which they were sent, by whichever thread leads then.
+    /// Begins a queue of at most `capacity` items, each of which is an event of this pool:
+    /// `handler` is called for one after the other, in the order in which they were sent, by
+    /// whichever thread leads then.
     ///
-    /// A queue that is never empty does not hold a thread: after some items the others have their turn. No item costs
-    /// an allocation, and one that is sent while the leader is awake costs no system call.
+    /// A queue that is never empty does not hold a thread: after some items the others have their
+    /// turn. No item costs an allocation, and one that is sent while the leader is awake costs no
+    /// system call.
     ///
-    /// It ends when the last [`Sender`] is dropped or somebody [closes](Sender::close) it, and everything that was sent is
-    /// handled. A shutdown drains it, too; what is left at its deadline is dropped and counted
-    /// ([`unhandled_items`](super::ShutdownReport::unhandled_items)). A panic takes its item along, and ends the queue or
-    /// not: [`Builder::panics`](super::Builder::panics).
+    /// It ends when the last [`Sender`] is dropped or one [closes](Sender::close) it, and
+    /// everything that was sent is handled. A shutdown drains it, too; what is left at its deadline
+    /// is dropped and counted ([`unhandled_items`](super::ShutdownReport::unhandled_items)). A
+    /// panic takes its item along, and ends the queue or not:
+    /// [`Builder::panics`](super::Builder::panics).
     ///
     /// # Errors
-    /// Gives `handler` back: `InvalidInput` if `capacity` is zero, `OutOfMemory` if there is not so much; otherwise as
-    /// [`Pool::after`].
+    /// Gives `handler` back: `InvalidInput` if `capacity` is zero, `OutOfMemory` if there is not so
+    /// much; otherwise as [`Pool::after`].
     ///
     /// ```
     /// # use paceline::{Pool, TaskContext};
     /// let pool = Pool::builder().threads(2).build()?;
-    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let (sender, receiver) = std::sync::mpsc::channel();
     /// let orders = pool.sources().queue(64, move |order: u32, _cx: &mut TaskContext<'_>| {
-    ///     tell.send(order * 2).unwrap();
+    ///     sender.send(order * 2).unwrap();
     /// })?;
     /// if let Err(rejected) = orders.send(21) {
     ///     drop(rejected.value); // the queue is full: the order is ours again
     /// }
-    /// assert_eq!(told.recv().unwrap(), 42);
+    /// assert_eq!(receiver.recv().unwrap(), 42);
     /// # std::io::Result::Ok(())
     /// ```
     pub fn queue<T, H>(&self, capacity: usize, handler: H) -> Result<Sender<T>, Rejected<H>>
@@ -60,7 +63,7 @@ impl Sources<'_> {
             Ok(queue) => queue,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_store("queue", queue.store(), handler)?;
         Ok(queue.sender(handle))
     }
@@ -82,14 +85,14 @@ impl Sources<'_> {
             Ok(queue) => queue,
             Err(error) => return Err(Rejected::new(handler, error)),
         };
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_concurrent_store("queue", queue.store(), handler)?;
         Ok(queue.sender(handle))
     }
 
-    /// Begins a semaphore: whoever [releases](Semaphore::release) a unit makes an event of this pool, and so do `initial`
-    /// units at once. `handler` is called once for each, by one thread at a time. Counts are exact. It ends as a
-    /// [queue](Self::queue) does.
+    /// Begins a semaphore: each [released](Semaphore::release) unit makes an event of this pool,
+    /// and so do `initial` units at once. `handler` is called once for each, by one thread at a
+    /// time. Counts are exact. It ends as a [queue](Self::queue) does.
     ///
     /// # Errors
     /// Gives `handler` back, as [`Pool::after`].
@@ -97,11 +100,12 @@ impl Sources<'_> {
     /// ```
     /// # use paceline::{Pool, TaskContext};
     /// let pool = Pool::builder().threads(2).build()?;
-    /// let (tell, told) = std::sync::mpsc::channel();
-    /// let permits = pool.sources().semaphore(2, move |(), _cx: &mut TaskContext<'_>| tell.send(()).unwrap())?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// let use_unit = move |(), _cx: &mut TaskContext<'_>| sender.send(()).unwrap();
+    /// let permits = pool.sources().semaphore(2, use_unit)?;
     /// permits.release()?;
     /// drop(permits); // all three are handled, and then it ends
-    /// assert_eq!(told.iter().count(), 3);
+    /// assert_eq!(receiver.iter().count(), 3);
     /// # std::io::Result::Ok(())
     /// ```
     pub fn semaphore<H>(&self, initial: u32, handler: H) -> Result<Semaphore, Rejected<H>>
@@ -109,7 +113,7 @@ impl Sources<'_> {
         H: ItemHandler<()>,
     {
         let count = Arc::new(Count::new(initial));
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_store("semaphore", &count, handler)?;
         Ok(Semaphore::new(count, handle))
     }
@@ -127,35 +131,38 @@ impl Sources<'_> {
         H: ConcurrentItemHandler<()>,
     {
         let count = Arc::new(Count::new(initial));
-        let registry = &self.pool.shared().registry;
+        let registry = &self.pool.hub().registry;
         let handle = registry.register_concurrent_store("semaphore", &count, handler)?;
         Ok(Semaphore::new(count, handle))
     }
 
-    /// Makes events of signals: `handler` is called for each, by one thread at a time, as for any other event. No code of
-    /// yours runs where the system interrupts. (A closure needs the types of its arguments written out, as below.)
+    /// Makes events of signals: `handler` is called for each, by one thread at a time, as for any
+    /// other event. No code of yours runs where the system interrupts. (A closure needs the types
+    /// of its arguments written out, as below.)
     ///
-    /// Several signals of one kind that come before the call are one, as they are for the system itself. Several pools may
-    /// have the same signal, and each is told. What the system did with it before is done again when the last of them
-    /// lets go: when the handle is closed, or a shutdown begins (so that a second Ctrl-C ends the process at once). A handler
-    /// of somebody else's is not called meanwhile.
-    /// Signals that are blocked in every thread do not come.
+    /// Several signals of one kind that arrive before the call are one, as they are for the system
+    /// itself. Several pools may have the same signal, and each gets it. What the system did with
+    /// it before is done again when the last of them lets go: when the handle is closed, or a
+    /// shutdown begins (so that a second Ctrl-C ends the process at once). A foreign handler is not
+    /// called meanwhile. Signals that are blocked in every thread do not arrive.
     ///
     /// # Errors
-    /// Gives `handler` back: `InvalidInput` if no signal is named, if nobody can catch it (SIGKILL), or if it tells of a
-    /// fault of the program (SIGSEGV); `Other` if we had it already and another handler has taken our place since; what the
-    /// system said if it does not have it; `QuotaExceeded` if 64 registrations
-    /// of this process have some already; otherwise as [`Pool::register`].
+    /// Gives `handler` back: `InvalidInput` if no signal is named, if it can't be caught (SIGKILL),
+    /// or if it reports a fault of the program (SIGSEGV); `Other` if this process had it already
+    /// and another handler has taken its place since; the system's error if it does not have it;
+    /// `QuotaExceeded` if 64 registrations of this process have some already; otherwise as
+    /// [`Pool::register`].
     ///
     /// ```
     /// # use paceline::{Pool, Signal, TaskContext};
     /// let pool = Pool::builder().threads(2).build()?;
-    /// let (tell, told) = std::sync::mpsc::channel();
-    /// pool.sources().signals([Signal::TERM, Signal::USR1], move |signal: Signal, _cx: &mut TaskContext<'_>| {
-    ///     tell.send(signal).unwrap();
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// let wanted = [Signal::TERM, Signal::USR1];
+    /// pool.sources().signals(wanted, move |signal: Signal, _cx: &mut TaskContext<'_>| {
+    ///     sender.send(signal).unwrap();
     /// })?;
     /// signal_hook::low_level::raise(Signal::USR1.number())?;
-    /// assert_eq!(told.recv().unwrap(), Signal::USR1);
+    /// assert_eq!(receiver.recv().unwrap(), Signal::USR1);
     /// # std::io::Result::Ok(())
     /// ```
     pub fn signals<H>(

@@ -1,8 +1,10 @@
-//! Threads that wait inside a handler for something that is not in the pool, and how [`Lead::close`] reaches them.
+//! Threads that wait inside a handler for something that is not in the pool, and how
+//! [`Lead::close`] reaches them.
 //!
-//! Such a thread says how it is woken ([`Lead::reach`]), and asks after that whether the lead is closed. Whoever closes the
-//! lead changes its word first, and wakes everyone in the list after that. Of the two the second sees the first: so the
-//! thread does not begin to wait, or it is woken.
+//! Such a thread registers how it is woken ([`Lead::reach`]), and asks after that whether the lead
+//! is closed. The thread that closes the lead changes its word first, and wakes every thread in the
+//! list after that. The second of the two sees the first: so the thread does not begin to wait, or
+//! it is woken.
 
 use std::sync::Arc;
 
@@ -41,14 +43,15 @@ impl Drop for Reached<'_> {
 }
 
 impl<T> Lead<T> {
-    /// Has `wake` called when the lead is closed. It may be closed already: ask [`is_closed`](Self::is_closed) afterwards.
+    /// Has `wake` called when the lead is closed. It may be closed already: ask
+    /// [`is_closed`](Self::is_closed) afterwards.
     pub(crate) fn reach<'l>(&'l self, wake: &'l Recall) -> Reached<'l> {
         let absent = &self.absent;
         lock(&absent.0).push(Arc::clone(wake));
         Reached { absent, wake }
     }
 
-    /// Whether nobody takes the lead any more.
+    /// Whether no thread takes the lead any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.word.look().is_closed()
     }

@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    bench::Bench,
     policy::Order,
     recall::FREE,
+    shared_parker::SharedParker,
     word::{Snapshot, Standby},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a sleeping follower can be told.
+/// The messages to a sleeping follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// You are elected: lead.
@@ -49,10 +49,10 @@ pub(crate) struct Seat {
     /// It was spawned by the pool; else it is a guest.
     is_own: bool,
     parker: Arc<Parker>,
-    /// It waits for something of its own, and leads only if nobody else can. Changed by this thread alone; others ask
-    /// under the followers' lock.
+    /// It waits for something of its own, and leads only if no other thread can. Changed by this
+    /// thread alone; others read it under the followers' lock.
     is_bound: AtomicBool,
-    /// Something waits for this thread that nobody else is to do: see `recall.rs`.
+    /// Something waits for this thread that no other is to do: see `recall.rs`.
     pub(super) handed: AtomicBool,
     /// Whether an elastic pool may let it go, or has: see `recall.rs`.
     pub(super) tenure: AtomicU64,
@@ -70,7 +70,8 @@ impl fmt::Debug for Seat {
     }
 }
 
-/// Makes a thread that may be recalled ask whether its time is over: from anywhere, as often as one likes.
+/// Makes a thread that may be recalled ask whether its time is over: from anywhere, as often as one
+/// likes.
 pub(super) type Recall = Arc<dyn Fn() + Send + Sync>;
 
 impl Seat {
@@ -123,7 +124,7 @@ impl Seat {
         Arc::clone(self.recall.get_or_init(make))
     }
 
-    /// Whether this thread leads only if nobody else can; as it was before.
+    /// Whether this thread leads only if no other can; returns the setting before.
     pub(crate) fn set_bound(&self, bound: bool) -> bool {
         self.is_bound.swap(bound, Ordering::AcqRel)
     }
@@ -136,7 +137,8 @@ impl Seat {
         &self.parker
     }
 
-    /// Takes the message, if there is one. That it is recalled is none: whoever recalls it has set what it looks at.
+    /// Takes the message, if there is one. A recall is none: the recalling thread has set what this
+    /// one checks.
     pub(super) fn take_message(&self) -> Option<Message> {
         let number = (self.parker.take() & MESSAGE) as usize;
         MESSAGES.get(number.checked_sub(1)?).copied()
@@ -151,8 +153,8 @@ impl Seat {
 
 /// The followers, in order of arrival, and the standby. What the pool's one small lock protects.
 ///
-/// Invariant, while the lock is free: a seat is in the list if and only if its thread is parked and has
-/// no message.
+/// Invariant, while the lock is free: a seat is in the list if and only if its thread is parked and
+/// has no message.
 #[derive(Debug)]
 pub(super) struct Followers {
     order: Order,
@@ -160,7 +162,7 @@ pub(super) struct Followers {
     standby: Option<Waiting>,
     arrivals: u64,
     /// Where parked threads sleep if the operating system picks; else each has its own place.
-    bench: Option<Arc<Bench>>,
+    shared_parker: Option<Arc<SharedParker>>,
 }
 
 #[derive(Clone, Debug)]
@@ -170,13 +172,13 @@ struct Waiting {
     arrived: u64,
 }
 
-/// Somebody to be woken after the lock was released.
+/// A thread to be woken after the lock was released.
 #[must_use]
 #[derive(Debug)]
 pub(super) enum Called {
     Seat(Arc<Seat>),
-    /// Whoever the system picks from the bench.
-    Bench(Arc<Bench>),
+    /// Whichever thread the system picks from the shared parker.
+    SharedParker(Arc<SharedParker>),
 }
 
 impl Called {
@@ -184,7 +186,7 @@ impl Called {
     pub(super) fn post(&self, message: Message) {
         match self {
             Self::Seat(seat) => seat.post(message),
-            Self::Bench(bench) => bench.post(message),
+            Self::SharedParker(shared_parker) => shared_parker.post(message),
         }
     }
 
@@ -192,7 +194,7 @@ impl Called {
     pub(super) fn wake(&self) {
         match self {
             Self::Seat(seat) => seat.parker.wake(),
-            Self::Bench(bench) => bench.parker().wake(),
+            Self::SharedParker(shared_parker) => shared_parker.parker().wake(),
         }
     }
 
@@ -200,7 +202,7 @@ impl Called {
     pub(super) fn wake_all(&self) {
         match self {
             Self::Seat(seat) => seat.parker.wake(),
-            Self::Bench(bench) => bench.parker().wake_all(),
+            Self::SharedParker(shared_parker) => shared_parker.parker().wake_all(),
         }
     }
 
@@ -208,7 +210,7 @@ impl Called {
     pub(super) fn index(&self) -> Option<usize> {
         match self {
             Self::Seat(seat) => Some(seat.index),
-            Self::Bench(_) => None,
+            Self::SharedParker(_) => None,
         }
     }
 }
@@ -225,7 +227,7 @@ pub(super) enum Best {
 #[must_use]
 #[derive(Debug)]
 pub(super) enum Withdrawal {
-    /// Off the list; nobody will wake this thread.
+    /// Off the list; no thread will wake this one.
     Done,
     /// Someone left this message first, and it must be obeyed.
     TooLate(Message),
@@ -238,11 +240,11 @@ impl Followers {
             waiting: Vec::new(),
             standby: None,
             arrivals: 0,
-            bench: (order == Order::System).then(|| Arc::new(Bench::new())),
+            shared_parker: (order == Order::System).then(|| Arc::new(SharedParker::new())),
         }
     }
 
-    /// Nobody is parked (there may be a standby).
+    /// No thread is parked (there may be a standby).
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -251,7 +253,7 @@ impl Followers {
         self.waiting.len()
     }
 
-    /// Everyone who waits for the lead, the standby included.
+    /// Every thread that waits for the lead, the standby included.
     pub(super) fn asleep(&self) -> usize {
         self.waiting.len() + usize::from(self.standby.is_some())
     }
@@ -262,14 +264,14 @@ impl Followers {
         waiting.any(|waiting| std::ptr::eq(&*waiting.seat, seat))
     }
 
-    /// Whether somebody sleeps who waits for nothing but the lead.
+    /// Whether a thread sleeps that waits for nothing but the lead.
     pub(super) fn has_free(&self) -> bool {
         let mut waiting = self.waiting.iter().chain(&self.standby);
         waiting.any(|waiting| !waiting.seat.is_bound())
     }
 
-    pub(super) fn bench(&self) -> Option<Arc<Bench>> {
-        self.bench.clone()
+    pub(super) fn shared_parker(&self) -> Option<Arc<SharedParker>> {
+        self.shared_parker.clone()
     }
 
     /// Enlists `seat`, whose thread is about to sleep.
@@ -294,7 +296,8 @@ impl Followers {
         self.standby = None;
     }
 
-    /// Who would be elected: the standby too, where the order prefers it or nobody else is there.
+    /// The thread that would be elected: the standby too, where the order prefers it or there is no
+    /// other.
     pub(super) fn best(&self) -> Option<Best> {
         match (self.best_parked(), &self.standby) {
             (Some(best), Some(standby)) if self.prefers(standby, &self.waiting[best]) => {
@@ -306,7 +309,7 @@ impl Followers {
         }
     }
 
-    /// Who would be the next standby.
+    /// The thread that would be the next standby.
     pub(super) fn best_parked(&self) -> Option<usize> {
         let places = 0..self.waiting.len();
         places.max_by_key(|place| self.rank(&self.waiting[*place]))
@@ -329,20 +332,20 @@ impl Followers {
     }
 
     /// Makes the parked one in this place the standby; the caller posts `StandBy` to it. Not from a
-    /// bench, where nobody can be named.
+    /// shared parker, where no thread can be named.
     pub(super) fn appoint(&mut self, place: usize) -> Called {
-        debug_assert!(self.bench.is_none());
+        debug_assert!(self.shared_parker.is_none());
         self.standby = Some(self.waiting[place].clone());
         self.remove(place)
     }
 
-    /// The standby, to be told something.
+    /// The standby, to get a message.
     pub(super) fn standby(&self) -> Option<Called> {
         let standby = self.standby.as_ref()?;
         Some(Called::Seat(Arc::clone(&standby.seat)))
     }
 
-    /// Whether `seat` may go before everyone who waits: by priority only.
+    /// Whether `seat` may go before every waiting thread: by priority only.
     pub(super) fn is_outranked_by(&self, seat: &Seat) -> bool {
         let mut waiting = self.waiting.iter().chain(&self.standby);
         let rank = |seat: &Seat| (!seat.is_bound(), seat.priority);
@@ -352,11 +355,11 @@ impl Followers {
     /// Takes everyone off the list; the caller posts `Close` to them.
     pub(super) fn dismiss(&mut self) -> Vec<Called> {
         let standby = self.take_standby();
-        let bench = self.bench.clone().map(Called::Bench);
+        let shared_parker = self.shared_parker.clone().map(Called::SharedParker);
         let parked = std::mem::take(&mut self.waiting);
         let parked = parked.into_iter().map(|other| Called::Seat(other.seat));
-        match bench {
-            Some(bench) => standby.into_iter().chain([bench]).collect(),
+        match shared_parker {
+            Some(shared_parker) => standby.into_iter().chain([shared_parker]).collect(),
             None => standby.into_iter().chain(parked).collect(),
         }
     }
@@ -374,12 +377,14 @@ impl Followers {
             self.standby = None;
             return Withdrawal::Done;
         }
-        if let Some(bench) = &self.bench {
-            // Any place on the bench is as good as another. If none is left, every sleeper has a
-            // ticket, so there is one for this thread.
+        if let Some(shared_parker) = &self.shared_parker {
+            // Any place on the shared parker is as good as another. If none is left, every sleeper
+            // has a ticket, so there is one for this thread.
             return match self.waiting.pop() {
                 Some(_) => Withdrawal::Done,
-                None => Withdrawal::TooLate(bench.take().expect("a ticket for every sleeper")),
+                None => {
+                    Withdrawal::TooLate(shared_parker.take().expect("a ticket for every sleeper"))
+                }
             };
         }
         self.waiting.retain(|other| !Arc::ptr_eq(&other.seat, seat));
@@ -394,19 +399,20 @@ impl Followers {
         }
     }
 
-    /// The order: who ranks highest is elected. Who is bound comes last.
+    /// The order: the highest rank is elected. A bound thread comes last.
     fn rank(&self, waiting: &Waiting) -> (bool, u8, u64) {
         let is_free = !waiting.seat.is_bound();
         match self.order {
             Order::Newest => (is_free, 0, waiting.arrived),
             Order::Priority => (is_free, waiting.seat.priority, waiting.arrived),
-            // On a bench anyone is as good as another.
+            // On a shared parker anyone is as good as another.
             Order::Oldest | Order::System => (is_free, 0, u64::MAX - waiting.arrived),
         }
     }
 
-    /// Whether the order puts the standby before the best of the parked. Newest first it does not: the
-    /// standby stays where it is as long as somebody else can lead who is as free; nor on a bench, where nobody ranks.
+    /// Whether the order puts the standby before the best of the parked. Newest first it does not:
+    /// the standby stays where it is as long as another thread can lead that is as free; nor on a
+    /// shared parker, where there are no ranks.
     fn prefers(&self, standby: &Waiting, parked: &Waiting) -> bool {
         let ranked = matches!(self.order, Order::Oldest | Order::Priority);
         let freer = parked.seat.is_bound() && !standby.seat.is_bound();
@@ -415,8 +421,8 @@ impl Followers {
 
     fn remove(&mut self, place: usize) -> Called {
         let waiting = self.waiting.remove(place);
-        match &self.bench {
-            Some(bench) => Called::Bench(Arc::clone(bench)),
+        match &self.shared_parker {
+            Some(shared_parker) => Called::SharedParker(Arc::clone(shared_parker)),
             None => Called::Seat(waiting.seat),
         }
     }
@@ -437,8 +443,8 @@ mod tests {
         assert_eq!(format!("{:?}", Seat::new(7, 0)), "Seat { index: 7, .. }");
     }
 
-    /// A busy pool has a million arrivals per second. Years later the one that has waited longest is still
-    /// elected before the others.
+    /// A busy pool has a million arrivals per second. Years later the one that has waited longest
+    /// is still elected before the others.
     #[test]
     fn oldest_first_for_ever() {
         let mut followers = Followers::new(Order::Oldest);
@@ -452,7 +458,8 @@ mod tests {
         }
     }
 
-    /// Who waits for something of its own comes last, whatever the order says, and also as standby or on its way in.
+    /// A thread that waits for something of its own comes last, whatever the order is, and also as
+    /// standby or on its way in.
     #[test]
     fn bound_comes_last() {
         for order in [Order::Newest, Order::Oldest, Order::Priority] {

@@ -4,7 +4,8 @@ use std::{cell::Cell, mem::ManuallyDrop};
 
 use super::{
     followers::Seat,
-    lead::{Lead, Promotion},
+    lead::Lead,
+    outcome::Promotion,
     policy::{Judgement, Taker},
     watcher::LATE,
     word::{Marks, Snapshot, Standby},
@@ -19,11 +20,11 @@ pub(super) struct Inside<T> {
     data: T,
     /// The epoch at which it was last seen that no event waits, or that every core has its thread.
     since: Epoch,
-    /// How the lead was last opened for an event, until somebody has noted how long it was open.
+    /// How the lead was last opened for an event, until it was noted how long it was open.
     vacancy: Vacancy,
 }
 
-/// Whether the time that nobody leads is to be noted, and as what.
+/// Whether the time that the lead is open is to be noted, and as what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Vacancy {
     /// No follower was asleep.
@@ -37,9 +38,10 @@ enum Vacancy {
 
 impl Vacancy {
     fn beside(word: Snapshot) -> Self {
-        match word.has_nobody() {
-            true => Self::Alone,
-            false => Self::BesideSleepers,
+        if word.has_nobody() {
+            Self::Alone
+        } else {
+            Self::BesideSleepers
         }
     }
 }
@@ -59,8 +61,8 @@ impl<T> Inside<T> {
 pub(crate) struct Epoch(u64);
 
 impl<T> Lead<T> {
-    /// The epoch now. Relaxed: only the load after an opening matters, whose pair is in `look_after`; the
-    /// others may be late, and cost a look.
+    /// The epoch now. Relaxed: only the load after an opening matters, whose pair is in
+    /// `look_after`; the others may be late, and cost a look.
     fn epoch_now(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Relaxed))
     }
@@ -71,12 +73,12 @@ impl<T> Lead<T> {
 pub(crate) struct Sight(Snapshot);
 
 impl Sight {
-    /// The wake is eager, or somebody observes: the short way is not enough.
+    /// The wake is eager, or the pool is observed: the short way is not enough.
     pub(crate) fn is_special(self) -> bool {
         self.0.is_special()
     }
 
-    /// Somebody wants to be told what this thread does.
+    /// An observer wants this thread's changes of role.
     pub(crate) fn is_observed(self) -> bool {
         self.0.is_observed()
     }
@@ -87,16 +89,16 @@ impl Sight {
 pub(crate) enum Rejoined<'a, T> {
     /// It took the lead.
     Leads(HeldLead<'a, T>),
-    /// Somebody else leads or will.
+    /// Another thread leads or will.
     Follows,
-    /// Likewise, and this thread had called nobody: its handler has blocked by surprise.
+    /// Likewise, and this thread had called none: its handler has blocked by surprise.
     Surprised,
 }
 
 /// The lead, held: the right to wait. At most one exists per [`Lead`] (L1).
 ///
-/// Dropping it gives the lead away to the best follower, whatever the policy (I3), so that no path out
-/// of the pool can lose it (E1, E2, E17).
+/// Dropping it gives the lead away to the best follower, whatever the policy (I3), so that no path
+/// out of the pool can lose it (E1, E2, E17).
 #[must_use]
 pub(crate) struct HeldLead<'a, T> {
     lead: &'a Lead<T>,
@@ -129,7 +131,7 @@ impl<'a, T> HeldLead<'a, T> {
     }
 
     /// The handle set was asked: that takes time.
-    pub(crate) fn note_look(&mut self) {
+    pub(crate) fn note_poll(&mut self) {
         self.now = None;
     }
 
@@ -138,9 +140,9 @@ impl<'a, T> HeldLead<'a, T> {
         self.with_inside(|inside| using(&mut inside.data))
     }
 
-    /// The epoch, if the standby has looked since it was last seen that nothing waits: then it is time to
-    /// see for oneself, without sleeping (W1). At most one such look that finds nothing for each of the
-    /// standby's.
+    /// The epoch, if the standby has looked since it was last seen that nothing waits: then it is
+    /// time to see for oneself, without sleeping (W1). At most one such look that finds nothing for
+    /// each of the standby's.
     pub(crate) fn overdue(&mut self) -> Option<Epoch> {
         let epoch = self.lead.epoch_now();
         let since = self.with_inside(|inside| inside.since);
@@ -154,7 +156,7 @@ impl<'a, T> HeldLead<'a, T> {
 
     /// The leader slept: what it has found has come just now.
     pub(crate) fn note_sleep(&mut self) {
-        self.note_look();
+        self.note_poll();
         let epoch = self.lead.epoch_now();
         self.nothing_waited(epoch);
     }
@@ -165,8 +167,8 @@ impl<'a, T> HeldLead<'a, T> {
         Sight(self.lead.word.look())
     }
 
-    /// Gives the lead away before processing: leader -> processing. (Inlined into both ways of a turn: the short one has
-    /// no question more for the other.)
+    /// Gives the lead away before processing: leader -> processing. (Inlined into both ways of a
+    /// turn: the short one has no question more for the other.)
     #[inline(always)]
     pub(crate) fn promote(
         mut self,
@@ -199,8 +201,8 @@ impl<'a, T> HeldLead<'a, T> {
         let since = self.idle_core_since(word);
         std::mem::forget(self);
         let (was, opening) = lead.word.open_running(marks);
-        // After the opening: this pairs with the standby, which raises the epoch before it looks at the
-        // word. If its look does not see this opening, the new epoch is seen here.
+        // After the opening: this pairs with the standby, which raises the epoch before it looks at
+        // the word. If its look does not see this opening, the new epoch is seen here.
         let starved = marks.backlog && lead.epoch_now() != since;
         let helps = (marks.computes || starved) && lead.policy.has_room(opening);
         let needed = marks.blocks || helps;
@@ -216,9 +218,9 @@ impl<'a, T> HeldLead<'a, T> {
         (running, promotion)
     }
 
-    /// W1: the epoch since which there may have been an idle core and an event for it. If there is no
-    /// idle core now, the next one counts from here: that is asked once for each look. (Should a thread be done just before
-    /// the opening, this promotion still judges by the old epoch.)
+    /// W1: the epoch since which there may have been an idle core and an event for it. If there is
+    /// no idle core now, the next one counts from here: that is asked once for each look. (Should a
+    /// thread be done just before the opening, this promotion still judges by the old epoch.)
     #[inline(always)]
     fn idle_core_since(&mut self, word: Snapshot) -> Epoch {
         let since = self.with_inside(|inside| inside.since);
@@ -228,7 +230,7 @@ impl<'a, T> HeldLead<'a, T> {
         since
     }
 
-    /// Counts the time that nobody led.
+    /// Counts the time that the lead was open.
     fn note_vacancy(&mut self) {
         let noted = |inside: &mut Inside<T>| std::mem::replace(&mut inside.vacancy, Vacancy::Noted);
         let (vacancy, Some(now)) = (self.with_inside(noted), self.now) else {
@@ -269,21 +271,24 @@ impl<'a, T> HeldLead<'a, T> {
         });
     }
 
-    /// Opens the lead without an event, and sends for nobody: this thread, or another that roams and is awake, looks at it soon.
-    /// If somebody sleeps in this set, that one is elected. `attended`: now, if it was served or looked into just before.
+    /// Opens the lead without an event, and sends for no thread: this one, or another that roams
+    /// and is awake, checks it soon. If a thread sleeps in this set, that one is elected.
+    /// `attended`: now, if it was served or polled just before.
     pub(crate) fn set_aside(self, attended: Option<Timestamp>) {
         let lead = self.lead;
         lead.opener.forget();
-        // The watch counts from then: its thread has a tick for another set. Otherwise it counts from the opening before.
+        // The watch counts from then: its thread has a tick for another set. Otherwise it counts
+        // from the opening before.
         attended
             .iter()
             .for_each(|now| lead.opened.set(now.after(lead.policy.tick)));
-        let opened = lead
-            .word
-            .update(|word| match word.is_parked() || word.is_closed() {
-                true => (word, None),
-                false => (word.opened(), Some(word.standby())),
-            });
+        let opened = lead.word.update(|word| {
+            if word.is_parked() || word.is_closed() {
+                (word, None)
+            } else {
+                (word.opened(), Some(word.standby()))
+            }
+        });
         let Some(standby) = opened else {
             // Dropping it elects, or does nothing in a pool that has ended.
             return;
@@ -296,8 +301,9 @@ impl<'a, T> HeldLead<'a, T> {
 
     fn with_inside<R>(&mut self, using: impl FnOnce(&mut Inside<T>) -> R) -> R {
         self.lead.owned.with_mut(|owned| {
-            // SAFETY: this is the one `HeldLead`, borrowed exclusively, so no other reference to the
-            // data exists; the pointer is valid as long as the `Lead` lives, which `'a` ensures.
+            // SAFETY: this is the one `HeldLead`, borrowed exclusively, so no other reference to
+            // the data exists; the pointer is valid as long as the `Lead` lives, which `'a`
+            // ensures.
             using(unsafe { &mut *owned })
         })
     }
@@ -305,9 +311,10 @@ impl<'a, T> HeldLead<'a, T> {
 
 impl<T> Drop for HeldLead<'_, T> {
     fn drop(&mut self) {
-        let _ = match self.lead.policy.is_adaptive() {
-            true => self.lead.elect(|_| true, Snapshot::opened),
-            false => self.lead.open_eagerly(|word| word).1,
+        let _ = if self.lead.policy.is_adaptive() {
+            self.lead.elect(|_| true, Snapshot::opened)
+        } else {
+            self.lead.open_eagerly(|word| word).1
         };
     }
 }
@@ -320,7 +327,8 @@ pub(crate) struct Running<'a, T> {
     opening: Snapshot,
     /// When that was.
     since: Timestamp,
-    /// That it takes long is no surprise: its kind sleeps, it has told, somebody was elected, or the wake is eager.
+    /// That it takes long is no surprise: its kind sleeps, it has said so, a thread was elected, or
+    /// the wake is eager.
     expected: Cell<bool>,
     /// Whether the word counts it as running.
     counted: Cell<bool>,
@@ -331,27 +339,30 @@ pub(crate) struct Running<'a, T> {
 enum Retake {
     /// It is taken.
     Done,
-    /// Nothing was done: the word has changed, or somebody may be preferred. That is to be judged.
+    /// Nothing was done: the word has changed, or another thread may be preferred. The cold side
+    /// judges that.
     Changed,
 }
 
-/// Whom a thread leaves behind that was on the list, and goes to run a handler without having opened anything. Its leaving
-/// and the opening of another thread are changes of one word: of the two the second sees the first. So either that one's
-/// promotion finds nobody asleep, or this is told here.
+/// What a thread leaves behind that was on the list, and goes to run a handler without having
+/// opened anything. Its leaving and the opening of another thread are changes of one word: the
+/// second of the two sees the first. So either that one's promotion finds no thread asleep, or this
+/// thread gets `Nobody` here.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
-    /// Somebody leads, or sleeps, or was elected; or the pool is closed.
+    /// A thread leads, or sleeps, or was elected; or the pool is closed.
     Somebody,
-    /// The lead is open and nobody sleeps: an elastic pool can call one more.
+    /// The lead is open and no thread sleeps: an elastic pool can call one more.
     Nobody,
 }
 
 impl Behind {
     fn of(word: Snapshot) -> Self {
-        match word.is_vacant() && word.has_nobody() && !word.is_closed() {
-            true => Self::Nobody,
-            false => Self::Somebody,
+        if word.is_vacant() && word.has_nobody() && !word.is_closed() {
+            Self::Nobody
+        } else {
+            Self::Somebody
         }
     }
 }
@@ -370,10 +381,7 @@ impl<T> Lead<T> {
             (word, word)
         });
         // Of a lead that is held: so no opening is taken for its own.
-        let opening = match word.is_open() {
-            true => word.taken(),
-            false => word,
-        };
+        let opening = if word.is_open() { word.taken() } else { word };
         let running = Running {
             lead: self,
             opening,
@@ -388,14 +396,15 @@ impl<T> Lead<T> {
 impl<'a, T> Running<'a, T> {
     /// The word without this thread.
     fn left(&self, word: Snapshot) -> Snapshot {
-        match self.counted.get() {
-            true => word.one_less_running(),
-            false => word,
+        if self.counted.get() {
+            word.one_less_running()
+        } else {
+            word
         }
     }
 
     /// Done processing: takes the lead if it may, without a lock and without a system call. If the
-    /// order prefers someone who sleeps, that one is elected.
+    /// order prefers a sleeping thread, that one is elected.
     #[inline]
     pub(crate) fn rejoin(self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
         let running = ManuallyDrop::new(self);
@@ -405,24 +414,28 @@ impl<'a, T> Running<'a, T> {
         }
     }
 
-    /// The handler waits for something, and its thread rejoins meanwhile, as if the handler had returned. What was its
-    /// own opening may be taken back. When it is back from there it [comes back](Self::come_back).
+    /// The handler waits for something, and its thread rejoins meanwhile, as if the handler had
+    /// returned. What was its own opening may be taken back. When it is back from there it [comes
+    /// back](Self::come_back).
     #[cold]
     pub(crate) fn pause(&self, seat: &Seat, now: Timestamp) -> Rejoined<'a, T> {
         self.expected.set(true);
         self.step_back(seat, now)
     }
 
-    /// Takes its own opening back, if nothing has changed since and the policy lets it: the short way of a turn.
+    /// Takes its own opening back, if nothing has changed since and the policy lets it: the short
+    /// way of a turn.
     #[inline(always)]
     fn retake(&self) -> Retake {
         let (lead, opening) = (self.lead, self.opening);
-        // Who was away may be counted where it was not when it opened: then its word can't be as it was.
+        // A thread that was away may be counted where it was not when it opened: then its word
+        // can't be as it was.
         let is_as_counted = !self.counted.get() || opening.running() > 0;
         let may_retake = is_as_counted && lead.policy.may_retake(opening);
-        match may_retake && lead.word.replace(opening, self.left(opening).taken()) {
-            true => Retake::Done,
-            false => Retake::Changed,
+        if may_retake && lead.word.replace(opening, self.left(opening).taken()) {
+            Retake::Done
+        } else {
+            Retake::Changed
         }
     }
 
@@ -449,8 +462,8 @@ impl<'a, T> Running<'a, T> {
         lead.taken_back(now)
     }
 
-    /// The handler says that it is going to block: this thread does not count as running, and nobody
-    /// sleeps while its opening stays open.
+    /// The handler says that it is going to block: this thread does not count as running, and no
+    /// thread sleeps while its opening stays open.
     pub(crate) fn go_away(&self) {
         self.lead.show(Role::Away);
         self.expected.set(true);
@@ -508,7 +521,7 @@ impl<'a, T> Running<'a, T> {
         }
     }
 
-    /// Whether the handler took long, and nobody knew.
+    /// Whether the handler took long, and it was not expected.
     fn is_late(&self, now: Timestamp) -> bool {
         !self.expected.get() && now.since(self.since) > LATE
     }

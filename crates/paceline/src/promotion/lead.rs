@@ -5,7 +5,7 @@
 //!  arriving ----> standby       [Lead::enlist]         adaptive, and there is none
 //!  arriving ----> follower      [Lead::enlist]         otherwise
 //!  elected  ----> leader        [Lead::take_offer]     it was elected and woken
-//!  arriving ----> leader        [Lead::elect_or_take]  by priority: nobody who waits is higher
+//!  arriving ----> leader        [Lead::elect_or_take]  by priority: none that waits is higher
 //!  follower ----> standby       [Lead::appoint_standby] it was appointed and woken
 //!  follower ----> out           [Lead::leave]          its time is over
 //!  follower ----> out           [Lead::lets_go]        it was idle for long, and is not needed
@@ -20,8 +20,8 @@
 //!
 //! A *section* is: take the lock, change the word and the list, then leave the message, release the
 //! lock, and only then wake. The message is left inside, so that messages to one thread have the
-//! order of the word; and after the word, because its thread may be awake and acts on it at once. The
-//! short path (promote, rejoin) takes no lock: one addition, one compare-and-swap.
+//! order of the word; and after the word, because its thread may be awake and acts on it at once.
+//! The short path (promote, rejoin) takes no lock: one addition, one compare-and-swap.
 
 use std::{
     fmt,
@@ -30,46 +30,47 @@ use std::{
 
 use super::{
     absent::Absent,
-    bench::Bench,
+    elastic::ElasticPolicy,
     followers::{Called, Followers, Message, Seat, Withdrawal},
     held::{HeldLead, Inside},
-    lounge::Link,
     opener::Opener,
+    outcome::{Arrival, Attempt, Promotion},
     policy::{Judgement, Policy, Taker},
-    recall::Until,
-    staff::Staff,
+    recall::{doze, Until},
+    roaming_idle::Link,
+    shared_parker::SharedParker,
     watcher::Watcher,
     word::{LeadWord, Snapshot, Standby},
 };
 use crate::{
     observe::{Board, Counters, Role},
-    sync::{atomic::AtomicU64, lock, Clock, Moment, Mutex, Parker, Timestamp, UnsafeCell},
+    sync::{atomic::AtomicU64, lock, Clock, Moment, Mutex, Timestamp, UnsafeCell},
 };
 
-/// The right to wait in one handle set, and the data `T` that belongs to whoever has it.
+/// The right to wait in one handle set, and the data `T` that belongs to its holder.
 pub(crate) struct Lead<T> {
     pub(super) word: LeadWord,
     pub(super) policy: Policy,
     pub(super) followers: Mutex<Followers>,
     /// Where parked followers sleep if the operating system picks.
-    bench: Option<Arc<Bench>>,
-    /// How often a standby has looked: a clock for W1 that nobody needs to read.
+    shared_parker: Option<Arc<SharedParker>>,
+    /// How often a standby has checked: a clock for W1 that needs no reading.
     pub(super) epoch: AtomicU64,
     /// When the lead was last opened for an event; or set aside, which counts from a tick later.
     pub(super) opened: Moment,
-    /// Who opens it.
+    /// The thread that opened it.
     pub(super) opener: Opener,
     pub(super) counters: Arc<Counters>,
     /// What is shared with the watcher, if there may be one.
     pub(super) watcher: Option<Watcher>,
-    /// Who is called and let go, if the pool is elastic.
-    pub(super) staff: Option<Staff>,
+    /// The threads that are called and let go, if the pool is elastic.
+    pub(super) elastic: Option<ElasticPolicy>,
     /// Whether its threads serve other sets too.
     pub(super) roams: bool,
-    /// Whether somebody can be called who is not in the set: it has staff, or roams.
+    /// Whether a thread can be called that is not in the set: it is elastic, or roams.
     pub(super) calls: bool,
-    /// The lounge of those, and which set this is there.
-    pub(super) lounge: OnceLock<Link<T>>,
+    /// The idle list of those, and which set this is there.
+    pub(super) idle_list: OnceLock<Link<T>>,
     /// Where threads show what they do, if there is one.
     pub(super) board: Option<Arc<Board>>,
     /// Threads that are reached otherwise when it is closed.
@@ -78,82 +79,33 @@ pub(crate) struct Lead<T> {
     pub(super) owned: UnsafeCell<Inside<T>>,
 }
 
-// SAFETY: `owned` is reached only through `HeldLead`, of which at most one exists at a time (L1), and
-// the word's read-modify-writes order one holder's accesses before the next one's. So sharing a
+// SAFETY: `owned` is reached only through `HeldLead`, of which at most one exists at a time (L1),
+// and the word's read-modify-writes order one holder's accesses before the next one's. So sharing a
 // `Lead` moves `T` between threads (`T: Send`) and never shares it.
 unsafe impl<T: Send> Sync for Lead<T> {}
 
-/// How an attempt to lead ended.
-#[must_use]
-pub(crate) enum Arrival<'a, T> {
-    /// This thread leads.
-    Leads(HeldLead<'a, T>),
-    /// The deadline passed first, or the pool lets it go; the thread is on no list and was elected by nobody.
-    TimedOut,
-    /// Something was handed to it, that is to be done first; it is on no list and was elected by nobody.
-    Handed,
-    /// The pool is closed.
-    Closed,
-}
-
-/// What a promotion did.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Promotion {
-    /// A follower was elected and woken; its index, unless the system picks.
-    Elected(Option<usize>),
-    /// The lead was left open. A standby watches it, or a wake is on its way, or no follower is asleep.
-    LeftOpen,
-    /// The same, and a standby was woken to watch it.
-    Watched,
-    /// The lead was left open, and no follower is asleep: an elastic pool can call somebody. (In another one this
-    /// is no news.)
-    Alone,
-    /// The pool is closed: the lead is open, and no one will take it.
-    Closing,
-}
-
-/// What came of one attempt to take the lead.
-#[must_use]
-pub(super) enum Attempt {
-    Took,
-    /// On the list, to sleep.
-    Parked,
-    /// The standby from now on.
-    StandsBy,
-    /// Somebody else must be elected first.
-    Elect,
-    /// Elected, but another thread leads: arrive again.
-    Overtaken,
-    TimedOut,
-    /// Parked for long, and off the list; somebody else sleeps.
-    Idle,
-    /// The same, but nobody else sleeps: a promotion may have relied on this thread. Arrive again.
-    Needed,
-    Closed,
-}
-
 impl<T> Lead<T> {
-    /// A lead that nobody has yet.
+    /// A lead that no thread has yet.
     pub(crate) fn vacant(data: T, policy: Policy, counters: Arc<Counters>) -> Self {
         let followers = Followers::new(policy.order);
         Self {
-            word: match policy.is_adaptive() {
-                true => LeadWord::vacant(),
-                false => LeadWord::vacant_and_eager(),
+            word: if policy.is_adaptive() {
+                LeadWord::vacant()
+            } else {
+                LeadWord::vacant_and_eager()
             },
             policy,
-            bench: followers.bench(),
+            shared_parker: followers.shared_parker(),
             followers: Mutex::new(followers),
             epoch: AtomicU64::new(0),
             opened: Moment::default(),
             opener: Opener::default(),
             counters,
             watcher: None,
-            staff: None,
+            elastic: None,
             roams: false,
             calls: false,
-            lounge: OnceLock::new(),
+            idle_list: OnceLock::new(),
             board: None,
             absent: Absent::default(),
             owned: UnsafeCell::new(Inside::new(data)),
@@ -177,7 +129,7 @@ impl<T> Lead<T> {
         self.board.iter().for_each(|board| board.show(role));
     }
 
-    /// Whether somebody wants to be told who does what.
+    /// Whether the pool is observed.
     pub(crate) fn is_observed(&self) -> bool {
         self.word.look().is_observed()
     }
@@ -201,9 +153,10 @@ impl<T> Lead<T> {
         lock(&self.followers).has_free()
     }
 
-    /// Whether a thread can be recalled here. Not from a bench, where nobody can be named.
+    /// Whether a thread can be recalled here. Not from a shared parker, where no thread can be
+    /// named.
     pub(crate) fn can_recall(&self) -> bool {
-        self.bench.is_none()
+        self.shared_parker.is_none()
     }
 
     /// Why no thread can be handed anything here, if that is so.
@@ -215,8 +168,8 @@ impl<T> Lead<T> {
         }
     }
 
-    /// Does `act` if this thread sleeps, in the list or as standby, and is not bound, or may be. It asks whether something
-    /// was handed to it before it does anything else then.
+    /// Does `act` if this thread sleeps, in the list or as standby, and is not bound, or may be. It
+    /// asks whether something was handed to it before it does anything else then.
     pub(crate) fn if_asleep(&self, seat: &Seat, may_be_bound: bool, act: impl FnOnce()) -> bool {
         let followers = lock(&self.followers);
         let is_asleep = followers.has(seat) && (may_be_bound || !seat.is_bound());
@@ -226,15 +179,16 @@ impl<T> Lead<T> {
         is_asleep
     }
 
-    /// Whether fewer threads run than there are cores, once the leader runs too; those who roam, in all sets together.
+    /// Whether fewer threads run than there are cores, once the leader runs too; roaming threads
+    /// count in all sets together.
     pub(super) fn has_idle_core(&self, word: Snapshot) -> bool {
         word.running() + 1 < self.policy.cores && (!self.roams || self.has_room_in_all_sets(false))
     }
 
     /// Becomes the leader, or follows until it does; gives up when its time is over.
     ///
-    /// That is looked at before every attempt: a thread past it neither takes an open lead nor keeps one that was
-    /// offered to it (I4).
+    /// That is looked at before every attempt: a thread past it neither takes an open lead nor
+    /// keeps one that was offered to it (I4).
     pub(crate) fn arrive(
         &self,
         seat: &Arc<Seat>,
@@ -244,10 +198,11 @@ impl<T> Lead<T> {
         let until = until.or_handed(seat);
         while !until.is_over(clock) {
             let attempt = self.take_or_enlist(seat);
-            // After the attempt: a thread that was called is on its way until it leads or is on the list. (Who will be
-            // recalled has something to do here, and is not let go before.)
-            let staff = self.staff.as_ref().filter(|_| !until.wants_something());
-            let idle = staff.and_then(|staff| staff.arrived(seat, clock));
+            // After the attempt: a thread that was called is on its way until it leads or is on the
+            // list. (A thread that will be recalled has something to do here, and is not let go
+            // before.)
+            let elastic = self.elastic.as_ref().filter(|_| !until.wants_something());
+            let idle = elastic.and_then(|elastic| elastic.arrived(seat, clock));
             let attempt = match attempt {
                 Attempt::Parked => self.follow(seat, clock, until, idle),
                 Attempt::StandsBy => self.stand_by(seat, clock, until),
@@ -259,20 +214,23 @@ impl<T> Lead<T> {
                 Attempt::TimedOut => break,
                 Attempt::Idle if self.lets_go(seat) => return Arrival::TimedOut,
                 Attempt::Elect if self.elect_or_take(seat) => return self.leads(clock),
-                // Somebody was elected, or was faster: again. Or this one must stay.
+                // Another thread was elected, or was faster: again. Or this one must stay.
                 _ => {}
             }
         }
-        match until.is_handed_in_time(clock) {
-            false => Arrival::TimedOut,
-            // Nobody begins with anything then.
-            true if self.is_closed() => Arrival::Closed,
-            true => {
-                // It may have been called, and handed this before its first attempt: then it is here.
-                let _ = self.staff.as_ref().map(|staff| staff.arrived(seat, clock));
-                Arrival::Handed
-            }
+        if !until.is_handed_in_time(clock) {
+            return Arrival::TimedOut;
         }
+        // Then no thread begins with anything.
+        if self.is_closed() {
+            return Arrival::Closed;
+        }
+        // It may have been called, and handed this before its first attempt: then it is here.
+        let _ = self
+            .elastic
+            .as_ref()
+            .map(|elastic| elastic.arrived(seat, clock));
+        Arrival::Handed
     }
 
     fn leads(&self, clock: &Clock) -> Arrival<'_, T> {
@@ -280,13 +238,14 @@ impl<T> Lead<T> {
         Arrival::Leads(HeldLead::taken(self, clock.now()))
     }
 
-    /// Elects whoever is best, if the lead is open and nobody is elected: for a thread that is about to
-    /// block without having an opening of its own.
+    /// Elects the best follower, if the lead is open and none is elected: for a thread that is
+    /// about to block without having an opening of its own.
     pub(crate) fn elect_anyone(&self) {
         let _ = self.elect(|_| true, |word| word);
     }
 
-    /// Closes for ever: no thread takes the lead any more, and every follower goes. The caller must make the holder look.
+    /// Closes for ever: no thread takes the lead any more, and every follower goes. The caller must
+    /// make the holder look.
     pub(crate) fn close(&self) {
         let mut followers = lock(&self.followers);
         self.word.update(|word| {
@@ -320,7 +279,8 @@ impl<T> Lead<T> {
     #[cold]
     fn enlist(&self, seat: &Arc<Seat>) -> Attempt {
         let mut followers = lock(&self.followers);
-        // Where a lounge has left its mark nobody stands by, and its watch may have gone since.
+        // Where an idle list has left its mark no thread stands by, and its watch may have gone
+        // since.
         let may_stand_by = |word: Snapshot| {
             self.policy.is_adaptive() && matches!(word.standby(), Standby::None | Standby::Marked)
         };
@@ -345,12 +305,13 @@ impl<T> Lead<T> {
         drop(followers);
         if let (Attempt::StandsBy, Standby::Marked) = (&attempt, before) {
             // An opening would not rouse the watch any more: it must look by itself again.
-            self.rouse_lounge();
+            self.rouse_idle_list();
         }
         attempt
     }
 
-    /// Sleeps in the list until there is a message, or its time is over, or until it was `idle` for long.
+    /// Sleeps in the list until there is a message, or its time is over, or until it was `idle` for
+    /// long.
     fn follow(
         &self,
         seat: &Arc<Seat>,
@@ -359,8 +320,13 @@ impl<T> Lead<T> {
         idle: Option<Timestamp>,
     ) -> Attempt {
         let sleep = until.or_at(idle);
-        let message = match &self.bench {
-            Some(bench) => doze(clock, bench.parker(), || bench.take(), sleep),
+        let message = match &self.shared_parker {
+            Some(shared_parker) => doze(
+                clock,
+                shared_parker.parker(),
+                || shared_parker.take(),
+                sleep,
+            ),
             None => doze(clock, seat.parker(), || seat.take_message(), sleep),
         };
         match message.map_or_else(|| self.leave(seat), Err) {
@@ -384,8 +350,8 @@ impl<T> Lead<T> {
         Attempt::TimedOut
     }
 
-    /// The section of a parked follower whose time is over, or that was idle for long. Tells the word without it. `Err`:
-    /// a message came first, and must be obeyed.
+    /// The section of a parked follower whose time is over, or that was idle for long. Returns the
+    /// word without it. `Err`: a message came first, and must be obeyed.
     fn leave(&self, seat: &Arc<Seat>) -> Result<Snapshot, Message> {
         let mut followers = lock(&self.followers);
         if let Withdrawal::TooLate(message) = followers.withdraw(seat) {
@@ -407,7 +373,7 @@ impl<T> Lead<T> {
             match word {
                 _ if word.is_closed() => (word, Attempt::Closed),
                 _ if word.is_open() => (word.taken(), Attempt::Took),
-                // Somebody led meanwhile (TAO's bug 173): arrive again like everyone else.
+                // Another thread led meanwhile (TAO's bug 173): arrive again like any other.
                 _ => (word, Attempt::Overtaken),
             }
         });
@@ -437,21 +403,23 @@ impl<T> Lead<T> {
     }
 
     /// The section of a thread that finds the lead open in a strict order, and no wake on its way:
-    /// elects the best follower, or takes the lead if the order puts this thread first. Tells whether
-    /// it took it.
+    /// elects the best follower, or takes the lead if the order puts this thread first. Returns
+    /// whether it took it.
     #[cold]
     pub(super) fn elect_or_take(&self, seat: &Seat) -> bool {
         let mut followers = lock(&self.followers);
         let took = followers.is_outranked_by(seat)
-            && self
-                .word
-                .update(|word| match word.is_vacant() && !word.is_closed() {
-                    true => (word.taken(), true),
-                    false => (word, false),
-                });
-        let elected = match took {
-            true => None,
-            false => self.elect_locked(&mut followers, |_| true, |word| word),
+            && self.word.update(|word| {
+                if word.is_vacant() && !word.is_closed() {
+                    (word.taken(), true)
+                } else {
+                    (word, false)
+                }
+            });
+        let elected = if took {
+            None
+        } else {
+            self.elect_locked(&mut followers, |_| true, |word| word)
         };
         drop(followers);
         let _ = self.wake(elected);
@@ -492,54 +460,63 @@ impl<T> Lead<T> {
         }
     }
 
-    /// The eager way to open: makes `change` too, and wakes the best follower. Tells the opening.
+    /// The eager way to open: makes `change` too, and wakes the best follower. Returns the opening.
     pub(super) fn open_eagerly(
         &self,
         change: impl Fn(Snapshot) -> Snapshot,
     ) -> (Snapshot, Promotion) {
         let opened = self.word.update(|word| {
             let next = change(word.opened());
-            match word.is_parked() {
-                true => (word, (next, None)),
-                false if word.is_closed() => (next, (next, Some(Promotion::Closing))),
-                false => (next, (next, Some(Promotion::Alone))),
+            if word.is_parked() {
+                (word, (next, None))
+            } else if word.is_closed() {
+                (next, (next, Some(Promotion::Closing)))
+            } else {
+                (next, (next, Some(Promotion::Alone)))
             }
         });
         match opened {
             (opening, Some(Promotion::Alone)) => (opening, self.left_alone(opening, true)),
             (opening, Some(promotion)) => (opening, promotion),
             (opening, None) => match self.elect(|_| true, |word| change(word.opened())) {
-                // Who slept went between the two steps, and found the lead held. (In several sets one was sent for.)
+                // The sleeping thread left between the two steps, and found the lead held. (In
+                // several sets one was sent for.)
                 Promotion::LeftOpen if !self.roams => (opening, self.left_alone(opening, true)),
                 promotion => (opening, promotion),
             },
         }
     }
 
-    /// What a promotion with this opening tells that found nobody asleep; whether somebody is `needed`.
+    /// The outcome of a promotion with this opening that found no thread asleep; whether a thread
+    /// is `needed`.
     fn left_alone(&self, opening: Snapshot, needed: bool) -> Promotion {
-        match self.calls {
-            true => self.call_for_somebody(opening, needed),
-            false => Promotion::LeftOpen,
+        if self.calls {
+            self.call_for_somebody(opening, needed)
+        } else {
+            Promotion::LeftOpen
         }
     }
 
-    /// After an adaptive promotion that changed `was` to `is`: wakes at most one thread, where it pays.
+    /// After an adaptive promotion that changed `was` to `is`: wakes at most one thread, where it
+    /// pays.
     #[inline(always)]
     pub(super) fn help(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
-        let is_quiet = match was.has_nobody() {
-            true => !self.calls || (!needed && self.is_watched_from_a_lounge(is)),
-            false => !needed && was.standby() == Standby::Ticking,
+        let is_quiet = if was.has_nobody() {
+            !self.calls || (!needed && self.is_watched_from_a_idle_list(is))
+        } else {
+            !needed && was.standby() == Standby::Ticking
         };
-        match is_quiet && !was.is_closed() {
-            true => Promotion::LeftOpen,
-            false => self.help_somebody(was, is, needed),
+        if is_quiet && !was.is_closed() {
+            Promotion::LeftOpen
+        } else {
+            self.help_somebody(was, is, needed)
         }
     }
 
-    /// Whether threads roam here, and the watch of their lounge looks at this opening by itself. (One that sleeps without a
-    /// timer has set the mark before, in a step that found the lead held: so the opening would carry it.)
-    fn is_watched_from_a_lounge(&self, opening: Snapshot) -> bool {
+    /// Whether threads roam here, and the watch of their idle list looks at this opening by itself.
+    /// (One that sleeps without a timer has set the mark before, in a step that found the lead
+    /// held: so the opening would carry it.)
+    fn is_watched_from_a_idle_list(&self, opening: Snapshot) -> bool {
         self.roams && opening.standby() != Standby::Marked
     }
 
@@ -547,8 +524,9 @@ impl<T> Lead<T> {
     #[inline(never)]
     fn help_somebody(&self, was: Snapshot, is: Snapshot, needed: bool) -> Promotion {
         let unwatched = was.standby() == Standby::None && was.is_parked();
-        // Nobody can be named on a bench: whoever wakes leads, and whoever comes back stands by.
-        let needed = needed || (unwatched && self.bench.is_some());
+        // No thread can be named on a shared parker: the one that wakes leads, and the one that
+        // comes back stands by.
+        let needed = needed || (unwatched && self.shared_parker.is_some());
         match was.standby() {
             _ if was.is_closed() => Promotion::Closing,
             // A wake is on its way.
@@ -564,26 +542,10 @@ impl<T> Lead<T> {
 
 /// As what a thread asks that arrives.
 fn taker(seat: &Seat) -> Taker {
-    match seat.is_bound() {
-        true => Taker::Bound,
-        false => Taker::Anyone,
-    }
-}
-
-/// Sleeps on `parker` until `take` finds a message, or until `until`; a sleep that ends early changes
-/// nothing.
-pub(super) fn doze<M>(
-    clock: &Clock,
-    parker: &Arc<Parker>,
-    take: impl Fn() -> Option<M>,
-    until: Until<'_>,
-) -> Option<M> {
-    loop {
-        let message = take();
-        if message.is_some() || until.is_over(clock) {
-            return message;
-        }
-        clock.sleep(parker, until.deadline());
+    if seat.is_bound() {
+        Taker::Bound
+    } else {
+        Taker::Anyone
     }
 }
 

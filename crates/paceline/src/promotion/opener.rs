@@ -1,10 +1,11 @@
-//! Who opens the lead, and whether it only lacks a core.
+//! The thread that opens the lead, and whether it only lacks a core.
 //!
-//! A lead that stays open is a sign that its opener sleeps in a handler. But it may as well be ready to run, and wait for
-//! the core on which whoever finds the lead open runs just now: another program had that core for a while, or the host of
-//! a virtual machine did, and then both were due. To take the lead from it then is of little use, and whoever does it
-//! often believes that handlers block. So the system is asked before that is done, once for each opening, and never on
-//! the way of an event.
+//! A lead that stays open is a sign that its opener sleeps in a handler. But it may as well be
+//! ready to run, and wait for the core on which the checking thread runs just now: another program
+//! had that core for a while, or the host of a virtual machine did, and then both were due. To take
+//! the lead from it then is of little use, and often makes the pool believe that handlers block. So
+//! the system is asked before that is done, once for each opening, and never on the way of an
+//! event.
 
 // Hints, which order nothing.
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -12,16 +13,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::{lead::Lead, word::Snapshot};
 use crate::sync::{this_thread, waits_for_this_core, Number};
 
-/// Nobody, as far as is known.
+/// No thread is known.
 const NOBODY: Number = 0;
 
-/// The thread that last took the lead, other than by taking its own opening back: who holds the lead opens it.
+/// The thread that last took the lead, other than by taking its own opening back: the holder of the
+/// lead opens it.
 #[derive(Debug, Default)]
 pub(super) struct Opener {
     thread: AtomicU32,
     /// The opening about which the system was asked last.
     asked_about: AtomicU64,
-    /// The system is asked. Not beside a clock that stands still: there the next look comes when a test wants it.
+    /// The system is asked. Not beside a clock that stands still: there the next look comes when a
+    /// test wants it.
     is_asked: bool,
 }
 
@@ -39,7 +42,7 @@ impl Opener {
         self.note_thread(this_thread());
     }
 
-    /// Whoever opens it now does not come back to it.
+    /// The thread that opens it now does not come back to it.
     pub(super) fn forget(&self) {
         self.note_thread(NOBODY);
     }
@@ -50,8 +53,9 @@ impl Opener {
         }
     }
 
-    /// Whether an opener that is late shall have the core of the calling thread first. The same opening is not excused
-    /// again, whoever looks: a handler that computes on the only core gives the lead away at the next look.
+    /// Whether an opener that is late shall have the core of the calling thread first. The same
+    /// opening is not excused again, by any thread: a handler that computes on the only core gives
+    /// the lead away at the next check.
     #[cold]
     pub(super) fn is_excused(&self, opening: Snapshot) -> bool {
         let opening = opening.sequence();

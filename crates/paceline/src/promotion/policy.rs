@@ -1,15 +1,16 @@
-//! Who may take an open lead: the wake policy and the order, as one judgement over the word.
+//! Which thread may take an open lead: the wake policy and the order, as one judgement over the
+//! word.
 
 use std::time::Duration;
 
 use super::word::Snapshot;
 
-/// How the followers are ordered: who is elected next.
+/// How the followers are ordered: which is elected next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// The one that came last: its caches are warm. Those that came first may sleep for as long as the
-    /// others suffice.
+    /// The one that came last: its caches are warm. Those that came first may sleep for as long as
+    /// the others suffice.
     #[default]
     Newest,
     /// The one that has waited longest: everyone gets its turn.
@@ -26,10 +27,11 @@ pub enum Order {
 pub enum Wake {
     /// The textbook: the elected follower is woken on every event.
     Eager,
-    /// A follower is woken only where it pays: the handler usually sleeps or has told that it will; or a core is idle for
-    /// work that waits, or will wait behind a long computation. (Behind a long computation with more work one thread more
-    /// may run than there are cores, if these are several.) One follower, the standby, watches over surprises: an open lead
-    /// that nobody takes is taken within a few ticks.
+    /// A follower is woken only where it pays: the handler usually sleeps or has said that it will;
+    /// or a core is idle for work that waits, or will wait behind a long computation. (Behind a
+    /// long computation with more work one thread more may run than there are cores, if these are
+    /// several.) One follower, the standby, watches over surprises: an open lead that no thread
+    /// takes is taken within a few ticks.
     #[default]
     Adaptive,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Policy {
     pub(crate) tick: Duration,
 }
 
-/// Who asks to take the lead.
+/// Which kind of thread asks to take the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taker {
     /// A thread that comes from outside, or slept.
@@ -63,9 +65,9 @@ pub(super) enum Judgement {
     Closed,
     /// Take it.
     Take,
-    /// It is open, no wake is on its way, and the order prefers someone who sleeps: elect first.
+    /// It is open, no wake is on its way, and the order prefers a sleeping thread: elect first.
     Elect,
-    /// Somebody leads, or is about to, or will be found by the standby: follow.
+    /// Another thread leads, or is about to, or the standby will find one: follow.
     Follow,
 }
 
@@ -74,7 +76,8 @@ impl Policy {
         self.wake == Wake::Adaptive
     }
 
-    /// Whether an elected thread can rely on finding the lead open: nobody barges in on an offer.
+    /// Whether an elected thread can rely on finding the lead open: no thread barges in on an
+    /// offer.
     pub(super) fn is_strict(&self) -> bool {
         !self.is_adaptive() || self.order != Order::Newest
     }
@@ -84,14 +87,14 @@ impl Policy {
         word.running() < room(self.cores, word.piles_up())
     }
 
-    /// May the opener take this word, as it was when it opened, back? As [`judge`](Self::judge) says of it, in fewer
-    /// questions.
+    /// May the opener take this word, as it was when it opened, back? As [`judge`](Self::judge)
+    /// says of it, in fewer questions.
     pub(super) fn may_retake(&self, opening: Snapshot) -> bool {
         let nobody_is_preferred = opening.is_vacant() && opening.has_nobody();
         opening.is_open() && !opening.is_closed() && (!self.is_strict() || nobody_is_preferred)
     }
 
-    /// May `taker`, who is counted neither as running nor as waiting, take the lead? (The elected
+    /// May `taker`, which counts neither as running nor as waiting, take the lead? (The elected
     /// thread need not ask.)
     pub(super) fn judge(&self, word: Snapshot, taker: Taker) -> Judgement {
         if word.is_closed() {
@@ -101,7 +104,7 @@ impl Policy {
             return Judgement::Follow;
         }
         match (word.is_elected(), self.is_strict()) {
-            // The last-thread rule: nobody else could.
+            // The last-thread rule: no other could.
             (false, _) if word.has_nobody() => Judgement::Take,
             (false, true) => Judgement::Elect,
             (true, true) => Judgement::Follow,
@@ -109,24 +112,26 @@ impl Policy {
         }
     }
 
-    /// Adaptive, newest first: whoever is awake is the newest, and takes the lead where that helps.
-    /// (But for one who is bound: it does not overtake somebody who was woken to lead.)
+    /// Adaptive, newest first: a thread that is awake is the newest, and takes the lead where that
+    /// helps. (But for a bound one: it does not overtake a thread that was woken to lead.)
     fn judge_barging(&self, word: Snapshot, taker: Taker) -> Judgement {
         if taker == Taker::Bound && word.is_elected() {
             return Judgement::Follow;
         }
         let own = taker == Taker::Opener(word.sequence());
         let helps = word.wants_more() && self.has_room(word);
-        match own || word.blocks() || helps {
-            true => Judgement::Take,
-            false => Judgement::Follow,
+        if own || word.blocks() || helps {
+            Judgement::Take
+        } else {
+            Judgement::Follow
         }
     }
 }
 
-/// How many threads are of use at once on so many cores: as many. If they compute and more work piles up, one more: a woken
-/// thread may have to wait for the core on which it ran last, behind a client's, while another core is idle, and the one more
-/// uses that. On a single core it would only share it.
+/// How many threads are of use at once on so many cores: as many. If they compute and more work
+/// piles up, one more: a woken thread may have to wait for the core on which it ran last, behind a
+/// client's, while another core is idle, and the one more uses that. On a single core it would only
+/// share it.
 pub(super) fn room(cores: usize, piles_up: bool) -> usize {
     cores.saturating_add(usize::from(piles_up && cores > 1))
 }
@@ -147,9 +152,10 @@ mod tests {
         }
     }
 
-    /// The lead was opened for an event, on one core of two; a standby sleeps, and somebody is elected and on
-    /// its way. A thread that is awake need not wait for that one if the handler sleeps, or if something
-    /// waits for the idle core or will before it has computed; otherwise the opener will be back.
+    /// The lead was opened for an event, on one core of two; a standby sleeps, and a thread is
+    /// elected and on its way. A thread that is awake need not wait for that one if the handler
+    /// sleeps, or if something waits for the idle core or will before it has computed; otherwise
+    /// the opener will be back.
     #[test]
     fn newest_first_who_is_awake_helps() {
         let policy = policy(2);
@@ -178,7 +184,8 @@ mod tests {
         assert_eq!(judge([false; 3], opener), Judgement::Take);
     }
 
-    /// What an opener may take back without a judgement is what it would be given by one, whatever the word says.
+    /// What an opener may take back without a judgement is what it would be given by one, whatever
+    /// the word says.
     #[test]
     fn what_an_opener_may_take_back_is_its_own() {
         let [yes, no] = [true, false];
@@ -222,8 +229,8 @@ mod tests {
         }
     }
 
-    /// Who is awake helps while there is room: as many threads as there are cores, and one more behind a computation if more
-    /// waits. On a single core that one would only share it.
+    /// A thread that is awake helps while there is room: as many threads as there are cores, and
+    /// one more behind a computation if more waits. On a single core that one would only share it.
     #[test]
     fn one_more_than_there_are_cores_may_compute() {
         let most_who_run = |cores, computes, backlog| {
@@ -241,7 +248,7 @@ mod tests {
                 let word = opened.with_standby(Standby::Ticking);
                 policy.judge(word, Taker::Anyone) == Judgement::Take
             };
-            // The opener runs, and whoever helps will.
+            // The opener runs, and the helping threads will.
             (0..9).take_while(helps).count() + 1
         };
         let on_each = |computes, backlog| [1, 2, 3].map(|it| most_who_run(it, computes, backlog));

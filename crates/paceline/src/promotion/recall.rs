@@ -1,27 +1,31 @@
-//! Until when a thread stays, and how it is recalled: made to leave its place as if its time were over.
+//! Until when a thread stays, and how it is recalled: made to leave its place as if its time were
+//! over.
 //!
-//! A thread that waits for something else than the lead (a reply, say) stays in the pool meanwhile, and serves. What it
-//! waits for is a question that it asks itself ([`Until::is_over`]); whoever makes the answer yes must then
-//! [recall](Call::recall) it, wherever it is:
+//! A thread that waits for something else than the lead (a reply, say) stays in the pool meanwhile,
+//! and serves. What it waits for is a question that it asks itself ([`Until::is_over`]); the thread
+//! that makes the answer yes must then [recall](Call::recall) it, wherever it is:
 //!
 //! ```text
-//!  it sleeps, as follower or standby    its word gets RECALLED, and it is woken: it asks, and takes itself off the list
+//!  it sleeps, as follower or standby    its word gets RECALLED, and it is woken: it asks, and
+//!                                       takes itself off the list
 //!  it leads, and may sleep in the set   its word has LEADS: the set must be woken
 //!  it is awake                          its word gets RECALLED: it asks before it sleeps
 //! ```
 //!
-//! Both are bits of the one word that it sleeps on. Who is about to wait in the set sets LEADS, and then asks; who
-//! recalls has changed the answer, and then sets RECALLED. Of the two steps the second sees the first: so it asks in
-//! time, or the set is woken. All that a thread does whose time is over, it does then too (I3, I4).
+//! Both are bits of the one word that it sleeps on. A thread about to wait in the set sets LEADS,
+//! and then asks; a recalling thread has changed the answer, and then sets RECALLED. The second of
+//! the two steps sees the first: so it asks in time, or the set is woken. All that a thread does
+//! whose time is over, it does then too (I3, I4).
 //!
-//! A thread can also be **handed** something that nobody else is to do, an event of a handle that belongs to it: its seat
-//! says so, and then it is recalled. Only who leads hands something to others. So a thread that leads is handed nothing:
-//! it asks once when it has taken the lead, and the set need not be woken. (Who handed it something before gave the lead
-//! away after that: so it sees it.)
+//! A thread can also be **handed** something that no other is to do, an event of a handle that
+//! belongs to it: its seat says so, and then it is recalled. Only the leader hands something to
+//! others. So a thread that leads is handed nothing: it asks once when it has taken the lead, and
+//! the set need not be woken. (A thread that handed it something before gave the lead away after
+//! that: so it sees it.)
 
 use std::sync::Arc;
 
-use super::{followers::Seat, lead::doze};
+use super::followers::Seat;
 use crate::sync::{atomic::Ordering, Clock, Parker, Timestamp};
 
 /// It was recalled, and has not asked since.
@@ -50,17 +54,17 @@ pub(crate) enum Keeping {
 
 /// What a thread waits for.
 pub(crate) struct Wanted<'s> {
-    /// Whether it is there. Who makes that true recalls the thread afterwards.
+    /// Whether it is there. The thread that makes that true recalls this one afterwards.
     pub(crate) is_there: &'s dyn Fn() -> bool,
 }
 
-/// When a thread's time in the pool is over: at a deadline, or when it has what it waits for. (Small: it is handed on
-/// from role to role at every turn.)
+/// When a thread's time in the pool is over: at a deadline, or when it has what it waits for.
+/// (Small: it is handed on from role to role at every turn.)
 #[derive(Clone, Copy)]
 pub(crate) struct Until<'s> {
     deadline: Option<Timestamp>,
     wanted: Option<&'s Wanted<'s>>,
-    /// Whose tray may be filled.
+    /// Whose mailbox may be filled.
     of: Option<&'s Seat>,
 }
 
@@ -101,7 +105,8 @@ impl<'s> Until<'s> {
         may_end && self.has_ended(clock)
     }
 
-    /// The same, where it can be. (Apart: most threads have neither a deadline nor something to wait for.)
+    /// The same, where it can be. (Apart: most threads have neither a deadline nor something to
+    /// wait for.)
     #[inline(never)]
     fn has_ended(&self, clock: &Clock) -> bool {
         clock.has_passed(self.deadline) || self.is_recalled()
@@ -150,7 +155,7 @@ pub(crate) enum Recalled {
     WakeSet,
 }
 
-/// Reaches one thread, for as long as anybody likes.
+/// Reaches one thread, without a limit of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Call(Arc<Parker>);
 
@@ -169,17 +174,19 @@ impl Call {
 }
 
 impl Seat {
-    /// Whether something waits that this thread is to do, and nobody else.
+    /// Whether something waits that only this thread is to do.
     pub(crate) fn is_handed(&self) -> bool {
         self.handed.load(Ordering::Acquire)
     }
 
-    /// Something does, or nothing any more. Who says that something does recalls the thread afterwards.
+    /// Something does, or nothing any more. A caller that sets it to true recalls the thread
+    /// afterwards.
     pub(crate) fn set_handed(&self, handed: bool) {
         self.handed.store(handed, Ordering::Release);
     }
 
-    /// Something belongs to this thread: an elastic pool does not let it go any more, unless it has.
+    /// Something belongs to this thread: an elastic pool does not let it go any more, unless it
+    /// has.
     pub(crate) fn keep(&self) -> Keeping {
         match self.change_tenure(FREE, KEPT) {
             Ok(_) => Keeping::Begun,
@@ -231,9 +238,27 @@ impl Seat {
         doze(clock, self.parker(), nothing, until);
     }
 
-    /// It does not wait in the set any more. (A recall that came too late for the set is no news: it asks anyway.)
+    /// It does not wait in the set any more. (A recall that came too late for the set is no news:
+    /// it asks anyway.)
     pub(crate) fn waits_no_more(&self) {
         self.parker().change(|word| word & !(RECALLED | LEADS));
+    }
+}
+
+/// Sleeps on `parker` until `take` finds a message, or until `until`; a sleep that ends early
+/// changes nothing.
+pub(super) fn doze<M>(
+    clock: &Clock,
+    parker: &Arc<Parker>,
+    take: impl Fn() -> Option<M>,
+    until: Until<'_>,
+) -> Option<M> {
+    loop {
+        let message = take();
+        if message.is_some() || until.is_over(clock) {
+            return message;
+        }
+        clock.sleep(parker, until.deadline());
     }
 }
 
@@ -253,8 +278,9 @@ mod tests {
         assert_ne!(seat.parker().take(), 0, "it would sleep");
     }
 
-    /// Who leads is reached by the set's waker, from when it may wait until it does not any more, however often it waits. A
-    /// recall that came before is used up by the question; a message is not.
+    /// A leader is reached by the set's waker, from when it may wait until it does not any more,
+    /// however often it waits. A recall that came before is used up by the question; a message is
+    /// not.
     #[test]
     fn who_leads_is_reached_in_the_set() {
         let seat = Seat::new(0, 0);
@@ -271,7 +297,8 @@ mod tests {
         assert_eq!(seat.take_message(), Some(Message::Lead));
     }
 
-    /// Who sleeps on no list does so until its time is over, whatever it is told meanwhile.
+    /// A thread that sleeps on no list does so until its time is over, whatever messages it gets
+    /// meanwhile.
     #[test]
     fn it_sleeps_until_its_time_is_over() {
         let (seat, clock) = (Seat::new(0, 0), Clock::monotonic());
@@ -289,7 +316,8 @@ mod tests {
         assert!(!seat.may_wait(Until::recalled(None, &wanted)));
     }
 
-    /// An elastic pool lets a thread go, or keeps it: not one after the other, unless it is kept no more.
+    /// An elastic pool lets a thread go, or keeps it: not one after the other, unless it is kept no
+    /// more.
     #[test]
     fn kept_or_gone() {
         let seat = Seat::new(0, 0);

@@ -1,16 +1,18 @@
 //! The standby: the one follower that watches an open lead under the adaptive wake.
 //!
-//! It sleeps one tick at a time. A lead that has been open for a quarter of a tick when it looks, or is as open as at
-//! its last look, is a blind pool: newest first it takes the lead itself, in the other orders it elects. A lead that
-//! it sees held and unchanged twice is an idle pool: it goes to **deep sleep**, without a timer, until the next
-//! promotion rouses it, so an idle pool wakes nobody, ever. And a lead that moves on from look to look is a calm
-//! pool: as each look costs a thread its core for a while, it looks only every fourth tick then. An opener that only
-//! lacks the core on which the standby looks has it first, for a quarter of a tick (`opener.rs`).
+//! It sleeps one tick at a time. A lead that has been open for a quarter of a tick when it checks,
+//! or is as open as at its last check, is a blind pool: newest first it takes the lead itself, in
+//! the other orders it elects. A lead that it sees held and unchanged twice is an idle pool: it
+//! goes to **deep sleep**, without a timer, until the next promotion rouses it, so an idle pool
+//! wakes no thread, ever. And a lead that moves on from check to check is a calm pool: as each
+//! check costs a thread its core for a while, it checks only every fourth tick then. An opener that
+//! only lacks the core on which the standby checks has it first, for a quarter of a tick
+//! (`opener.rs`).
 //!
 //! ```text
-//!  none    --> ticking   [Lead::enlist]            an arriving thread finds no standby, or only the mark of a lounge
-//!  none    --> ticking   [Lead::appoint_standby]   a promotion finds no standby, and someone parked
-//!  ticking --> deep      [Lead::look_after]        held, and the same for two looks
+//!  none    --> ticking   [Lead::enlist]            a thread arrives and finds none (or a mark)
+//!  none    --> ticking   [Lead::appoint_standby]   a promotion finds none, and a parked thread
+//!  ticking --> deep      [Lead::look_after]        held, and unchanged for two checks
 //!  deep    --> ticking   [Lead::rouse_standby]     a promotion finds it in deep sleep
 //!  any     --> none      [Lead::look_after]        it takes the lead
 //!                        [Lead::elect_locked]      it is elected
@@ -22,21 +24,24 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     followers::{Called, Message, Seat, Withdrawal},
-    lead::{doze, Attempt, Lead, Promotion},
+    lead::Lead,
+    outcome::{Attempt, Promotion},
     policy::Wake,
-    recall::Until,
+    recall::{doze, Until},
     watcher::Watcher,
     word::{Snapshot, Standby},
 };
 use crate::sync::{atomic::Ordering, lock, Clock, Timestamp};
 
-/// So many looks at the same held lead make an idle pool: a look costs about as much as rousing the standby does.
+/// So many looks at the same held lead make an idle pool: a look costs about as much as rousing the
+/// standby does.
 pub(super) const LOOKS_UNTIL_DEEP: u32 = 2;
 /// So many looks at a lead that had moved on make a calm pool.
 pub(super) const LOOKS_UNTIL_CALM: u32 = 32;
 /// A calm pool is looked at once in so many ticks.
 pub(super) const CALM: u32 = 4;
-/// A lead that was open for this part of a tick is open for long; an excused opener is looked at again after as much.
+/// A lead that was open for this part of a tick is open for long; an excused opener is looked at
+/// again after as much.
 pub(super) const LONG_OPEN: u32 = 4;
 
 /// What the standby remembers from one look to the next.
@@ -110,8 +115,8 @@ enum Look {
 }
 
 impl<T> Lead<T> {
-    /// The longest time that nobody leads although a follower sleeps, by design: the longest pause between two looks
-    /// of the standby, and half a tick.
+    /// The longest time that the lead is open although a follower sleeps, by design: the longest
+    /// pause between two checks of the standby, and half a tick.
     pub(crate) fn blind_bound(&self) -> Option<Duration> {
         let tick = self.policy.tick;
         let bound = tick.saturating_mul(CALM).saturating_add(tick / 2);
@@ -164,10 +169,12 @@ impl<T> Lead<T> {
     fn next_look(&self, memory: &Memory, now: Timestamp) -> Timestamp {
         let watched = |watcher: &Watcher| watcher.is_watching(now);
         let seldom = memory.is_calm() || self.watcher.as_ref().is_some_and(watched);
-        now.after(match seldom {
-            _ if memory.excused => self.policy.tick / LONG_OPEN,
-            true => self.policy.tick.saturating_mul(CALM),
-            false => self.policy.tick,
+        now.after(if memory.excused {
+            self.policy.tick / LONG_OPEN
+        } else if seldom {
+            self.policy.tick.saturating_mul(CALM)
+        } else {
+            self.policy.tick
         })
     }
 
@@ -188,8 +195,9 @@ impl<T> Lead<T> {
         clock: &Clock,
         memory: &mut Memory,
     ) -> Result<Look, Message> {
-        // First the epoch: a promotion that this look does not see sees the new epoch (W1). Its pair is
-        // the load in `HeldLead::promote`, after the opening; both stand beside a change of the word.
+        // First the epoch: a promotion that this look does not see sees the new epoch (W1). Its
+        // pair is the load in `HeldLead::promote`, after the opening; both stand beside a change of
+        // the word.
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.counters.ticks.one_more();
         let now = clock.now();
@@ -203,8 +211,8 @@ impl<T> Lead<T> {
         self.look(seat, now, memory)
     }
 
-    /// The look that the watcher rang for: the lead was seen open with this sequence. It counts as no tick, and
-    /// the next look compares with the last one.
+    /// The look that the watcher rang for: the lead was seen open with this sequence. It counts as
+    /// no tick, and the next look compares with the last one.
     fn look_for_watcher(
         &self,
         seat: &Arc<Seat>,
@@ -266,8 +274,8 @@ impl<T> Lead<T> {
         word.is_open() && (same || self.is_open_for_long(word, now))
     }
 
-    /// Whether nobody has taken the lead for a while. (The time may be that of an older opening, or of the next one:
-    /// a look that errs takes a lead too early, or leaves it to the next look.)
+    /// Whether the lead has been open for a while. (The time may be that of an older opening, or of
+    /// the next one: a check that errs takes a lead too early, or leaves it to the next check.)
     ///
     /// The checkers do without it: the bound of two looks must hold by itself.
     pub(super) fn is_open_for_long(&self, word: Snapshot, now: Timestamp) -> bool {
@@ -278,7 +286,8 @@ impl<T> Lead<T> {
         word.is_vacant() && open >= self.policy.tick / LONG_OPEN
     }
 
-    /// The section of a standby whose time is over: if the lead is open, a successor is elected (I3).
+    /// The section of a standby whose time is over: if the lead is open, a successor is elected
+    /// (I3).
     fn leave_standby(&self, seat: &Arc<Seat>) -> Option<Message> {
         let mut followers = lock(&self.followers);
         if let Withdrawal::TooLate(message) = followers.withdraw(seat) {
@@ -291,8 +300,8 @@ impl<T> Lead<T> {
         None
     }
 
-    /// An opening found the standby in deep sleep: it shall tick again. Or it found the mark of a lounge: its watch shall
-    /// look.
+    /// An opening found the standby in deep sleep: it shall tick again. Or it found the mark of a
+    /// idle list: its watch shall look.
     #[cold]
     pub(super) fn rouse_standby(&self) -> Promotion {
         let followers = lock(&self.followers);
@@ -307,7 +316,7 @@ impl<T> Lead<T> {
             .inspect(|standby| standby.post(Message::Tick));
         drop(followers);
         if before == Standby::Marked {
-            self.rouse_lounge();
+            self.rouse_idle_list();
             return Promotion::Watched;
         }
         self.watched_by(standby)
@@ -373,8 +382,8 @@ mod tests {
         Lead::vacant((), policy, Arc::default())
     }
 
-    /// A lead that stays open in a strict order is for the best follower; if a wake is on its way to one, there is nothing
-    /// to do but to look again.
+    /// A lead that stays open in a strict order is for the best follower; if a wake is on its way
+    /// to one, there is nothing to do but to look again.
     #[test]
     fn an_offer_is_left_to_its_taker() {
         let lead = lead(Order::Oldest, Duration::from_secs(1));
@@ -397,8 +406,8 @@ mod tests {
         })
     }
 
-    /// An opener that only lacks this core has it first; once, so that a handler which computes for ever keeps nobody from
-    /// the lead.
+    /// An opener that only lacks this core has it first; once, so that a handler which computes for
+    /// ever keeps no thread from the lead.
     #[cfg(target_os = "linux")]
     #[test]
     fn who_lacks_this_core_is_excused_once() {
@@ -413,7 +422,8 @@ mod tests {
         assert!(matches!(looks, [Look::Took, _]));
     }
 
-    /// The look behind an excuse comes soon, also in a calm pool; and the pool is as calm as before.
+    /// The look behind an excuse comes soon, also in a calm pool; and the pool is as calm as
+    /// before.
     #[test]
     fn an_excuse_is_short() {
         let lead = lead(Order::Newest, Duration::from_millis(4));

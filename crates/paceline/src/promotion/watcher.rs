@@ -1,21 +1,24 @@
 //! The watcher: a thread that finds a blind pool as soon as a core is idle.
 //!
-//! Behind a handler that blocks by surprise the standby takes over at its next look. Where handlers do that often,
-//! most of the time would be lost there. The watcher is a thread of the lowest scheduling class, which the system
-//! runs only when a core has nothing else to do: where the cores are busy, that is just when the opener of the lead
-//! has gone to sleep. So it does not sleep between its looks, which would cost more than it saves, as long as the
-//! lead moves and up to a quarter of a core. An open lead that it sees unchanged twice within microseconds makes it
-//! **ring** for the standby, which then does what it would have done at its next look. (Where a core is idle anyway
-//! it may also ring behind a handler that computes: then somebody leads on that core.)
+//! Behind a handler that blocks by surprise the standby takes over at its next check. Where
+//! handlers do that often, most of the time would be lost there. The watcher is a thread of the
+//! lowest scheduling class, which the system runs only when a core has nothing else to do: where
+//! the cores are busy, that is just when the opener of the lead has fallen asleep. So it does not
+//! sleep between its checks, which would cost more than it saves, as long as the lead moves and up
+//! to a quarter of a core. An open lead that it sees unchanged twice within microseconds makes it
+//! **ring** for the standby, which then does what it would have done at its next check. (Where a
+//! core is idle anyway it may also ring behind a handler that computes: then a thread leads on that
+//! core.)
 //!
 //! ```text
 //!  asleep   --> watching   [Watcher::note_surprise]  the second surprise in a short time
 //!  watching --> asleep     [Watcher::rest]           no surprise for a while
 //! ```
 //!
-//! All that it says is a hint, and the promises rest on the standby, which looks less often while this one does, but
-//! does look. It may be without a core for long, so
-//! nobody ever waits for it: it never takes the followers' lock, and the one lock that it takes others only try.
+//! All that it does is give hints, and the promises rest on the standby, which checks less often
+//! while this thread does, but does check. It may be without a core for long, so no thread ever
+//! waits for it: it never takes the followers' lock, and the one lock that it takes others only
+//! try.
 
 use std::{
     hint,
@@ -30,7 +33,8 @@ use crate::sync::{
     lock, Clock, Moment, Mutex, Parker, Timestamp,
 };
 
-/// A handler that took longer than this, and whose lead is gone when it is back, has blocked by surprise.
+/// A handler that took longer than this, and whose lead is gone when it is back, has blocked by
+/// surprise.
 pub(super) const LATE: Duration = Duration::from_micros(500);
 /// Two surprises within this time have the watcher watch.
 const SHORT_TIME: Duration = Duration::from_millis(20);
@@ -48,7 +52,7 @@ const ALLOWANCE: Duration = Duration::from_micros(2_500);
 /// .. in this time: then it naps between all looks.
 const ALLOWANCE_FOR: Duration = Duration::from_millis(10);
 
-/// Who looked so long ago at most is watching.
+/// A watcher whose last check is no older is watching.
 const LATELY: Duration = Duration::from_millis(20);
 
 /// There is no sequence like this: an open lead's is odd.
@@ -102,7 +106,8 @@ impl Watcher {
         Surprise::Frequent
     }
 
-    /// Whether it watches: it has looked lately. It may have no core, or there may be no such thread.
+    /// Whether it watches: it has looked lately. It may have no core, or there may be no such
+    /// thread.
     pub(super) fn is_watching(&self, now: Timestamp) -> bool {
         let looked = Duration::from_nanos(self.looked.nanos_before(now));
         self.until.load(Ordering::Relaxed) != ASLEEP && looked <= LATELY
@@ -161,7 +166,7 @@ impl Watcher {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surprise {
-    /// Too rarely to have somebody watch.
+    /// Too rarely to have a watcher.
     Rare,
     /// The watcher shall watch, or is to be hired.
     Frequent,
@@ -175,7 +180,8 @@ impl<T> Lead<T> {
         watcher.map_or(Surprise::Rare, |watcher| watcher.note_surprise(now))
     }
 
-    /// The life of the watcher, until the pool is closed. Its thread is of the lowest scheduling class.
+    /// The life of the watcher, until the pool is closed. Its thread is of the lowest scheduling
+    /// class.
     pub(crate) fn watch(&self, clock: &Clock) {
         let Some(watcher) = &self.watcher else {
             return;
@@ -210,7 +216,7 @@ struct Sight {
     sequence: u64,
     /// How often in a row it was seen with this sequence.
     looks: u32,
-    /// It is open, somebody sleeps, and nobody is on the way.
+    /// It is open, a thread sleeps, and none is on the way.
     blind: bool,
 }
 
@@ -224,23 +230,26 @@ enum Pause {
 impl Sight {
     fn note(&mut self, sequence: u64) {
         let same = sequence == self.sequence;
-        self.looks = match same {
-            true => self.looks.saturating_add(1),
-            false => 1,
+        self.looks = if same {
+            self.looks.saturating_add(1)
+        } else {
+            1
         };
         self.sequence = sequence;
     }
 
     fn pause(&self) -> Pause {
-        match self.blind {
-            true => Pause::Awake(SECOND_LOOK),
-            false if self.looks > LOOKS_UNTIL_NAP => Pause::Asleep,
-            false => Pause::Awake(PERIOD),
+        if self.blind {
+            Pause::Awake(SECOND_LOOK)
+        } else if self.looks > LOOKS_UNTIL_NAP {
+            Pause::Asleep
+        } else {
+            Pause::Awake(PERIOD)
         }
     }
 }
 
-/// What the watcher may still spend on staying awake: nobody shall pay a core for it.
+/// What the watcher may still spend on staying awake: its core time stays bounded.
 #[derive(Debug)]
 struct Purse {
     /// When this allowance began.
@@ -257,7 +266,7 @@ impl Purse {
         }
     }
 
-    /// Spends `span`, and tells whether that much was left.
+    /// Spends `span`, and returns whether that much was left.
     fn pays(&mut self, span: Duration, now: Timestamp) -> bool {
         if now.since(self.since) >= ALLOWANCE_FOR {
             *self = Self::filled(now);
@@ -328,8 +337,8 @@ mod tests {
             }
         }
 
-        /// Runs `work` on a thread that leads, while another one stands by, asleep; then the standby is sent home
-        /// or leads, and its lead is given back.
+        /// Runs `work` on a thread that leads, while another one stands by, asleep; then the
+        /// standby is sent home or leads, and its lead is given back.
         fn beside_a_standby(&self, work: impl FnOnce(HeldLead<'_, ()>)) {
             let held = self.lead(0);
             thread::scope(|scope| {
@@ -356,7 +365,8 @@ mod tests {
         }
     }
 
-    /// What it is for: behind a handler that blocks, the standby takes over at once, without a tick.
+    /// What it is for: behind a handler that blocks, the standby takes over at once, without a
+    /// tick.
     #[test]
     fn a_ring_has_the_standby_take_over() {
         let stage = Stage::new();
@@ -376,7 +386,8 @@ mod tests {
         });
     }
 
-    /// It stays awake where the lead is on the move, and naps where nothing happens. A held lead is never rung for.
+    /// It stays awake where the lead is on the move, and naps where nothing happens. A held lead is
+    /// never rung for.
     #[test]
     fn it_naps_where_nothing_happens() {
         let stage = Stage::new();
@@ -396,7 +407,7 @@ mod tests {
         assert!(matches!(sight.pause(), Pause::Awake(_)), "it has moved");
     }
 
-    /// Somebody leads, and somebody stands by: there is nothing to ring for.
+    /// A thread leads, and another stands by: there is nothing to ring for.
     #[test]
     fn it_does_not_ring_behind_a_leader() {
         let stage = Stage::new();
@@ -429,7 +440,7 @@ mod tests {
         assert_eq!(stage.lead.time_until_look(&stage.clock), TICK);
     }
 
-    /// Who looks seldom, and has the longest tick there is, looks at the end of time.
+    /// A standby that checks seldom, and has the longest tick there is, checks at the end of time.
     #[test]
     fn the_longest_tick_is_not_too_long() {
         let stage = Stage::with_tick(Duration::MAX);
@@ -458,8 +469,8 @@ mod tests {
         assert!(purse.pays(PERIOD, start.after(ALLOWANCE_FOR)));
     }
 
-    /// Hints that come too late, one after the other, would keep a standby from ever looking by itself if each
-    /// began a new tick.
+    /// Hints that come too late, one after the other, would keep a standby from ever looking by
+    /// itself if each began a new tick.
     #[test]
     fn hints_do_not_put_a_look_off() {
         let stage = Stage::new();
@@ -480,8 +491,8 @@ mod tests {
         });
     }
 
-    /// Only who loses its lead in a handler that nobody knew to be long is surprised; and only the second surprise
-    /// in a short time counts.
+    /// Only a thread that loses its lead in a handler not known to be long is surprised; and only
+    /// the second surprise in a short time counts.
     #[test]
     fn surprises_are_untold_and_frequent() {
         let stage = Stage::new();
@@ -489,7 +500,7 @@ mod tests {
             let (running, _) = promoted(stage.lead(0), marks, stage.clock.now());
             tell(&running);
             stage.time.advance(took);
-            // Somebody else takes the lead meanwhile.
+            // Another thread takes the lead meanwhile.
             let other = stage.lead(1);
             let rejoined = stage.rejoined(running);
             drop(other);
@@ -525,8 +536,8 @@ mod tests {
         );
     }
 
-    /// The second surprise in a short time gets it up, and the third finds it awake. When the last one is old it goes to
-    /// sleep, and it takes two to get it up again.
+    /// The second surprise in a short time gets it up, and the third finds it awake. When the last
+    /// one is old it goes to sleep, and it takes two to get it up again.
     #[test]
     fn it_gets_up_and_rests() {
         let stage = Stage::new();

@@ -1,22 +1,23 @@
-//! The lead word: everything that decides who leads, in 64 bits.
+//! The lead word: everything that decides which thread leads, in 64 bits.
 //!
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 32..64 | sequence | opening and taking both add one; odd: the lead is OPEN, even: it is HELD |
-//! | 24 | computes | the opener's handler is of a kind that takes long and keeps its core; a mark, like *backlog* |
+//! | 24 | computes | the opener's handler is of a kind that computes; a mark, like *backlog* |
 //! | 23 | eager | under `Eager` the elected follower is woken on every event; never changed |
-//! | 22 | observed | somebody wants to be told who does what; orders nothing, and is looked at together with *eager* or *closed*, so that it costs nothing |
-//! | 20..22 | standby | none (0), none but the mark of a lounge (1), ticking (2), in deep sleep (3); always none under `Eager` |
-//! | 19 | backlog | more was ready when the lead was opened; a mark: published by the opener, for speed only |
+//! | 22 | observed | the pool is observed; orders nothing; free beside *eager* and *closed* |
+//! | 20..22 | standby | none (0), a watch's mark (1), ticking (2), deep (3); none under `Eager` |
+//! | 19 | backlog | more was ready when the lead was opened; a mark of the opener, for speed only |
 //! | 18 | blocks | the opener's handler is of a kind that sleeps; likewise |
-//! | 17 | closed | nobody takes the lead any more; never cleared |
+//! | 17 | closed | no thread takes the lead any more; never cleared |
 //! | 16 | elect | a wake is on its way to one elected follower |
 //! | 15 | parked | the list of followers is not empty |
-//! | 0..15 | running | threads that process an event and are not away (blocking, and told so, or of a kind that sleeps) |
+//! | 0..15 | running | threads that process an event and are not away (in a handler that sleeps) |
 //!
-//! Where the order is strict (see `policy.rs`), OPEN together with *elect* is an **offer**: only the
-//! elected thread may take it. The word changes by read-modify-write only, so every change has one place in one order; that is what the arguments
-//! in `docs/protocol.md` and the models in `models/` rest on.
+//! Where the order is strict (see `policy.rs`), OPEN together with *elect* is an **offer**: only
+//! the elected thread may take it. The word changes by read-modify-write only, so every change has
+//! one place in one order; that is what the arguments in `docs/protocol.md` and the models in
+//! `models/` rest on.
 
 use std::fmt;
 
@@ -33,7 +34,8 @@ const STANDBY_SHIFT: u32 = 20;
 const STANDBY: u64 = 3 << STANDBY_SHIFT;
 /// Of the standby's: that there is one.
 const STANDS_BY: u64 = 2 << STANDBY_SHIFT;
-/// Nobody can observe in a build from which observation is left out: `cargo xtask instructions` compares with it.
+/// A build from which observation is left out can't be observed: `cargo xtask instructions`
+/// compares with it.
 const OBSERVED: u64 = if cfg!(paceline_unobserved) {
     0
 } else {
@@ -41,7 +43,7 @@ const OBSERVED: u64 = if cfg!(paceline_unobserved) {
 };
 const EAGER: u64 = 1 << 23;
 const COMPUTES: u64 = 1 << 24;
-/// What an opener has published, until somebody takes the lead.
+/// What an opener has published, until a thread takes the lead.
 const MARKS: u64 = BLOCKS | BACKLOG | COMPUTES;
 /// Adding it flips OPEN and HELD and counts; the overflow falls off the top.
 const ONE_STEP: u64 = 1 << 32;
@@ -70,8 +72,8 @@ impl LeadWord {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// HELD -> OPEN by one unconditional addition: the short path of a promotion. Returns the word as
-    /// it was, and as it is now.
+    /// HELD -> OPEN by one unconditional addition: the short path of a promotion. Returns the word
+    /// as it was, and as it is now.
     pub(super) fn open_running(&self, marks: Marks) -> (Snapshot, Snapshot) {
         let step = ONE_STEP + marks.bits();
         let was = self.0.fetch_add(step, Ordering::AcqRel);
@@ -79,7 +81,7 @@ impl LeadWord {
         (Snapshot(was), Snapshot(was.wrapping_add(step)))
     }
 
-    /// Replaces the word by what `step` makes of it, as one step, and tells what `step` told.
+    /// Replaces the word by what `step` makes of it, as one step, and returns what `step` returned.
     /// `step` may be called again with a newer word.
     ///
     /// Acquire: a taker sees what the last holder left in the lead's own data. Release: an opener
@@ -99,8 +101,9 @@ impl LeadWord {
         }
     }
 
-    /// Replaces this very word by the next one, if it still is that; tells whether. Orderings as in
-    /// [`update`](Self::update), to which the caller turns if it has failed. (Inlined: every turn has one.)
+    /// Replaces this very word by the next one, if it still is that; returns whether. Orderings as
+    /// in [`update`](Self::update), to which the caller turns if it has failed. (Inlined: every
+    /// turn has one.)
     #[must_use]
     #[inline(always)]
     pub(super) fn replace(&self, word: Snapshot, next: Snapshot) -> bool {
@@ -130,7 +133,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Whether its thread counts as running: who sleeps uses no core.
+    /// Whether its thread counts as running: a sleeping thread uses no core.
     pub(super) fn runs(self) -> bool {
         !self.blocks
     }
@@ -148,7 +151,8 @@ impl Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standby {
     None,
-    /// There is none. The watch of a lounge sleeps without a timer, until whoever opens this lead rouses it.
+    /// There is none. The watch of an idle list sleeps without a timer, until the thread that opens
+    /// this lead rouses it.
     Marked,
     /// It wakes up every tick, or every few.
     Ticking,
@@ -317,7 +321,7 @@ mod tests {
         assert_eq!(word.running(), 0);
     }
 
-    /// Neither a lead that is held nor one that is offered to somebody is for anyone to take.
+    /// Neither a lead that is held nor one that is offered to a thread is for anyone to take.
     #[test]
     fn held_or_offered_is_not_vacant() {
         let word = LeadWord::vacant().look();

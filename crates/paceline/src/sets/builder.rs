@@ -9,7 +9,8 @@ use crate::{
     sync::cores,
 };
 
-/// So many threads can roam. (Each has a place in every pool, which has places for guests beside them.)
+/// So many threads can roam. (Each has a place in every pool, which has places for guests beside
+/// them.)
 const MOST_ROAMERS: usize = 4096;
 
 /// What each set is made of, by its number.
@@ -50,7 +51,7 @@ impl SetsBuilder {
         self
     }
 
-    /// Who serves which set. Default: each has its own threads.
+    /// Which threads serve which set. Default: each has its own threads.
     pub fn leaders(mut self, leaders: Leaders) -> Self {
         self.leaders = leaders;
         self
@@ -62,9 +63,9 @@ impl SetsBuilder {
         self
     }
 
-    /// More settings of each set, by its number. How many threads there are is not one of them. Roaming threads belong to
-    /// no set: they have no name, stack size or time to live from here, no watcher, and the nice value, the cores and the
-    /// tick of the first set.
+    /// More settings of each set, by its number. How many threads there are is not one of them.
+    /// Roaming threads belong to no set: they have no name, stack size or time to live from here,
+    /// no watcher, and the nice value, the cores and the tick of the first set.
     pub fn each(mut self, settings: impl FnMut(usize, Builder) -> Builder + 'static) -> Self {
         self.each = Some(Box::new(settings));
         self
@@ -73,9 +74,10 @@ impl SetsBuilder {
     /// Builds the sets and spawns the threads.
     ///
     /// # Errors
-    /// `InvalidInput`, which names the setting that can't be: fewer threads than sets, or for [`Leaders::Roaming`] not more
-    /// threads than sets, or more than 4,096; a roaming set with another order than the newest first, or a concurrent one.
-    /// Otherwise as [`Builder::build`], with the number of the set.
+    /// `InvalidInput`, which names the setting that can't be: fewer threads than sets, or for
+    /// [`Leaders::Roaming`] not more threads than sets, or more than 4,096; a roaming set with
+    /// another order than the newest first, or a concurrent one. Otherwise as [`Builder::build`],
+    /// with the number of the set.
     pub fn build(mut self) -> io::Result<Sets> {
         let threads = self.threads.unwrap_or_else(|| default_threads(self.sets));
         self.judge(threads)?;

@@ -3,17 +3,19 @@
 //! ```text
 //!    Assigned: each set has its own threads        Roaming: one population
 //!
-//!    set 0   leader T, followers T T T             set 0   processing T  <-------   lounge
+//!    set 0   leader T, followers T T T             set 0   processing T  <-------   idle list
 //!    set 1   leader T, followers T T T             set 1   leader T                 T T T T T T
 //!                                                  set 2      '' (the same)
-//!                                                  one thread waits in all sets that nobody serves; who is not needed
-//!                                                  goes to the lounge, and from there to wherever nobody leads
+//!
+//!    Roaming: one thread waits in all sets that no other serves; idle ones go to the idle list,
+//!    and from there to a set without a leader
 //! ```
 //!
-//! One leader at a time waits in one set: with very many handles, or on many cores, that may be too few. With several sets
-//! as many threads can wait at once. Each set is a [`Pool`] of its own, with all that is promised of one; what is new is who
-//! serves which: see [`Leaders`]; `turn/company.rs` for how a thread serves several sets, and `promotion/lounge.rs` for where it
-//! is while it serves none.
+//! One leader at a time waits in one set: with very many handles, or on many cores, that may be too
+//! few. With several sets as many threads can wait at once. Each set is a [`Pool`] of its own, with
+//! all that is promised of one; [`Leaders`] says which threads serve which set. `turn/led_sets.rs`
+//! has how a thread serves several sets, and `promotion/roaming_idle.rs` where it is while it
+//! serves none.
 //!
 //! A handle stays in the set that it was given to, by the rule of [`Spread`]; to move it, see
 //! [`Handle::move_to`](crate::Handle::move_to).
@@ -40,21 +42,24 @@ use crate::{
     pool::{Listener, ListenerBuilder, Pool, ShutdownReport, TakenOnBy},
 };
 
-/// Who serves which set.
+/// Which threads serve which set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leaders {
     /// Each set has threads of its own.
     #[default]
     Assigned,
-    /// One population serves all sets. A thread leads any set that has no leader; one that finds nothing to do waits in all
-    /// of them at once, if they are sets of epoll (of another kind: in one of them). So under
-    /// [`Wake::Adaptive`](crate::Wake) short requests need one thread, however many sets of epoll there are.
+    /// One population serves all sets. A thread leads any set that has no leader; one that finds
+    /// nothing to do waits in all of them at once, if they are sets of epoll (of another kind: in
+    /// one of them). So under [`Wake::Adaptive`](crate::Wake) short requests need one thread,
+    /// however many sets of epoll there are.
     ///
-    /// While a thread is free, no set waits for a leader longer than five and a quarter ticks and a wake, or two and a
-    /// quarter where something has happened lately. In idle sets nobody wakes; but while a thread that [joined](Pool::join)
-    /// one of them follows there, another goes on looking, in the end every fourth tick. A handler that usually blocks, or
-    /// says that it will, sends for the next leader at once. There must be more threads than sets: one may lead each, and one is free.
+    /// While a thread is free, no set waits for a leader longer than five and a quarter ticks and a
+    /// wake, or two and a quarter where something has happened lately. In idle sets no thread
+    /// wakes; but while a thread that [joined](Pool::join) one of them follows there, another goes
+    /// on checking, in the end every fourth tick. A handler that usually blocks, or says that it
+    /// will, sends for the next leader at once. There must be more threads than sets: one may lead
+    /// each, and one is free.
     Roaming,
 }
 
@@ -92,11 +97,13 @@ pub enum Spread {
 /// # io::Result::Ok(())
 /// ```
 ///
-/// Dropping it ends each set that nobody else holds ([`pool`](Self::pool) can be cloned), without waiting. With roaming leaders
-/// a set that is held still loses its threads then, after one more event at most; those that [join](Pool::join) it stay.
+/// Dropping it ends each set that has no other owner ([`pool`](Self::pool) can be cloned), without
+/// waiting. With roaming leaders a set that has one still loses its threads then, after one more
+/// event at most; those that [join](Pool::join) it stay.
 pub struct Sets {
     shared: Arc<Shared>,
-    /// Of roaming leaders. After the pools, so that these are closed when the threads are sent home.
+    /// Of roaming leaders. After the pools, so that these are closed when the threads are sent
+    /// home.
     roamers: Option<Roamers>,
 }
 
@@ -146,7 +153,8 @@ impl Sets {
         self.shared.choose().register(source, interest, handler)
     }
 
-    /// As [`Pool::listen`]. The listener is in one of the sets; each connection is given to the one that the rule chooses.
+    /// As [`Pool::listen`]. The listener is in one of the sets; each connection is given to the one
+    /// that the rule chooses.
     ///
     /// # Errors
     /// As [`Pool::listen`].
@@ -159,14 +167,15 @@ impl Sets {
         self.listener().bind(address, make)
     }
 
-    /// As [`Pool::listener`]. The listener is in one of the sets; each connection is given to the one that the rule
-    /// chooses.
+    /// As [`Pool::listener`]. The listener is in one of the sets; each connection is given to the
+    /// one that the rule chooses.
     pub fn listener(&self) -> ListenerBuilder<'_> {
         ListenerBuilder::new(self.shared.choose(), self.chooser())
     }
 
-    /// The pool of one set, for what belongs to a certain one: timers, posts, groups, other sources. It ends with the
-    /// others. A thread that [joins](Pool::join) it serves that set alone.
+    /// The pool of one set, for what belongs to a certain one: timers, posts, groups, other
+    /// sources. It ends with the others. A thread that [joins](Pool::join) it serves that set
+    /// alone.
     ///
     /// # Panics
     /// If `set` is not below [`count`](Self::count).
@@ -187,7 +196,7 @@ impl Sets {
         self.shared.pools.iter().map(Pool::snapshot).collect()
     }
 
-    /// Who does what in each set: who leads it, and since when. Empty, unless the sets have a
+    /// What each thread of each set does, and since when. Empty, unless the sets have a
     /// [`board`](crate::Builder::board).
     #[must_use]
     pub fn threads(&self) -> Vec<Vec<ThreadReport>> {
@@ -204,9 +213,9 @@ impl Sets {
         self.roamers.as_ref().map_or(0, Roamers::idle)
     }
 
-    /// Ends all sets, from anywhere, also from a handler: see [`Pool::shutdown`]. All of them drain at once, and have the
-    /// same time. One report for each. With roaming leaders it waits up to a second more for threads that are stuck in
-    /// handlers.
+    /// Ends all sets, from anywhere, also from a handler: see [`Pool::shutdown`]. All of them drain
+    /// at once, and have the same time. One report for each. With roaming leaders it waits up to a
+    /// second more for threads that are stuck in handlers.
     pub fn shutdown(&self, within: Duration) -> Vec<ShutdownReport> {
         let pools = &self.shared.pools;
         let begun: Vec<_> = pools
@@ -219,7 +228,7 @@ impl Sets {
         reports
     }
 
-    /// Who takes on the connections of a listener.
+    /// The choice of the set that takes on the connections of a listener.
     fn chooser(&self) -> TakenOnBy {
         let shared = Arc::downgrade(&self.shared);
         Box::new(move || Some(Arc::clone(shared.upgrade()?.choose().registry())))

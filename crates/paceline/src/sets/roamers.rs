@@ -1,5 +1,5 @@
-//! The threads of roaming leaders: each looks round in all sets, serves one for a while, and rests in the lounge while it is
-//! not needed.
+//! The threads of roaming leaders: each looks round in all sets, serves one for a while, and rests
+//! in the idle list while it is not needed.
 
 use std::{
     io,
@@ -8,38 +8,40 @@ use std::{
 };
 
 use crate::{
-    dispatch::{abort_on_unwind, Line},
-    pool::{Pool, Visitor, Visits},
-    promotion::Lounge,
+    dispatch::Line,
+    hub::{PoolRef, Visitor},
+    pool::Pool,
+    promotion::RoamingIdle,
     sync::{cores, is_finished, lock, thread, Mutex, Parker},
-    turn::{Company, LedSet, Sent},
+    turn::{LedSet, LedSets, RoundOutcome},
+    unwind::abort_on_unwind,
 };
 
 /// How long a thread pauses after an error of the wait.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
-/// How long those who have been sent home are waited for: they have only to end.
+/// How long threads that were sent home are waited for: they have only to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// All threads that roam, and their lounge.
+/// All threads that roam, and their idle list.
 pub(super) struct Roamers {
-    lounge: Arc<Lounge<Line>>,
+    idle_list: Arc<RoamingIdle<Line>>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Roamers {
     /// Spawns so many threads for these pools.
     pub(super) fn begin(pools: &[Pool], count: usize) -> io::Result<Self> {
-        let sets: Arc<[Visits]> = pools.iter().map(Pool::visits).collect();
-        let leads = sets.iter().map(Visits::lead).collect();
+        let sets: Arc<[PoolRef]> = pools.iter().map(Pool::pool_ref).collect();
+        let leads = sets.iter().map(PoolRef::lead).collect();
         let roamers = Self {
-            lounge: Lounge::new(leads, sets[0].tick(), count, cores()),
+            idle_list: RoamingIdle::new(leads, sets[0].tick(), count, cores()),
             threads: Mutex::default(),
         };
         for index in 0..count {
-            let (lounge, sets) = (Arc::downgrade(&roamers.lounge), Arc::clone(&sets));
+            let (idle_list, sets) = (Arc::downgrade(&roamers.idle_list), Arc::clone(&sets));
             let thread = thread::Builder::new()
                 .name(format!("roamer-{index}"))
-                .spawn(move || abort_on_unwind(|| roam(index, &lounge, &sets)));
+                .spawn(move || abort_on_unwind(|| roam(index, &idle_list, &sets)));
             match thread {
                 Ok(thread) => lock(&roamers.threads).push(thread),
                 Err(error) => {
@@ -52,12 +54,13 @@ impl Roamers {
     }
 
     pub(super) fn idle(&self) -> usize {
-        self.lounge.len()
+        self.idle_list.len()
     }
 
-    /// Closes the lounge, and joins those who have gone; who is still in a handler goes when that returns.
+    /// Closes the idle list, and joins the threads that have gone; one that is still in a handler
+    /// goes when that returns.
     pub(super) fn send_home(&self) {
-        self.lounge.close();
+        self.idle_list.close();
         let (threads, start) = (std::mem::take(&mut *lock(&self.threads)), Instant::now());
         let me = thread::current().id();
         for thread in threads {
@@ -75,40 +78,44 @@ impl Roamers {
 }
 
 impl Drop for Roamers {
-    /// Waits for nobody.
+    /// Waits for no thread.
     fn drop(&mut self) {
-        self.lounge.close();
+        self.idle_list.close();
     }
 }
 
-/// The life of one of them: it looks round, serves where something is to be done, and looks round again.
-fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
+/// The life of one of them: it looks round, serves where something is to be done, and looks round
+/// again.
+fn roam(index: usize, idle_list: &Weak<RoamingIdle<Line>>, sets: &[PoolRef]) {
     sets[0].put_on(index);
-    let visitors: io::Result<Vec<_>> = sets.iter().map(Visits::visitor).collect();
+    let visitors: io::Result<Vec<_>> = sets.iter().map(PoolRef::visitor).collect();
     let visitors = match visitors {
         Ok(visitors) => visitors,
         Err(error) => return sets[0].tell_error(error),
     };
-    let (bed, mut company) = (Arc::new(Parker::new()), Company::default());
+    let (parker, mut led_sets) = (Arc::new(Parker::new()), LedSets::default());
     // One is enough to begin with.
     let mut next = match index {
         0 => Step::LookRound(None),
         _ => Step::Rest,
     };
-    // Closed, it may live on: whoever serves or sleeps holds it.
-    while let Some(lounge) = lounge.upgrade().filter(|lounge| !lounge.is_closed()) {
+    // Closed, it may live on: threads that serve or sleep hold it.
+    while let Some(idle_list) = idle_list
+        .upgrade()
+        .filter(|idle_list| !idle_list.is_closed())
+    {
         let (led, called_for) = match next {
             Step::LookRound(led) => (led, None),
-            Step::Rest => match lounge.rest_until_called(&bed) {
+            Step::Rest => match idle_list.rest_until_called(&parker) {
                 None => return,
                 called_for => (None, called_for),
             },
         };
-        gather(&mut company, led, called_for, &visitors, &lounge);
-        next = match company.wait(&lounge) {
-            Ok(Sent::To(led)) => Step::LookRound(serve(index, led, sets, &lounge)),
-            Ok(Sent::Round) => Step::LookRound(None),
-            Ok(Sent::Nowhere) => Step::Rest,
+        gather(&mut led_sets, led, called_for, &visitors, &idle_list);
+        next = match led_sets.wait(&idle_list) {
+            Ok(RoundOutcome::To(led)) => Step::LookRound(serve(index, led, sets, &idle_list)),
+            Ok(RoundOutcome::Round) => Step::LookRound(None),
+            Ok(RoundOutcome::Nowhere) => Step::Rest,
             Err(error) => {
                 pause_after(error, &sets[0]);
                 Step::LookRound(None)
@@ -121,55 +128,56 @@ fn roam(index: usize, lounge: &Weak<Lounge<Line>>, sets: &[Visits]) {
 enum Step<'s> {
     /// It looks round, beside a set that it leads, if it does.
     LookRound(Option<LedSet<'s>>),
-    /// It rests in the lounge until it is called.
+    /// It rests in the idle list until it is called.
     Rest,
 }
 
-/// Leads all sets that nobody leads, beside the one that it leads already. Of those that can't be waited in beside others it
-/// leads one at most: the one that it was called for, if that is one of them.
+/// Leads all sets without a leader, beside the one that it leads already. Of those that can't be
+/// waited in beside others it leads one at most: the one that it was called for, if that is one of
+/// them.
 fn gather<'s>(
-    company: &mut Company<'s>,
+    led_sets: &mut LedSets<'s>,
     led: Option<LedSet<'s>>,
     called_for: Option<usize>,
     visitors: &'s [Visitor<'s>],
-    lounge: &Lounge<Line>,
+    idle_list: &RoamingIdle<Line>,
 ) {
     // It sleeps in that one alone.
     if led.as_ref().is_some_and(LedSet::waits_alone) {
-        return company.add(led);
+        return led_sets.add(led);
     }
     let begin = called_for.filter(|set| visitors[*set].waits_alone());
-    for set in begin.into_iter().chain(lounge.round()) {
+    for set in begin.into_iter().chain(idle_list.round()) {
         let visitor = &visitors[set];
-        // Who can't join is left as it is: the watch finds it.
-        if company.has_room_for(visitor) {
-            company.add(LedSet::at_once(set, visitor));
+        // A set that can't join is left as it is: the watch finds it.
+        if led_sets.has_room_for(visitor) {
+            led_sets.add(LedSet::at_once(set, visitor));
         }
     }
-    company.add(led);
+    led_sets.add(led);
 }
 
 /// Serves one set for a while. Gives it back if this thread leads it still.
 fn serve<'s>(
     thread: usize,
     led: LedSet<'s>,
-    sets: &[Visits],
-    lounge: &Lounge<Line>,
+    sets: &[PoolRef],
+    idle_list: &RoamingIdle<Line>,
 ) -> Option<LedSet<'s>> {
     let set = led.set();
-    // Who sleeps in it alone does not come by.
+    // A thread that sleeps in it alone visits no other set.
     if !led.waits_alone() {
-        lounge.serves(thread, set);
+        idle_list.serves(thread, set);
     }
     let served = led.serve().unwrap_or_else(|error| {
         pause_after(error, &sets[set]);
         None
     });
-    lounge.has_served(thread);
+    idle_list.has_served(thread);
     served
 }
 
-fn pause_after(error: io::Error, set: &Visits) {
+fn pause_after(error: io::Error, set: &PoolRef) {
     set.tell_error(error);
     std::thread::sleep(PAUSE_AFTER_ERROR);
 }

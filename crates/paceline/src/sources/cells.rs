@@ -1,7 +1,8 @@
-//! A bounded queue without a lock: many put in, and whoever owns the queue's registration takes out.
+//! A bounded queue without a lock: many put in, and the owner of the queue's registration takes
+//! out.
 //!
-//! Every cell has a **word**, which says for which position it is ready, and how far that has come. Position `p` lives in
-//! cell `p % capacity`:
+//! Every cell has a **word**, which says for which position it is ready, and how far that has come.
+//! Position `p` lives in cell `p % capacity`:
 //!
 //! ```text
 //!  FREE(p)  --> FULL(p)           [push]     by the one thread that moved the tail from p to p + 1
@@ -9,18 +10,19 @@
 //!  TAKEN(p) --> FREE(p + capacity)           by the same, when it has the item
 //! ```
 //!
-//! The **tail** is the next position to be put in, with SHUT as its highest bit: of a push and the end the second one
-//! sees the first. The **head** is the next position to be claimed. A position between the two counts, also while its
-//! item is being put in.
+//! The **tail** is the next position to be put in, with SHUT as its highest bit: of a push and the
+//! end the second one sees the first. The **head** is the next position to be claimed. A position
+//! between the two counts, also while its item is being put in.
 //!
 //! `unsafe`, because an item lies in a cell that only its word guards.
 
 use crate::{
-    dispatch::{caught, Shut, Store, Ticket},
+    dispatch::{Shut, Store, Ticket},
     sync::{
         atomic::{AtomicU64, Ordering},
         UnsafeCell,
     },
+    unwind::caught,
 };
 
 /// The tail moves no more.
@@ -60,9 +62,9 @@ struct Cell<T> {
     item: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: an item is touched only by the thread that moved the tail past its position, until it makes the word FULL, and
-// then by the thread that made that TAKEN. The word's Release and Acquire order the one before the other. So items only
-// go from thread to thread.
+// SAFETY: an item is touched only by the thread that moved the tail past its position, until it
+// makes the word FULL, and then by the thread that made that TAKEN. The word's Release and Acquire
+// order the one before the other. So items only go from thread to thread.
 unsafe impl<T: Send> Sync for Cells<T> {}
 
 impl<T> Cells<T> {
@@ -85,7 +87,7 @@ impl<T> Cells<T> {
         self.cells.len()
     }
 
-    /// Puts an item in, unless it is full or shut. Who is told that it is in notifies.
+    /// Puts an item in, unless it is full or shut. On `Ok`, the caller must notify the handler.
     pub(super) fn push(&self, item: T) -> Result<(), (T, Refusal)> {
         let tail = &self.tail.0;
         let mut seen = tail.load(Ordering::Relaxed);
@@ -94,7 +96,8 @@ impl<T> Cells<T> {
                 return Err((item, Refusal::Shut));
             }
             let cell = self.cell(seen);
-            // Acquire: pairs with the Release in `redeem`. Who finds the cell free sees it emptied.
+            // Acquire: pairs with the Release in `redeem`. A thread that finds the cell free sees
+            // it emptied.
             let word = cell.word.load(Ordering::Acquire);
             if word == free(seen) {
                 match tail.compare_exchange_weak(
@@ -126,9 +129,9 @@ impl<T> Cells<T> {
 }
 
 impl<T> Drop for Cells<T> {
-    /// The end of the queue does not find an item that is still being put in, nor those behind it: the last owner drops
-    /// them. It moves them out of their cells, because the checkers do not see that the counter of the last owner's `Arc`
-    /// orders earlier uses of the cells before this one.
+    /// The end of the queue does not find an item that is still being put in, nor those behind it:
+    /// the last owner drops them. It moves them out of their cells, because the checkers do not see
+    /// that the counter of the last owner's `Arc` orders earlier uses of the cells before this one.
     fn drop(&mut self) {
         for cell in std::mem::take(&mut self.cells).into_vec() {
             let item = cell.item.into_inner();
@@ -141,8 +144,9 @@ impl<T> Cell<T> {
     /// The caller has moved the tail past `position`, and found this cell free for it.
     fn put(&self, item: T, position: u64) {
         self.item.with_mut(|place| {
-            // SAFETY: the word says FREE for this position, and nobody else moves the tail from it: until the word
-            // changes, which this thread does, the cell is this thread's. It lives as long as the borrowed queue.
+            // SAFETY: the word says FREE for this position, and no other thread moves the tail from
+            // it: until the word changes, which this thread does, the cell is this thread's. It
+            // lives as long as the borrowed queue.
             unsafe { *place = Some(item) };
         });
         // Release: pairs with the Acquire in `claim` and `redeem`.
@@ -154,7 +158,8 @@ impl<T: Send + 'static> Store for Cells<T> {
     type Item = T;
 
     fn claim(&self) -> Option<Ticket> {
-        // Only owners of the registration move the head, one after the other: the owner word orders them.
+        // Only owners of the registration move the head, one after the other: the owner word orders
+        // them.
         let head = self.head.0.load(Ordering::Relaxed);
         if self.cell(head).word.load(Ordering::Acquire) != full(head) {
             return None;
@@ -175,8 +180,8 @@ impl<T: Send + 'static> Store for Cells<T> {
             )
             .ok()?;
         let item = cell.item.with_mut(|place| {
-            // SAFETY: this thread made the word TAKEN, which no other can do for this position, and nobody puts
-            // anything in before it is FREE, which this thread makes it below.
+            // SAFETY: this thread made the word TAKEN, which no other can do for this position, and
+            // no thread puts anything in before it is FREE, which this thread makes it below.
             unsafe { (*place).take() }
         });
         let next = position + self.cells.len() as u64;
@@ -242,8 +247,9 @@ mod tests {
         }
     }
 
-    /// At the end of a queue an item may still be on its way in. What lies behind it stays in the cells then, and the last
-    /// owner of the queue drops it, with a panic for each, wherever that is.
+    /// At the end of a queue an item may still be on its way in. What lies behind it stays in the
+    /// cells then, and the last owner of the queue drops it, with a panic for each, wherever that
+    /// is.
     #[test]
     fn what_the_end_did_not_find_is_dropped_with_the_cells() {
         let dropped = Arc::new(AtomicUsize::new(0));

@@ -10,7 +10,7 @@ use crate::sync::{
     explore, Clock, Parker, Timestamp, VirtualClock,
 };
 
-/// Sources that know whether somebody is inside.
+/// Sources that know whether a thread is inside.
 struct World {
     succession: Succession,
     led: [AtomicBool; 2],
@@ -28,7 +28,7 @@ impl World {
         Arc::new(world)
     }
 
-    /// Leads once, unless its time is over or all ends. Tells whether it did.
+    /// Leads once, unless its time is over or all ends. Returns whether it did.
     fn lead_once(&self, deadline: Option<Timestamp>) -> bool {
         let seat = Arc::new(Parker::new());
         match self.succession.arrive(&seat, &self.clock, deadline) {
@@ -48,8 +48,8 @@ impl World {
     }
 }
 
-/// L1, L2: three threads, one source. Whoever follows is handed it by whoever leads, or finds it vacant: nobody sleeps for
-/// ever, and two never wait there.
+/// L1, L2: three threads, one source. A follower is handed it by the leader, or finds it vacant: no
+/// thread sleeps for ever, and two never wait there.
 #[test]
 fn loom_source_is_handed_over() {
     explore(|| {
@@ -67,7 +67,8 @@ fn loom_source_is_handed_over() {
     });
 }
 
-/// L2: two sources, two threads that each lead twice: no source is left without a leader while one is free.
+/// L2: two sources, two threads that each lead twice: no source is left without a leader while one
+/// is free.
 #[test]
 fn loom_no_source_is_left_behind() {
     explore(|| {
@@ -85,7 +86,8 @@ fn loom_no_source_is_left_behind() {
     });
 }
 
-/// A follower's time is over while it is handed a source: it passes that on, to the one who comes back.
+/// A follower's time is over while it is handed a source: it passes that on, to the one that comes
+/// back.
 #[test]
 fn loom_leaver_passes_it_on() {
     explore(|| {

@@ -7,16 +7,19 @@
 //!                            |           '---'---'
 //!                            | has an event: gives its source to a follower,
 //!                            v
-//!                        processing: handles the event; then it leads a source that has no leader, or follows
+//!                        processing: handles the event; then it leads a source without leader,
+//!                        or follows
 //! ```
 //!
-//! Each source has a blocking wait of its own, which nobody can wait for together with others: a channel of std, a
-//! library's receive call. So each has a leader, and there must be **more threads than sources**: were all of them
-//! leaders, nobody could be promoted, and a handler would leave its source deaf. That is refused when the pool is built
-//! and when a source is added; threads that join and leave are on top of it.
+//! Each source has a blocking wait of its own, which no thread can combine with others: a channel
+//! of std, a library's receive call. So each has a leader, and there must be **more threads than
+//! sources**: were all of them leaders, none could be promoted, and a handler would leave its
+//! source deaf. That is refused when the pool is built and when a source is added; threads that
+//! join and leave are on top of it.
 //!
-//! What the sources have in common with a [`Pool`](crate::Pool): nothing. Use that one for everything that has a
-//! descriptor, and its [queues](crate::Sources::queue) for what your own threads send: there one leader waits for all.
+//! What the sources have in common with a [`Pool`](crate::Pool): nothing. Use that one for
+//! everything that has a descriptor, and its [queues](crate::Sources::queue) for what your own
+//! threads send: there one leader waits for all.
 
 mod shared;
 
@@ -42,17 +45,18 @@ pub trait BlockingSource: Send + 'static {
     /// What comes from it.
     type Event;
 
-    /// Waits for the next event. It must return by `until`, with [`Arrived::Nothing`] if nothing came: that is how a
-    /// pool ends in time, and a guest goes in time. `None`: it may wait for ever, because it has an
-    /// [interrupter](Self::interrupter).
+    /// Waits for the next event. It must return by `until`, with [`Arrived::Nothing`] if nothing
+    /// came: that is how a pool ends in time, and a guest goes in time. `None`: it may wait for
+    /// ever, because it has an [interrupter](Self::interrupter).
     ///
     /// # Errors
     /// An error ends the source, and stands in the report of the shutdown.
     fn wait(&mut self, until: Option<Instant>) -> io::Result<Arrived<Self::Event>>;
 
-    /// What ends a wait that goes on now, or else the next one, from another thread. Each call that offers the source to a
-    /// pool asks once, before the first wait; a panic leaves that call, and the pool stays as it was. Where there is one, an idle source costs nothing; where there is none, its leader looks up from time to time
-    /// ([`SourcePoolBuilder::look_every`]).
+    /// What ends a wait that goes on now, or else the next one, from another thread. Each call that
+    /// offers the source to a pool asks once, before the first wait; a panic leaves that call, and
+    /// the pool stays as it was. Where there is one, an idle source costs nothing; where there is
+    /// none, its leader looks up from time to time ([`SourcePoolBuilder::look_every`]).
     fn interrupter(&self) -> Option<Interrupter> {
         None
     }
@@ -105,14 +109,16 @@ impl SourcePoolBuilder {
         self
     }
 
-    /// How often the leader of a source that can't be interrupted looks whether the pool ends. Default: every 100 ms.
+    /// How often the leader of a source that can't be interrupted looks whether the pool ends.
+    /// Default: every 100 ms.
     pub fn look_every(mut self, span: Duration) -> Self {
         self.look_every = span;
         self
     }
 
-    /// A source, its name in reports, and what is done with each of its events. Several threads may do that at the same
-    /// time: who has an event gives the source away first. A panic of the handler is counted, and takes nothing with it.
+    /// A source, its name in reports, and what is done with each of its events. Several threads may
+    /// do that at the same time: a thread that has an event gives the source away first. A panic of
+    /// the handler is counted, and takes nothing with it.
     pub fn source<S, H>(mut self, name: impl Into<String>, source: S, handler: H) -> Self
     where
         S: BlockingSource,
@@ -126,8 +132,9 @@ impl SourcePoolBuilder {
     /// Judges all this, and begins.
     ///
     /// # Errors
-    /// `InvalidInput` if there are not more threads than sources, or too many sources, or if leaders would never wait; the
-    /// text names all of these. The error of the system if it has no thread.
+    /// `InvalidInput` if there are not more threads than sources, or too many sources, or if
+    /// leaders would never wait; the text names all of these. The error of the system if it has no
+    /// thread.
     pub fn build(self) -> io::Result<SourcePool> {
         let threads = self.threads.unwrap_or(self.sources.len() * 2 + 1);
         self.judge(threads)?;
@@ -161,16 +168,18 @@ impl fmt::Debug for SourcePoolBuilder {
     }
 }
 
-/// Threads that take turns at the front of several sources, with a leader for each: for what has only a blocking wait of
-/// its own ([`BlockingSource`]). Everything that has a descriptor, and whatever your own threads send, is better off in a
-/// [`Pool`](crate::Pool), where one leader waits for all.
+/// Threads that take turns at the front of several sources, with a leader for each: for what has
+/// only a blocking wait of its own ([`BlockingSource`]). Everything that has a descriptor, and
+/// whatever your own threads send, is better off in a [`Pool`](crate::Pool), where one leader waits
+/// for all.
 ///
-/// The leader of a source that has an event hands the source to a follower, which waits there from then on, and handles
-/// the event itself; afterwards it leads a source that has no leader, or follows. So there must be more threads than
-/// sources: were all of them leaders, nobody could be handed anything.
+/// The leader of a source that has an event hands the source to a follower, which waits there from
+/// then on, and handles the event itself; afterwards it leads a source that has no leader, or
+/// follows. So there must be more threads than sources: were all of them leaders, none could be
+/// handed anything.
 ///
-/// Cloning it gives another handle to the same pool. When the last one is dropped its threads go, without being waited
-/// for.
+/// Cloning it gives another handle to the same pool. When the last one is dropped its threads go,
+/// without being waited for.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -178,17 +187,17 @@ impl fmt::Debug for SourcePoolBuilder {
 ///
 /// let (orders, from_shop) = mpsc::channel::<u32>();
 /// let (returns, from_mail) = mpsc::channel::<String>();
-/// let (tell, told) = mpsc::channel();
-/// let also = tell.clone();
+/// let (sender, receiver) = mpsc::channel();
+/// let also = sender.clone();
 /// let pool = SourcePool::builder()
 ///     .threads(3) // two of them lead, one is free
-///     .source("shop", from_shop, move |order| tell.send(format!("order {order}")).unwrap())
+///     .source("shop", from_shop, move |order| sender.send(format!("order {order}")).unwrap())
 ///     .source("mail", from_mail, move |what| also.send(format!("returned: {what}")).unwrap())
 ///     .build()?;
 /// orders.send(7).unwrap();
-/// assert_eq!(told.recv().unwrap(), "order 7");
+/// assert_eq!(receiver.recv().unwrap(), "order 7");
 /// returns.send("a hat".to_owned()).unwrap();
-/// assert_eq!(told.recv().unwrap(), "returned: a hat");
+/// assert_eq!(receiver.recv().unwrap(), "returned: a hat");
 /// drop((orders, returns)); // both sources are over, and with them the pool
 /// pool.join()?;
 /// # std::io::Result::Ok(())
@@ -220,8 +229,8 @@ impl SourcePool {
     /// One more source: see [`SourcePoolBuilder::source`].
     ///
     /// # Errors
-    /// Gives both back: `InvalidInput` if it would have as many sources as threads of its own (one that is over counts no
-    /// more), `BrokenPipe` if the pool has ended.
+    /// Gives both back: `InvalidInput` if it would have as many sources as threads of its own (one
+    /// that is over counts no more), `BrokenPipe` if the pool has ended.
     pub fn add<S, H>(
         &self,
         name: impl Into<String>,
@@ -244,7 +253,8 @@ impl SourcePool {
         }
     }
 
-    /// Lends the calling thread to the pool until that ends: it is shut down, or all of its sources are over.
+    /// Lends the calling thread to the pool until that ends: it is shut down, or all of its sources
+    /// are over.
     ///
     /// # Errors
     /// None at present; as [`Pool::join`](crate::Pool::join) otherwise.
@@ -253,8 +263,8 @@ impl SourcePool {
         Ok(())
     }
 
-    /// The same for `time` at most. If it leads then, it gives its source to another thread: at once if the source can be
-    /// interrupted or its wait bounded, as all are.
+    /// The same for `time` at most. If it leads then, it gives its source to another thread: at
+    /// once if the source can be interrupted or its wait bounded, as all are.
     ///
     /// # Errors
     /// As [`join`](Self::join).
@@ -269,9 +279,9 @@ impl SourcePool {
         self.shared().snapshot()
     }
 
-    /// Ends the pool: nobody waits in a source any more. Handlers that run on threads of its own are waited for until
-    /// `within` has passed; guests go when theirs return.
-    /// What the sources still hold was never taken from them, and is dropped with them.
+    /// Ends the pool: no thread waits in a source any more. Handlers that run on threads of its own
+    /// are waited for until `within` has passed; guests go when theirs return. What the sources
+    /// still hold was never taken from them, and is dropped with them.
     pub fn shutdown(&self, within: Duration) -> SourceReport {
         self.shared().shutdown(within)
     }
@@ -286,7 +296,7 @@ impl SourcePool {
         let thread = thread.spawn(move || {
             let _ = shared.join(None);
         });
-        lock(&self.shared().crew).push((name, thread?));
+        lock(&self.shared().membership).push((name, thread?));
         Ok(())
     }
 }
@@ -314,14 +324,16 @@ pub struct SourceSnapshot {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct SourceReport {
-    /// Threads of its own that were still in a handler, or in a wait that did not end in time. They go when it returns.
+    /// Threads of its own that were still in a handler, or in a wait that did not end in time. They
+    /// go when it returns.
     pub stuck_threads: Vec<String>,
     /// Sources whose wait failed or panicked, by name, and why.
     pub failed: Vec<(String, io::Error)>,
 }
 
 impl SourceReport {
-    /// Whether everything ended in time and no source failed. (Panics of handlers are counted in the snapshot.)
+    /// Whether everything ended in time and no source failed. (Panics of handlers are counted in
+    /// the snapshot.)
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.stuck_threads.is_empty() && self.failed.is_empty()

@@ -5,8 +5,8 @@ use std::{fmt, io, sync::Arc};
 use super::cells::{Cells, Refusal};
 use crate::dispatch::{Handle, HandleId, Rejected, Store};
 
-/// The way into a queue of a pool: see [`Sources::queue`](crate::Sources::queue). Cheap to clone. When the last clone is
-/// dropped the queue ends, as soon as everything that was sent is handled.
+/// The way into a queue of a pool: see [`Sources::queue`](crate::Sources::queue). Cheap to clone.
+/// When the last clone is dropped the queue ends, as soon as everything that was sent is handled.
 pub struct Sender<T: Send + 'static>(Arc<Door<T>>);
 
 /// What the clones of a sender share.
@@ -16,11 +16,12 @@ struct Door<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Sender<T> {
-    /// Sends an item. It never waits, allocates nothing, and makes a system call only if the thread that leads is asleep
-    /// (or, in a concurrent set, if one is to be woken).
+    /// Sends an item. It never waits, allocates nothing, and makes a system call only if the thread
+    /// that leads is asleep (or, in a concurrent set, if one is to be woken).
     ///
     /// # Errors
-    /// Gives the item back: `QuotaExceeded` if the queue is full, `BrokenPipe` if it has ended or is about to.
+    /// Gives the item back: `QuotaExceeded` if the queue is full, `BrokenPipe` if it has ended or
+    /// is about to.
     pub fn send(&self, item: T) -> Result<(), Rejected<T>> {
         match self.0.cells.push(item) {
             Ok(()) => {
@@ -49,12 +50,13 @@ impl<T: Send + 'static> Sender<T> {
         self.0.cells.capacity()
     }
 
-    /// Ends the queue: nothing more is accepted, from nobody; what was is handled, and then the handler is told.
+    /// Ends the queue: it accepts nothing more; what it accepted is handled, and then the handler's
+    /// `closed` is called.
     pub fn close(&self) {
         self.0.close();
     }
 
-    /// The name of this queue, in what observers and hooks are told.
+    /// The name of this queue, for observers and hooks.
     #[must_use]
     pub fn id(&self) -> HandleId {
         self.0.handle.id()

@@ -1,9 +1,10 @@
 //! A ring of records in memory that two processes share.
 //!
-//! One process makes it and puts records in ([`RingProducer`]); the other one opens it and takes them out
-//! ([`RingConsumer`]). Between them is a Unix socket: over it goes the memory's descriptor, at the beginning; later it is
-//! the **bell** that wakes a side which has said that it sleeps; and its hang-up tells that the other process is gone. A
-//! record that is sent while the other side is awake costs no system call.
+//! One process makes it and puts records in ([`RingProducer`]); the other one opens it and takes
+//! them out ([`RingConsumer`]). Between them is a Unix socket: it carries the memory's descriptor,
+//! at the beginning; later it is the **bell** that wakes a side which has announced its sleep; and
+//! its hang-up means that the other process is gone. A record that is sent while the other side is
+//! awake costs no system call.
 //!
 //! ```text
 //!   producer                 shared memory                    consumer
@@ -12,8 +13,9 @@
 //!      `------- one byte, if the consumer sleeps --------------'   the socket
 //! ```
 //!
-//! A consumer is a source of a pool like any other descriptor ([`Pool::register`](crate::Pool::register)), or of a
-//! [`SourcePool`](crate::SourcePool). The two sides do not trust each other: see `records.rs`.
+//! A consumer is a source of a pool like any other descriptor
+//! ([`Pool::register`](crate::Pool::register)), or of a [`SourcePool`](crate::SourcePool). The two
+//! sides do not trust each other: see `records.rs`.
 
 #[cfg_attr(
     all(target_os = "linux", not(any(loom, shuttle))),
@@ -101,7 +103,8 @@ impl Bell {
         Ok(())
     }
 
-    /// Sleeps until the peer has rung or is gone, at most until `until`. It does not silence the bell.
+    /// Sleeps until the peer has rung or is gone, at most until `until`. It does not silence the
+    /// bell.
     fn sleep(&self, until: Option<Instant>) -> io::Result<()> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -141,12 +144,13 @@ pub struct RingProducer {
 }
 
 impl RingProducer {
-    /// Makes a ring that holds `capacity` bytes, rounded up to whole words, and passes it to the process at the other end
-    /// of `peer`, which [opens](RingConsumer::open) it. A record takes its length, rounded up likewise, and eight bytes.
+    /// Makes a ring that holds `capacity` bytes, rounded up to whole words, and passes it to the
+    /// process at the other end of `peer`, which [opens](RingConsumer::open) it. A record takes its
+    /// length, rounded up likewise, and eight bytes.
     ///
     /// # Errors
-    /// Gives `peer` back: `InvalidInput` if no record would fit; what the system said if there is no memory or the
-    /// descriptor can't be passed.
+    /// Gives `peer` back: `InvalidInput` if no record would fit; what the system said if there is
+    /// no memory or the descriptor can't be passed.
     pub fn create(peer: UnixStream, capacity: usize) -> Result<Self, Rejected<UnixStream>> {
         match Self::make(&peer, capacity) {
             Err(error) => Err(Rejected::new(peer, failed("create a ring", &error))),
@@ -170,11 +174,13 @@ impl RingProducer {
         Ok(map)
     }
 
-    /// Sends a record. It never waits, and makes a system call only if the consumer sleeps (or the ring is full).
+    /// Sends a record. It never waits, and makes a system call only if the consumer sleeps (or the
+    /// ring is full).
     ///
     /// # Errors
-    /// `QuotaExceeded` if there is no room now; `InvalidInput` if there never will be; `BrokenPipe` if the other process is
-    /// gone, which it finds out when it rings or waits; `InvalidData` if that one has spoiled the ring.
+    /// `QuotaExceeded` if there is no room now; `InvalidInput` if there never will be; `BrokenPipe`
+    /// if the other process is gone, which it finds out when it rings or waits; `InvalidData` if
+    /// that one has spoiled the ring.
     pub fn send(&mut self, record: &[u8]) -> io::Result<()> {
         match self.push(record)? {
             Sent::In => Ok(()),
@@ -234,12 +240,11 @@ impl RingProducer {
     }
 
     fn judge_peer(&self) -> io::Result<()> {
-        match self.bell.is_over.get() {
-            false => Ok(()),
-            true => {
-                let text = "send: the other process is gone";
-                Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
-            }
+        if self.bell.is_over.get() {
+            let text = "send: the other process is gone";
+            Err(io::Error::new(io::ErrorKind::BrokenPipe, text))
+        } else {
+            Ok(())
         }
     }
 }
@@ -284,12 +289,12 @@ pub struct RingConsumer {
 }
 
 impl RingConsumer {
-    /// Opens the ring that the process at the other end of `peer` has made, if it holds at most `most` bytes. Waits for
-    /// it, for as long as the socket's own time-out allows.
+    /// Opens the ring that the process at the other end of `peer` has made, if it holds at most
+    /// `most` bytes. Waits for it, for as long as the socket's own time-out allows.
     ///
     /// # Errors
-    /// Gives `peer` back: `InvalidData` if what comes is no ring, or a larger one; `UnexpectedEof` if the other process is
-    /// gone; otherwise what the system said.
+    /// Gives `peer` back: `InvalidData` if what comes is no ring, or a larger one; `UnexpectedEof`
+    /// if the other process is gone; otherwise what the system said.
     pub fn open(peer: UnixStream, most: usize) -> Result<Self, Rejected<UnixStream>> {
         match Self::get(&peer, most) {
             Err(error) => Err(Rejected::new(peer, failed("open a ring", &error))),
@@ -313,13 +318,13 @@ impl RingConsumer {
         }
     }
 
-    /// Takes the next record, in place of what `record` holds. `false`: the other process is gone, and
-    /// everything that it sent was received.
+    /// Takes the next record, in place of what `record` holds. `false`: the other process is gone,
+    /// and everything that it sent was received.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing is there now: the other process knows that this one sleeps, and its next record makes the
-    /// descriptor readable. `InvalidData` if it has spoiled the ring. Whatever it writes, at most as much memory is used as
-    /// the ring holds.
+    /// `WouldBlock` if nothing is there now: the other process knows that this one sleeps, and its
+    /// next record makes the descriptor readable. `InvalidData` if it has spoiled the ring.
+    /// Whatever it writes, at most as much memory is used as the ring holds.
     pub fn receive(&self, record: &mut Vec<u8>) -> io::Result<bool> {
         loop {
             match self.into.pop(self.map.words(), record) {
@@ -345,14 +350,16 @@ impl RingConsumer {
     }
 }
 
-/// The bell: readable when something was sent to a consumer that slept, or the other process is gone.
+/// The bell: readable when something was sent to a consumer that slept, or the other process is
+/// gone.
 impl AsFd for RingConsumer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.socket.as_fd()
     }
 }
 
-/// For a [`SourcePool`](crate::SourcePool), whose event is a record. An interrupted ring is over, for both sides.
+/// For a [`SourcePool`](crate::SourcePool), whose event is a record. An interrupted ring is over,
+/// for both sides.
 impl BlockingSource for RingConsumer {
     type Event = Vec<u8>;
 
@@ -441,7 +448,8 @@ mod tests {
 
     const HEADER_ONLY: usize = records::HEADER + 1;
 
-    /// R1: a peer that writes into the memory what can't be ends the ring, on either side, with an error.
+    /// R1: a peer that writes into the memory what can't be ends the ring, on either side, with an
+    /// error.
     #[test]
     fn a_spoiled_ring_is_an_error() {
         use crate::sync::atomic::Ordering;

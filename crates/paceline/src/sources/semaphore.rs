@@ -13,8 +13,8 @@ const SHUT: u64 = 1 << 63;
 /// More units than this can't wait.
 const MOST: u64 = u32::MAX as u64;
 
-/// A semaphore of a pool: see [`Sources::semaphore`](crate::Sources::semaphore). Cheap to clone. When the last clone is dropped
-/// it ends, as soon as every unit is handled.
+/// A semaphore of a pool: see [`Sources::semaphore`](crate::Sources::semaphore). Cheap to clone.
+/// When the last clone is dropped it ends, as soon as every unit is handled.
 #[derive(Clone)]
 pub struct Semaphore(Arc<Door>);
 
@@ -37,12 +37,12 @@ impl Semaphore {
         self.release_many(1)
     }
 
-    /// Releases so many units, all or none. It never waits, and makes a system call only if the thread that leads is
-    /// asleep.
+    /// Releases so many units, all or none. It never waits, and makes a system call only if the
+    /// thread that leads is asleep.
     ///
     /// # Errors
-    /// `QuotaExceeded` if more than `u32::MAX` would wait; `BrokenPipe` if the semaphore has ended or is about to. No unit
-    /// is released then.
+    /// `QuotaExceeded` if more than `u32::MAX` would wait; `BrokenPipe` if the semaphore has ended
+    /// or is about to. No unit is released then.
     pub fn release_many(&self, units: u32) -> io::Result<()> {
         match self.0.count.add(units) {
             Ok(()) => {
@@ -59,12 +59,13 @@ impl Semaphore {
         self.0.count.len() as u32
     }
 
-    /// Ends it: nothing more is released; what was is handled, and then the handler is told.
+    /// Ends it: no unit is released any more; what was is handled, and then the handler's `closed`
+    /// is called.
     pub fn close(&self) {
         self.0.close();
     }
 
-    /// The name of this semaphore, in what observers and hooks are told.
+    /// The name of this semaphore, for observers and hooks.
     #[must_use]
     pub fn id(&self) -> HandleId {
         self.0.handle.id()
@@ -113,7 +114,8 @@ impl Drop for Door {
     }
 }
 
-/// The units that wait, and whether more may come: one word, so of a release and the end the second one sees the first.
+/// The units that wait, and whether more may come: one word, so of a release and the end the second
+/// one sees the first.
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
@@ -121,7 +123,7 @@ impl Count {
         Self(AtomicU64::new(initial.into()))
     }
 
-    /// Adds so many; tells what it found if it can't.
+    /// Adds this many; returns what it found if it can't.
     fn add(&self, units: u32) -> Result<(), u64> {
         let more = |seen: u64| match seen & SHUT {
             0 => Some(seen + u64::from(units)).filter(|sum| *sum <= MOST),

@@ -1,13 +1,16 @@
 //! Signals of the process as a source of events.
 //!
-//! The system calls a handler of ours in the middle of whatever a thread is doing. It does three things there: it notes
-//! the signal as a bit, in the **place** of everyone who wants it; rings the bell of that place; and puts `errno` back.
-//! The bell is a socket, whose other end is a handle of the pool like any other. Whoever visits it silences the bell
-//! first and then looks for bits, so none is left behind; and calls the application's handler, as an ordinary event.
+//! The system calls this crate's signal handler in the middle of whatever a thread is doing. It
+//! does three things there: it notes the signal as a bit, in the **place** of every registration
+//! that wants it; rings the bell of that place; and puts `errno` back. The bell is a socket, whose
+//! other end is a handle of the pool like any other. A thread that visits it silences the bell
+//! first and then reads the bits, so none is left behind; and calls the application's handler, as
+//! an ordinary event.
 //!
-//! Why not `signalfd`? It tells only of signals that are **blocked** in every thread of the process: those that exist
-//! already, those of other libraries, and, since the mask is inherited, of every child that does not take care. One thread
-//! that does not block SIGTERM ends the process instead. A library can't promise that for its host.
+//! Why not `signalfd`? It reports only signals that are **blocked** in every thread of the process:
+//! those that exist already, those of other libraries, and, since the mask is inherited, of every
+//! child that does not take care. One thread that does not block SIGTERM ends the process instead.
+//! A library can't promise that for its host.
 
 mod system;
 
@@ -36,7 +39,7 @@ impl Signal {
     pub const USR1: Self = Self(libc::SIGUSR1 as u8);
     /// For the application.
     pub const USR2: Self = Self(libc::SIGUSR2 as u8);
-    /// Somebody wrote to a pipe that nobody reads.
+    /// A write to a pipe without a reader.
     pub const PIPE: Self = Self(libc::SIGPIPE as u8);
     /// A timer of the process.
     pub const ALRM: Self = Self(libc::SIGALRM as u8);
@@ -171,16 +174,16 @@ impl Read for &SignalSource {
     }
 }
 
-/// Tells a handler of signals that have come.
+/// Calls a handler for signals that have arrived.
 pub(crate) struct Herald<H>(pub(crate) H);
 
 impl<H: ItemHandler<Signal>> EventHandler<SignalSource> for Herald<H> {
-    /// The bell is silenced before the look: a signal that comes later rings again. Each bit is taken before its call, so
-    /// a panic takes one signal along and no other.
+    /// The bell is silenced before the look: a signal that comes later rings again. Each bit is
+    /// taken before its call, so a panic takes one signal along and no other.
     fn ready(&mut self, cx: &mut Context<'_, SignalSource>) -> io::Result<Next> {
         let silent = loop {
             match cx.read(&mut [0; 64]) {
-                // Nobody closes a bell.
+                // No bell is ever closed.
                 Ok(0) => break io::ErrorKind::UnexpectedEof.into(),
                 Ok(_) => {}
                 Err(error) => break error,
@@ -195,7 +198,7 @@ impl<H: ItemHandler<Signal>> EventHandler<SignalSource> for Herald<H> {
         Err(silent)
     }
 
-    /// A signal that has waited long is told all the same.
+    /// A signal that has waited long is reported all the same.
     fn expired(&mut self, cx: &mut Context<'_, SignalSource>, _: Duration) -> io::Result<Next> {
         self.ready(cx)
     }

@@ -1,17 +1,17 @@
-//! Several leaders, one for each source: who leads which, and who takes over.
+//! Several leaders, one for each source: which thread leads which, and which takes over.
 //!
 //! ```text
-//!  vacant  --> led      [arrive]     a thread that has nothing else to do takes the source that has waited longest
-//!  led     --> led      [promote]    its leader has an event: the newest follower is handed the source, and woken
-//!  led     --> vacant   [promote]    the same, and nobody is free: whoever comes back takes it
+//!  vacant  --> led      [arrive]     a free thread takes the source that has waited longest
+//!  led     --> led      [promote]    its leader has an event: the newest follower gets it
+//!  led     --> vacant   [promote]    the same, without a free thread: the next one takes it
 //!  led     --> over     [retire]     it will bring nothing more
 //! ```
 //!
 //! All of it is one small lock. At every moment in which that is free:
 //!
 //! - a source is vacant, or over, or led by one thread (L1);
-//! - if a source is vacant, no follower sleeps (L2). Who is handed one is no follower any more, though it may still be
-//!   waking up.
+//! - if a source is vacant, no follower sleeps (L2). A thread that is handed one is no follower any
+//!   more, though it may still be waking up.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,22 +21,22 @@ use crate::sync::{lock, Clock, Mutex, Parker, Timestamp};
 const GO_HOME: u32 = 1;
 const FIRST: u32 = 2;
 
-/// So many sources can be told apart.
+/// The number of sources that can be distinguished.
 pub(super) const MOST_SOURCES: usize = 1 << 20;
 
-/// Who leads which source.
+/// Which thread leads which source.
 #[derive(Debug, Default)]
 pub(super) struct Succession(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Sources that nobody leads, the longest first.
+    /// Sources without a leader, the longest first.
     vacant: VecDeque<usize>,
     /// Where followers sleep, the newest last.
     followers: Vec<Arc<Parker>>,
     /// Sources that are led.
     leaders: usize,
-    /// Nobody leads any more.
+    /// No thread leads any more.
     is_closed: bool,
 }
 
@@ -54,9 +54,9 @@ pub(super) enum Arrival<'s> {
 pub(super) enum Promotion {
     /// A follower has it, and was woken.
     HandedOver,
-    /// Nobody was free: whoever comes back takes it.
+    /// No thread was free: the next one to come back takes it.
     LeftVacant,
-    /// Nobody leads any more.
+    /// No thread leads any more.
     Closed,
 }
 
@@ -79,7 +79,7 @@ impl Lead<'_> {
         promotion
     }
 
-    /// The source is over: nobody leads it any more.
+    /// The source is over: no thread leads it any more.
     pub(super) fn retire(self) {
         lock(&self.succession.0).leaders -= 1;
         std::mem::forget(self);
@@ -93,15 +93,15 @@ impl Drop for Lead<'_> {
 }
 
 impl Succession {
-    /// One more source, which nobody leads yet.
+    /// One more source, which has no leader yet.
     pub(super) fn add(&self, source: usize) {
         lock(&self.0).leaders += 1;
-        // As if somebody had led it, and gave it away.
+        // As if a thread had led it, and gave it away.
         let _ = self.give_away(source);
     }
 
-    /// This thread has nothing to do: it leads a source that is vacant, or follows until it is handed one, `deadline`
-    /// has passed, or all ends. `seat` is its own.
+    /// This thread has nothing to do: it leads a source that is vacant, or follows until it is
+    /// handed one, `deadline` has passed, or all ends. `seat` is its own.
     pub(super) fn arrive(
         &self,
         seat: &Arc<Parker>,
@@ -134,7 +134,7 @@ impl Succession {
         lock(&self.0).is_closed
     }
 
-    /// Nobody follows any more, and who leads shall not go on. The followers are woken.
+    /// No thread follows any more, and a leader shall not go on. The followers are woken.
     pub(super) fn close(&self) {
         let mut state = lock(&self.0);
         state.is_closed = true;
@@ -144,7 +144,8 @@ impl Succession {
         followers.iter().for_each(|seat| seat.wake());
     }
 
-    /// Sleeps until there is a message. It is left under the lock, by whoever takes this thread off the list.
+    /// Sleeps until there is a message. The thread that takes this one off the list leaves it under
+    /// the lock.
     fn follow(
         &self,
         seat: &Arc<Parker>,
@@ -198,7 +199,7 @@ impl Succession {
                 Promotion::LeftVacant
             }
             Some(seat) => {
-                // Under the lock: whoever is taken off the list has its message.
+                // Under the lock: a thread that is taken off the list has its message.
                 seat.post(source as u32 + FIRST);
                 drop(state);
                 seat.wake();
@@ -214,7 +215,7 @@ impl Succession {
         }
     }
 
-    /// How many sources nobody leads.
+    /// How many sources have no leader.
     #[cfg(all(test, loom))]
     pub(super) fn vacant(&self) -> usize {
         lock(&self.0).vacant.len()

@@ -16,8 +16,8 @@ use super::{
     Mutex, Parker,
 };
 
-/// A point in time: nanoseconds since the clock was made, and one. So it is never zero, and an `Option` of it, which every
-/// role of a thread has, is one word.
+/// A point in time: nanoseconds since the clock was made, and one. So it is never zero, and an
+/// `Option` of it, which every role of a thread has, is one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(NonZeroU64);
 
@@ -25,7 +25,7 @@ impl Timestamp {
     /// A point that has always passed: as a deadline, "do not sleep".
     pub(crate) const PAST: Self = Self(NonZeroU64::MIN);
 
-    /// Nanoseconds since the clock was made, for those who keep it in a word.
+    /// Nanoseconds since the clock was made, for structures that keep it in a word.
     pub(crate) fn to_nanos(self) -> u64 {
         self.0.get() - 1
     }
@@ -45,7 +45,7 @@ impl Timestamp {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
-    /// The same in nanoseconds, for those who note one at every event.
+    /// The same in nanoseconds, for callers that note one at every event.
     pub(crate) fn nanos_since(self, earlier: Self) -> u64 {
         self.0.get().saturating_sub(earlier.0.get())
     }
@@ -87,7 +87,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// All have one origin: who waits in several pools compares their times.
+    /// All have one origin: a thread that waits in several pools compares their times.
     pub(crate) fn monotonic() -> Self {
         static ORIGIN: OnceLock<u64> = OnceLock::new();
         Self::Monotonic(*ORIGIN.get_or_init(monotonic_nanos))
@@ -119,7 +119,8 @@ impl Clock {
             (Self::Monotonic(_), Some(deadline)) => {
                 parker.sleep(Some(deadline.since(self.now())));
             }
-            // loom has enough to explore without a list of those who wait for no point in time.
+            // loom has enough to explore without a list of the threads that wait for no point in
+            // time.
             (Self::Virtual(_), None) if cfg!(loom) => parker.sleep(None),
             (Self::Virtual(clock), deadline) => clock.sleep(parker, deadline),
         }
@@ -136,7 +137,7 @@ pub struct VirtualClock {
     sleepers: Mutex<Sleepers>,
 }
 
-/// Who sleeps on a virtual clock.
+/// The threads that sleep on a virtual clock.
 #[derive(Debug, Default)]
 struct Sleepers {
     list: Vec<Sleeper>,
@@ -148,7 +149,7 @@ struct Sleepers {
 struct Sleeper {
     number: u64,
     parker: Arc<Parker>,
-    /// It must be told when time moves.
+    /// It must be woken when time moves.
     has_deadline: bool,
 }
 
@@ -165,16 +166,16 @@ impl VirtualClock {
         Duration::from_nanos(self.now.load(Ordering::Acquire))
     }
 
-    /// How many threads are asleep on this clock: followers, the leader, and whoever waits in a shutdown. A
-    /// thread that was woken and has not got up yet does not count. When all threads of a pool sleep that
-    /// are not inside a handler, nothing more happens by itself.
+    /// How many threads are asleep on this clock: followers, the leader, and a caller that waits in
+    /// a shutdown. A thread that was woken and has not got up yet does not count. When all threads
+    /// of a pool sleep that are not inside a handler, nothing more happens by itself.
     pub fn asleep(&self) -> usize {
         let sleepers = lock(&self.sleepers);
         let without_message = |sleeper: &&Sleeper| !sleeper.parker.has_message();
         sleepers.list.iter().filter(without_message).count()
     }
 
-    /// Moves the time, and makes everyone who sleeps until some deadline look at it.
+    /// Moves the time, and makes every thread that sleeps until some deadline check it.
     pub fn advance(&self, span: Duration) {
         // First the time, then the sleepers: `sleep` enlists before it looks at the time, so one of
         // the two sees the other.

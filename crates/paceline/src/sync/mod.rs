@@ -7,41 +7,34 @@
 //! | shuttle | `--cfg shuttle` | random schedules of the whole pool |
 //!
 //! Every protocol imports its atomics, locks and threads from here, so that the checkers see all of
-//! them. Std's own are used in all forms where no protocol rests on them: `Arc` and `Weak`, counters
-//! and estimates that order nothing, the chunks of the slot table, which are only ever added, and the
-//! pauses of a listener.
+//! them. Std's own are used in all forms where no protocol rests on them: `Arc` and `Weak`,
+//! counters and estimates that order nothing, the chunks of the slot table, which are only ever
+//! added, and the pauses of a listener.
 
 mod clock;
 pub(crate) mod idle_class;
-mod looks;
 #[cfg(all(test, loom))]
 mod models;
 mod neighbour;
 mod parker;
 mod system;
-mod yielding;
 
-#[cfg_attr(
-    all(target_os = "linux", not(any(loom, shuttle))),
-    path = "bed_futex.rs"
-)]
+#[cfg_attr(all(target_os = "linux", not(any(loom, shuttle))), path = "futex.rs")]
 #[cfg_attr(
     not(all(target_os = "linux", not(any(loom, shuttle)))),
-    path = "bed_monitor.rs"
+    path = "futex_monitor.rs"
 )]
-mod bed;
+mod futex;
 
 use std::time::Duration;
 
 pub use clock::VirtualClock;
 pub(crate) use clock::{Clock, Moment, Timestamp};
-pub(crate) use looks::{Looks, Pause, Turn, AFTER_LOST_CORE};
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle))))]
 pub(crate) use neighbour::beside;
 pub(crate) use neighbour::{this_thread, waits_for_this_core, Number};
 pub(crate) use parker::Parker;
 pub(crate) use system::{confine, set_nice, voluntary_switches};
-pub(crate) use yielding::{Yielded, Yielding};
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -63,8 +56,8 @@ pub(crate) use std::{
 #[cfg(not(loom))]
 pub(crate) use cell::UnsafeCell;
 
-/// A variable of each thread whose first value is a constant: so no access asks whether it has one yet. (The checkers' own
-/// macros take no constants.)
+/// A variable of each thread whose first value is a constant: so no access asks whether it has one
+/// yet. (The checkers' own macros take no constants.)
 macro_rules! thread_local_const {
     ($(#[$about:meta])* static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(any(loom, shuttle)))]
@@ -96,7 +89,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Whether a thread has ended, so that joining it does not wait. (The checkers' threads end at once.)
+/// Whether a thread has ended, so that joining it does not wait. (The checkers' threads end at
+/// once.)
 pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
     #[cfg(not(any(loom, shuttle)))]
     return thread.is_finished();
@@ -110,24 +104,27 @@ pub(crate) fn is_finished<T>(thread: &thread::JoinHandle<T>) -> bool {
 /// So often a thread yields before it sleeps for moments.
 const YIELDS: u32 = 100;
 
-/// Tries until it succeeds, at what another thread makes possible at once, unless that has lost its core. It yields first;
-/// then it sleeps for moments, since a yield gives nothing to a thread of lower priority.
+/// Tries until it succeeds, at what another thread makes possible at once, unless that has lost its
+/// core. It yields first; then it sleeps for moments, since a yield gives nothing to a thread of
+/// lower priority.
 pub(crate) fn try_until_done<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let mut yields = 0;
     loop {
         if let Some(done) = attempt() {
             return done;
         }
-        match yields < YIELDS || cfg!(any(loom, shuttle)) {
-            true => thread::yield_now(),
-            false => std::thread::sleep(Duration::from_micros(50)),
+        if yields < YIELDS || cfg!(any(loom, shuttle)) {
+            thread::yield_now()
+        } else {
+            std::thread::sleep(Duration::from_micros(50))
         }
         yields = yields.saturating_add(1);
     }
 }
 
-/// For how long a wait in the kernel may last that would last for so long. Under shuttle all threads are one of the
-/// system's, which must not sleep: there it is a look, and the others run before it.
+/// For how long a wait in the kernel may last that would last for so long. Under shuttle all
+/// threads are one of the system's, which must not sleep: there it is a look, and the others run
+/// before it.
 #[inline]
 pub(crate) fn patience(timeout: Option<Duration>) -> Option<Duration> {
     if cfg!(shuttle) {

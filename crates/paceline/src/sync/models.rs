@@ -34,7 +34,7 @@ fn loom_parker_loses_no_message() {
     });
 }
 
-/// The virtual clock: all who sleep in one place until a deadline see it pass.
+/// The virtual clock: all threads that sleep in one place until a deadline see it pass.
 #[test]
 fn loom_clock_wakes_its_sleepers() {
     explore(|| {

@@ -30,23 +30,24 @@ mod told {
         })
     }
 
-    /// Whether another thread of this process is ready to run, and would do so on the core of the calling one. If the
-    /// system does not tell, it is not.
+    /// Whether another thread of this process is ready to run, and would do so on the core of the
+    /// calling one. If the system does not know, it is not.
     pub(crate) fn waits_for_this_core(thread: Number) -> bool {
         let mut line = [0; 512];
         let said = |line| state_and_core(read_line(thread, line).ok()?);
         let core = this_core();
-        // Who was moved meanwhile is not where it was asked about.
+        // A thread that was moved meanwhile is not where it was asked about.
         thread != this_thread() && said(&mut line) == Some((b'R', core)) && this_core() == core
     }
 
-    /// The core of the calling thread; a negative number if the system does not tell.
+    /// The core of the calling thread; a negative number if the system does not know.
     pub(super) fn this_core() -> libc::c_int {
         // SAFETY: it takes nothing, and returns a number.
         unsafe { libc::sched_getcpu() }
     }
 
-    /// The line of a thread in `/proc`. A pool allocates nothing while it works, so it is read into what is there.
+    /// The line of a thread in `/proc`. A pool allocates nothing while it works, so it is read into
+    /// what is there.
     fn read_line(thread: Number, line: &mut [u8]) -> io::Result<&[u8]> {
         let mut path = Cursor::new([0; 40]);
         write!(path, "/proc/self/task/{thread}/stat")?;
@@ -70,7 +71,7 @@ mod told {
     }
 }
 
-/// Not told here.
+/// Not known here.
 #[cfg(all(not(target_os = "linux"), not(any(loom, shuttle))))]
 mod told {
     use super::Number;
@@ -84,7 +85,7 @@ mod told {
     }
 }
 
-/// A checker schedules: of whoever is known the worst is told, that it lacks a core.
+/// A checker schedules: of a known thread the worst is assumed, that it lacks a core.
 #[cfg(any(loom, shuttle))]
 mod told {
     use super::Number;
@@ -113,12 +114,12 @@ pub(crate) mod beside {
     use super::{this_thread, told::this_core, waits_for_this_core, Number};
     use crate::sync::confine;
 
-    /// Tells `test` of a thread that computes.
+    /// Calls `test` with a thread that computes.
     pub(crate) fn computing<R: Send>(test: impl FnOnce(Number) -> R + Send) -> R {
         on_one_core(hint::spin_loop, test)
     }
 
-    /// Tells it of one that sleeps.
+    /// Calls it with one that sleeps.
     pub(crate) fn asleep<R: Send>(test: impl FnOnce(Number) -> R + Send) -> R {
         on_one_core(thread::park, |number| {
             // It has a number before it sleeps.
@@ -131,7 +132,7 @@ pub(crate) mod beside {
         })
     }
 
-    /// On threads of their own: who is confined stays so.
+    /// On threads of their own: a confined thread stays so.
     fn on_one_core<R: Send>(pass_time: fn(), test: impl FnOnce(Number) -> R + Send) -> R {
         let core = usize::try_from(this_core()).unwrap();
         let over = Arc::new(AtomicBool::new(false));

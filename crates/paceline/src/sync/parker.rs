@@ -1,17 +1,17 @@
 //! A word that threads sleep on until there is a message.
 //!
-//! The word outlives the sleep: a message that is posted before a thread sleeps is found by the sleep,
-//! so no wake can be lost. `std::thread::park` is not used on purpose: its token belongs to the whole
-//! thread, so a late wake of ours would leak into the next handler's own `park`.
+//! The word outlives the sleep: a message that is posted before a thread sleeps is found by the
+//! sleep, so no wake can be lost. `std::thread::park` is not used on purpose: its token belongs to
+//! the whole thread, so a late wake of ours would leak into the next handler's own `park`.
 //!
-//! What the sleeper lies on is a [`Bed`]: the kernel's futex on Linux; elsewhere, and under loom and
-//! shuttle, a monitor that does the same job.
+//! What the sleeper lies on is a [`Futex`]: the kernel's futex on Linux; elsewhere, and under loom
+//! and shuttle, a monitor that does the same job.
 
 use std::time::Duration;
 
 use super::{
     atomic::{AtomicU32, Ordering},
-    bed::Bed,
+    futex::Futex,
 };
 
 /// The lowest bits of the word are the message; zero is none.
@@ -20,14 +20,14 @@ const MESSAGE: u32 = ONE_NUDGE - 1;
 /// The others count nudges by a clock, which make every sleeper look at the time.
 const ONE_NUDGE: u32 = 1 << 24;
 
-/// A message, and the way to wake whoever sleeps until there is one.
+/// A message, and the way to wake the thread that sleeps until there is one.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    /// Message and nudges. Changed by read-modify-write only: loom does not order a plain store among
-    /// those.
+    /// Message and nudges. Changed by read-modify-write only: loom does not order a plain store
+    /// among those.
     word: AtomicU32,
     /// Where threads sleep.
-    bed: Bed,
+    futex: Futex,
 }
 
 /// What a parker's word was at one moment.
@@ -38,7 +38,7 @@ impl Parker {
     pub(crate) fn new() -> Self {
         Self {
             word: AtomicU32::new(0),
-            bed: Bed::new(),
+            futex: Futex::new(),
         }
     }
 
@@ -78,12 +78,12 @@ impl Parker {
 
     /// Wakes a sleeper, if there is one.
     pub(crate) fn wake(&self) {
-        self.bed.wake_one(&self.word);
+        self.futex.wake_one(&self.word);
     }
 
-    /// Wakes everyone who sleeps here.
+    /// Wakes every thread that sleeps here.
     pub(crate) fn wake_all(&self) {
-        self.bed.wake_all(&self.word);
+        self.futex.wake_all(&self.word);
     }
 
     /// Sleeps until there is a message or `timeout` passed. May return early.
@@ -99,7 +99,7 @@ impl Parker {
     /// As [`sleep`](Self::sleep); also ended by anything that happened since `seen`.
     pub(super) fn sleep_since(&self, seen: Seen, timeout: Option<Duration>) {
         if seen.0 & MESSAGE == 0 {
-            self.bed.sleep_while(&self.word, seen.0, timeout);
+            self.futex.sleep_while(&self.word, seen.0, timeout);
         }
     }
 

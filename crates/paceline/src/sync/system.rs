@@ -1,12 +1,12 @@
 //! What a thread asks the system for: the time, how often it slept, its cores, its nice value.
 //!
-//! Unsafe, because std does not tell a thread's switches, its `Instant` takes twice the instructions at every event, and it
-//! knows nothing of cores and nice values.
+//! Unsafe, because std does not report a thread's switches, its `Instant` takes twice the
+//! instructions at every event, and it knows nothing of cores and nice values.
 
 use std::io;
 
-/// So often the calling thread gave its core away itself: who sleeps does, who computes does not. `None`: the system
-/// does not tell, or a checker schedules.
+/// How often the calling thread gave its core away itself: a sleep counts, a computation does not.
+/// `None`: the system does not report it, or a checker schedules.
 #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 pub(crate) fn voluntary_switches() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
@@ -20,7 +20,7 @@ pub(crate) fn voluntary_switches() -> Option<u64> {
     u64::try_from(usage.ru_nvcsw).ok()
 }
 
-/// Not told here.
+/// Not known here.
 #[cfg(any(not(target_os = "linux"), loom, shuttle))]
 pub(crate) fn voluntary_switches() -> Option<u64> {
     None
@@ -34,8 +34,8 @@ pub(super) fn monotonic_nanos() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes one whole `timespec` there. (This clock always exists; were it not so, time would
-    // stand still.)
+    // SAFETY: the kernel writes one whole `timespec` there. (This clock always exists; were it not
+    // so, time would stand still.)
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     (time.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
@@ -50,12 +50,13 @@ pub(super) fn monotonic_nanos() -> u64 {
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One more than the highest number of a core that can be asked for: far more than the kernel can have.
+/// One more than the highest number of a core that can be asked for: far more than the kernel can
+/// have.
 #[cfg(target_os = "linux")]
 const CORES: usize = 1 << 16;
 
-/// Confines the calling thread to these cores, counted from zero. Those that do not exist are left out, unless that
-/// leaves none.
+/// Confines the calling thread to these cores, counted from zero. Those that do not exist are left
+/// out, unless that leaves none.
 #[cfg(target_os = "linux")]
 pub(crate) fn confine(cores: &[usize]) -> io::Result<()> {
     const BITS: usize = libc::c_ulong::BITS as usize;
@@ -68,8 +69,8 @@ pub(crate) fn confine(cores: &[usize]) -> io::Result<()> {
     for core in cores {
         mask[core / BITS] |= 1 << (core % BITS);
     }
-    // SAFETY: zero is the calling thread. The kernel reads the mask, so many bytes of it, and it lives until the call
-    // returns; it does not look at it as a `cpu_set_t` of a certain size.
+    // SAFETY: zero is the calling thread. The kernel reads the mask, so many bytes of it, and it
+    // lives until the call returns; it does not look at it as a `cpu_set_t` of a certain size.
     let told = unsafe { libc::sched_setaffinity(0, size_of_val(&*mask), mask.as_ptr().cast()) };
     told_error(told)
 }

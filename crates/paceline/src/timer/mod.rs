@@ -1,24 +1,25 @@
-//! Points in time at which the leader has something to do, besides what its handle set tells.
+//! Points in time at which the leader has something to do, besides the events of its handle set.
 //!
-//! They are kept in a wheel (`wheel.rs`), under a lock of its own. Each belongs to a slot of the registry, which has
-//! a **pin**: its node in the wheel. This room knows no handles; it gives a key back when its time has come.
+//! They are kept in a wheel (`wheel.rs`), under a lock of its own. Each belongs to a slot of the
+//! registry, which has a **pin**: its node in the wheel. This room knows no handles; it gives a key
+//! back when its time has come.
 //!
-//! The leader sleeps until the earliest point. Who sets an earlier one must end that sleep; who sets a later one must
-//! not. Both are decided without asking the leader:
+//! The leader sleeps until the earliest point. A thread that sets an earlier one must end that
+//! sleep; one that sets a later one must not. Both are decided without asking the leader:
 //!
 //! ```text
-//!   who sets a point                          the leader
+//!   a setting thread                          the leader
 //!   1. changes the wheel                      1. announces its sleep (the head of the return list)
 //!   2. publishes the earliest point           2. reads the earliest point
 //!   3. if it is earlier than before:          3. sleeps until then
 //!      nudges (the head of the return list)
 //! ```
 //!
-//! The two change the same word, the head. If the announcement comes first, the nudge finds it and wakes the leader;
-//! if the nudge comes first, the leader reads what was published before it.
+//! The two change the same word, the head. If the announcement comes first, the nudge finds it and
+//! wakes the leader; if the nudge comes first, the leader reads what was published before it.
 //!
-//! What is taken back stays published: the leader may get up once for nothing. But timers that are set and taken back
-//! with every request, as deadlines are, wake nobody.
+//! What is taken back stays published: the leader may wake once for nothing. But timers that are
+//! set and taken back with every request, as deadlines are, wake no thread.
 //!
 //! A handle's deadline and its idle time-out are lazy. They are fields of its slot (`times.rs`), at
 //! which the wheel looks again. When the point comes and is too early, the leader sets another. So
@@ -69,11 +70,11 @@ pub(crate) struct Due {
 
 /// The place in a slot that holds its node of the wheel.
 #[derive(Debug)]
-pub(crate) struct Pin(AtomicU32);
+pub(crate) struct TimerNode(AtomicU32);
 
 const LOOSE: u32 = u32::MAX;
 
-impl Pin {
+impl TimerNode {
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(LOOSE))
     }
@@ -267,8 +268,8 @@ impl Timers {
         }
     }
 
-    /// Tells everything whose time has come, the time, and by how many milliseconds it is late. `due` may set another
-    /// point for the same slot. Only the leader does this.
+    /// Passes on every slot whose time has come, the time, and by how many milliseconds it is late.
+    /// `due` may set another point for the same slot. Only the leader does this.
     pub(crate) fn expire(&self, mut due: impl FnMut(Due, Timestamp, u64) -> Option<Timestamp>) {
         let Some(earliest) = self.earliest() else {
             return;
@@ -300,7 +301,12 @@ fn next_turn(wheel: &Wheel<Due>) -> u64 {
 }
 
 /// The node of a pin; a new one if it is loose. `None` if the registration that is meant is over.
-fn pin_to(wheel: &mut Wheel<Due>, pin: &Pin, due: Due, exists: impl Fn() -> bool) -> Option<u32> {
+fn pin_to(
+    wheel: &mut Wheel<Due>,
+    pin: &TimerNode,
+    due: Due,
+    exists: impl Fn() -> bool,
+) -> Option<u32> {
     // Acquire: as in `change_or_clear`.
     match pin.0.load(Ordering::Acquire) {
         LOOSE => {
@@ -319,7 +325,7 @@ fn pin_to(wheel: &mut Wheel<Due>, pin: &Pin, due: Due, exists: impl Fn() -> bool
 }
 
 /// Loosens a pin that has this node. If `take` was faster, the node is its affair.
-fn unpin(wheel: &mut Wheel<Due>, pin: &Pin, node: u32) {
+fn unpin(wheel: &mut Wheel<Due>, pin: &TimerNode, node: u32) {
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
     if pin
         .0
@@ -366,7 +372,8 @@ mod tests {
         count
     }
 
-    /// Who sets the earliest point nudges, and nobody else; a leader sleeps until then, or not at all.
+    /// A thread that sets the earliest point nudges, and no other does; a leader sleeps until then,
+    /// or not at all.
     #[test]
     fn the_earliest_counts() {
         let (timers, clock) = timers();
@@ -384,7 +391,8 @@ mod tests {
         assert_eq!(expired(&timers), 1);
     }
 
-    /// Of a registration that is over nothing is left: nobody is woken for it, and its node is used again.
+    /// Of a registration that is over nothing is left: no thread is woken for it, and its node is
+    /// used again.
     #[test]
     fn what_is_over_is_forgotten() {
         let (timers, clock) = timers();
@@ -404,7 +412,7 @@ mod tests {
         assert_eq!(timers.sleep_limit(None), Some(timers.now().after(SOON)));
     }
 
-    /// Who is late, and means a registration that is over, takes nothing from the slot's next one.
+    /// A late thread that means a registration that is over takes nothing from the slot's next one.
     #[test]
     fn late_comers_leave_the_next_ones_time() {
         let (timers, clock) = timers();

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use super::{ticks_up_to, Pin, NEVER};
+use super::{ticks_up_to, TimerNode, NEVER};
 use crate::sync::{
     atomic::{AtomicU64, Ordering},
     Moment, Timestamp,
@@ -31,7 +31,7 @@ use crate::sync::{
 #[derive(Debug)]
 pub(crate) struct Times {
     /// Its node in the wheel. While it is loose, there is no time.
-    pub(super) pin: Pin,
+    pub(super) pin: TimerNode,
     /// The tick of the wheel's next look, or [`NEVER`].
     next_look: AtomicU64,
     /// The deadline in nanoseconds, or [`NEVER`].
@@ -67,7 +67,7 @@ pub(super) enum Look {
 impl Times {
     pub(crate) fn new() -> Self {
         Self {
-            pin: Pin::new(),
+            pin: TimerNode::new(),
             next_look: AtomicU64::new(NEVER),
             deadline: AtomicU64::new(NEVER),
             idle: AtomicU64::new(NEVER),

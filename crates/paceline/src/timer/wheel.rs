@@ -1,17 +1,17 @@
-//! The wheel: many points in time, sorted only as far as needed. To set one, to take one back and to find the next
-//! one take the same time, however many there are.
+//! The wheel: many points in time, sorted only as far as needed. To set one, to take one back and
+//! to find the next one take the same time, however many there are.
 //!
-//! Time is counted in ticks. Level 0 has a slot for each of the next 64 ticks, level 1 for each 64 ticks of the next
-//! 4,096, and so on; eleven levels are all of time. A point lies where its highest digit (to the base of 64) differs
-//! from now:
+//! Time is counted in ticks. Level 0 has a slot for each of the next 64 ticks, level 1 for each 64
+//! ticks of the next 4,096, and so on; eleven levels are all of time. A point lies where its
+//! highest digit (to the base of 64) differs from now:
 //!
 //! ```text
 //!   now = 3.07, a point at 3.20:  level 0, slot 20    due when now is 3.20
-//!               a point at 5.00:  level 1, slot  5    when now is 5.00 its slot is emptied: it is due, or goes down
+//!               a point at 5.00:  level 1, slot  5    now is 5.00: emptied; due, or goes down
 //! ```
 //!
-//! So all points of a level come before those of the next, in the order of their slots, and the next thing to happen
-//! is the first occupied slot of the lowest occupied level.
+//! So all points of a level come before those of the next, in the order of their slots, and the
+//! next thing to happen is the first occupied slot of the lowest occupied level.
 
 /// A level has `1 << BITS` slots.
 const BITS: u32 = 6;
@@ -53,8 +53,9 @@ struct Level {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    level: usize,
-    slot: usize,
+    /// Narrow: each idle connection that has a time-out has a node.
+    level: u8,
+    slot: u8,
 }
 
 impl<T: Copy> Wheel<T> {
@@ -97,8 +98,9 @@ impl<T: Copy> Wheel<T> {
         self.free = index;
     }
 
-    /// Lets a node wait for the tick `at`, with this value, instead of what it waited for before. `now` is the time: a
-    /// wheel in which nothing waits need not pass through the time since it was last used.
+    /// Lets a node wait for the tick `at`, with this value, instead of what it waited for before.
+    /// `now` is the time: a wheel in which nothing waits need not pass through the time since it
+    /// was last used.
     pub(super) fn set(&mut self, index: u32, value: T, at: u64, now: u64) {
         self.take_out(index);
         if self.next().is_none() {
@@ -116,8 +118,9 @@ impl<T: Copy> Wheel<T> {
         self.first_place().map(|place| self.start_of(place))
     }
 
-    /// Lets the time pass until `to`. Tells each value that is due, and when it was, in order of time, and of one time in
-    /// the order in which they were set; `due` may ask for another point for the same node.
+    /// Lets the time pass until `to`. Passes on each value that is due, and when it was, in order
+    /// of time, and of one time in the order in which they were set; `due` may ask for another
+    /// point for the same node.
     pub(super) fn advance(&mut self, to: u64, mut due: impl FnMut(T, u64) -> Option<u64>) {
         while let Some(place) = self.first_place() {
             let start = self.start_of(place);
@@ -130,9 +133,10 @@ impl<T: Copy> Wheel<T> {
                 let node = &mut self.nodes[index as usize];
                 let next = node.next;
                 node.place = None;
-                let again = match node.at <= start {
-                    true => due(node.value, node.at),
-                    false => Some(node.at),
+                let again = if node.at <= start {
+                    due(node.value, node.at)
+                } else {
+                    Some(node.at)
                 };
                 if let Some(at) = again {
                     node.at = at.max(start.saturating_add(1));
@@ -146,19 +150,23 @@ impl<T: Copy> Wheel<T> {
 
     fn first_place(&self) -> Option<Place> {
         let level = self.levels.iter().position(|level| level.occupied != 0)?;
-        let slot = self.levels[level].occupied.trailing_zeros() as usize;
-        Some(Place { level, slot })
+        let slot = self.levels[level].occupied.trailing_zeros();
+        Some(Place {
+            level: level as u8,
+            slot: slot as u8,
+        })
     }
 
     /// The first tick of a slot.
     fn start_of(&self, place: Place) -> u64 {
-        let shift = place.level as u32 * BITS;
+        let shift = u32::from(place.level) * BITS;
         let above = shift + BITS;
-        let prefix = match above < u64::BITS {
-            true => self.now >> above << above,
-            false => 0,
+        let prefix = if above < u64::BITS {
+            self.now >> above << above
+        } else {
+            0
         };
-        prefix | (place.slot as u64) << shift
+        prefix | u64::from(place.slot) << shift
     }
 
     /// Where a later tick lies, seen from now.
@@ -167,16 +175,16 @@ impl<T: Copy> Wheel<T> {
         let level = highest / BITS;
         let slot = (at >> (level * BITS)) as usize % SLOTS;
         Place {
-            level: level as usize,
-            slot,
+            level: level as u8,
+            slot: slot as u8,
         }
     }
 
     fn put_in(&mut self, index: u32) {
         let place = self.place_of(self.nodes[index as usize].at);
-        let level = &mut self.levels[place.level];
+        let level = &mut self.levels[usize::from(place.level)];
         level.occupied |= 1 << place.slot;
-        let next = std::mem::replace(&mut level.first[place.slot], index);
+        let next = std::mem::replace(&mut level.first[usize::from(place.slot)], index);
         if next != NONE {
             self.nodes[next as usize].previous = index;
         }
@@ -199,18 +207,19 @@ impl<T: Copy> Wheel<T> {
             self.nodes[previous as usize].next = next;
             return;
         }
-        let level = &mut self.levels[place.level];
-        level.first[place.slot] = next;
+        let level = &mut self.levels[usize::from(place.level)];
+        level.first[usize::from(place.slot)] = next;
         if next == NONE {
             level.occupied &= !(1 << place.slot);
         }
     }
 
-    /// Takes all nodes out of a slot. They are still linked, and turned around: tells the one that came first.
+    /// Takes all nodes out of a slot. They are still linked, and turned around: returns the first
+    /// one set.
     fn empty(&mut self, place: Place) -> u32 {
-        let level = &mut self.levels[place.level];
+        let level = &mut self.levels[usize::from(place.level)];
         level.occupied &= !(1 << place.slot);
-        let mut at = std::mem::replace(&mut level.first[place.slot], NONE);
+        let mut at = std::mem::replace(&mut level.first[usize::from(place.slot)], NONE);
         let mut turned = NONE;
         while at != NONE {
             let next = std::mem::replace(&mut self.nodes[at as usize].next, turned);
@@ -265,7 +274,8 @@ mod tests {
         }
     }
 
-    /// The next thing to happen is never after the next point that is due: who sleeps until then sleeps over nothing.
+    /// The next thing to happen is never after the next point that is due: a thread that sleeps
+    /// until then misses nothing.
     #[test]
     fn next_is_not_too_late() {
         let mut wheel = Wheel::new();
@@ -279,7 +289,7 @@ mod tests {
         assert!(steps <= LEVELS, "{steps} steps for one point");
     }
 
-    /// What is taken back is not told; its node is used again.
+    /// What is taken back is not reported; its node is used again.
     #[test]
     fn taken_back_is_not_told() {
         let mut wheel = Wheel::new();
@@ -315,7 +325,7 @@ mod tests {
         assert_eq!(wheel.next(), Some(1001));
     }
 
-    /// Who asks for another point gets it, also a near one.
+    /// A callback that asks for another point gets it, also a near one.
     #[test]
     fn again_and_again() {
         let mut wheel = Wheel::new();
@@ -328,6 +338,13 @@ mod tests {
             Some(now)
         });
         assert_eq!(told, 10);
+    }
+
+    /// Each idle connection that has a time-out has a node.
+    #[test]
+    fn a_node_is_small() {
+        let size = size_of::<Node<crate::timer::Due>>();
+        assert!(size <= 40, "{size} bytes");
     }
 
     /// Against a sorted map, over some hundred thousand random steps.

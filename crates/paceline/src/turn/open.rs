@@ -1,11 +1,13 @@
-//! The turn in a concurrent set: all threads wait there at once, and the system chooses who gets an event.
+//! The turn in a concurrent set: all threads wait there at once, and the system chooses which of
+//! them gets an event.
 //!
-//! The roles are the same, with nothing to give away: everyone may lead at once, and to promote is only to say that
-//! this thread handles an event now. So nobody is told to be leader, and no follower sleeps anywhere but in the set.
+//! The roles are the same, with nothing to give away: every thread may lead at once, and to promote
+//! is only to say that this thread handles an event now. So no thread is reported as leader, and no
+//! follower sleeps anywhere but in the set.
 
 use std::io;
 
-use super::{Claimed, Follower, Leader, Led, Place, Processing, Seated, Waited};
+use super::{Claimed, Follower, Leader, Led, Processing, ThreadState, Waited};
 use crate::{
     dispatch::{Claim, Dispatched, Duty, Found, Recall},
     observe::Role,
@@ -14,48 +16,49 @@ use crate::{
 
 /// Everyone may wait, whose time is not over, until the pool's is.
 #[cold]
-pub(super) fn lead(place: Place<'_>) -> Led<'_> {
-    if place.is_late() {
+pub(super) fn lead(state: Box<ThreadState<'_>>) -> Led<'_> {
+    if state.is_late() {
         return Led::TimedOut;
     }
-    match is_over(&place) {
-        true => Led::Closing,
-        false => Led::Leader(Leader { place }),
+    if is_over(&state) {
+        Led::Closing
+    } else {
+        Led::Leader(Leader { state })
     }
 }
 
-/// Waits for one event, among others who do. Who is told anything looks for every reason before it gives up: a wake is
-/// told to one thread only.
+/// Waits for one event, among other threads that do. A woken thread checks for every reason before
+/// it gives up: a wake reaches one thread only.
 #[cold]
 pub(super) fn wait(leader: Leader<'_>, until: Option<Timestamp>) -> io::Result<Waited<'_>> {
-    let Leader { place } = leader;
-    let shared = place.shared;
-    while !is_over(&place) {
-        match shared.registry.next_for_anyone(until)? {
+    let Leader { state } = leader;
+    let hub = state.hub;
+    while !is_over(&state) {
+        match hub.registry.next_for_anyone(until)? {
             Found::Handle(claim) => {
-                return Ok(Waited::Claimed(Claimed { claim, place }));
+                return Ok(Waited::Claimed(Claimed { claim, state }));
             }
-            Found::Nothing if shared.clock.has_passed(until) => break,
+            Found::Nothing if hub.clock.has_passed(until) => break,
             Found::Nothing | Found::LookAgain => {}
         }
     }
-    Ok(Waited::Nothing(follower(place)))
+    Ok(Waited::Nothing(follower(state)))
 }
 
-/// There is nobody to promote: others wait already.
+/// There is no thread to promote: others wait already.
 #[cold]
-pub(super) fn promote<'p>(mut claim: Claim<'p>, place: Place<'p>) -> Processing<'p> {
-    let (shared, start) = (place.shared, place.shared.clock.now());
-    if shared.lead.is_observed() {
-        shared.tell_event(&place.seat, &mut claim, start);
-        let thread = place.seat.index();
-        shared.observers.tell_first(thread, Role::Processing);
+pub(super) fn promote<'p>(mut claim: Claim<'p>, state: Box<ThreadState<'p>>) -> Processing<'p> {
+    let (hub, start) = (state.hub, state.hub.clock.now());
+    if hub.lead.is_observed() {
+        hub.tell_event(&state.seat, &mut claim, start);
+        let thread = state.seat.index();
+        hub.observers.tell_first(thread, Role::Processing);
     }
     Processing {
         claim,
         running: None,
         start,
-        place,
+        state,
     }
 }
 
@@ -65,47 +68,47 @@ pub(super) fn run(processing: Processing<'_>) -> Follower<'_> {
     let Processing {
         claim,
         start,
-        place,
+        state,
         ..
     } = processing;
-    let shared = place.shared;
-    let duty = OneOfMany(&place);
+    let hub = state.hub;
+    let duty = OneOfMany(&state);
     let mut afterwards = claim.afterwards();
-    let Dispatched { claim, end } = claim.dispatch(&shared.clock, start, &duty, &mut afterwards);
+    let Dispatched { claim, end } = claim.dispatch(&hub.clock, start, &duty, &mut afterwards);
     if let Some(claim) = claim {
         claim.release_for_anyone(&afterwards);
     }
     if !afterwards.is_empty() {
-        place.run_afterwards(afterwards, &duty, end);
+        state.run_afterwards(afterwards, &duty, end);
     }
-    place.tell(Role::Follower);
-    follower(place)
+    state.tell(Role::Follower);
+    follower(state)
 }
 
-fn follower(place: Place<'_>) -> Follower<'_> {
-    Follower { place }
+fn follower(state: Box<ThreadState<'_>>) -> Follower<'_> {
+    Follower { state }
 }
 
-/// Whether nobody shall wait any more. Whoever finds out wakes the next.
-fn is_over(place: &Place<'_>) -> bool {
-    let is_over = place.shared.is_over();
+/// Whether no thread shall wait any more. A thread that finds out wakes the next.
+fn is_over(state: &ThreadState<'_>) -> bool {
+    let is_over = state.hub.is_over();
     if is_over {
-        place.shared.registry.end_waits();
+        state.hub.registry.end_waits();
     }
     is_over
 }
 
 /// A thread whose handler may block as it likes: others wait already.
-struct OneOfMany<'t>(&'t Place<'t>);
+struct OneOfMany<'t>(&'t ThreadState<'t>);
 
 impl OneOfMany<'_> {
     /// Shows to the board and to observers whether this thread is away.
     fn show(&self, role: Role) {
-        let Seated { shared, seat, .. } = &**self.0;
+        let ThreadState { hub, seat, .. } = self.0;
         if let Some(row) = seat.row() {
-            row.set_away(role, shared.clock.now());
+            row.set_away(role, hub.clock.now());
         }
-        shared.report_away(seat, role == Role::Away);
+        hub.report_away(seat, role == Role::Away);
     }
 }
 
@@ -125,6 +128,6 @@ impl Duty for OneOfMany<'_> {
     }
 
     fn now(&self) -> Option<Timestamp> {
-        Some(self.0.shared.clock.now())
+        Some(self.0.hub.clock.now())
     }
 }

@@ -1,7 +1,8 @@
 //! A request costs no allocation: the short path of an event (wait, claim, promote, read, answer,
 //! release, rejoin) takes its memory from the stack and from what the pool has already.
 //!
-//! This is with `stopped_thread.rs` the only tests with unsafe code: an allocator that counts can't be written without it.
+//! This is with `stopped_thread.rs` the only tests with unsafe code: an allocator that counts can't
+//! be written without it.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -21,7 +22,7 @@ use super::turns::take_turn;
 use crate::support::{bound, bounded, by_hand, tcp_pair, wait_until, LONG};
 use paceline::{
     observe::{Observer, Role},
-    Context, EventHandler, Handle, Interest, Next, Pool, TaskContext, Wake,
+    Context, EventHandler, Handle, Interest, Members, Next, Pool, TaskContext, Wake,
 };
 
 /// The system's allocator, and how often a thread of a pool asked for memory or gave it back.
@@ -53,8 +54,9 @@ impl Counting {
     }
 }
 
-// SAFETY: every method hands its arguments to the system's allocator unchanged and returns its answer.
-// Counting touches two atomics and thread-locals without a destructor; none of them allocates.
+// SAFETY: every method hands its arguments to the system's allocator unchanged and returns its
+// answer. Counting touches two atomics and thread-locals without a destructor; none of them
+// allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count();
@@ -103,7 +105,8 @@ impl Observer for Marks {
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
-/// How often the threads of a pool call the allocator while many requests are answered by `handler`.
+/// How often the threads of a pool call the allocator while many requests are answered by
+/// `handler`.
 fn calls_of<H>(threads: usize, wake: Wake, handler: fn() -> H) -> usize
 where
     H: EventHandler<TcpStream>,
@@ -152,8 +155,8 @@ where
     })
 }
 
-/// Gives each thread of the pool an event, all at the same time: a thread's first one makes it set up
-/// what it keeps for later ones.
+/// Gives each thread of the pool an event, all at the same time: a thread's first one makes it set
+/// up what it keeps for later ones.
 fn call_each_thread(pool: &Pool, threads: usize) -> Vec<TcpStream> {
     let inside = Arc::new(AtomicUsize::new(0));
     let doors: Vec<_> = (0..threads)
@@ -209,8 +212,8 @@ fn wasteful(cx: &mut Context<'_, TcpStream>) -> io::Result<Next> {
     frugal(cx)
 }
 
-/// The queue that this pattern replaces allocates for each request it hands over. Here one thread does
-/// everything.
+/// The queue that this pattern replaces allocates for each request it hands over. Here one thread
+/// does everything.
 #[test]
 fn none_with_one_thread() {
     for wake in [Wake::Eager, Wake::Adaptive] {
@@ -254,8 +257,9 @@ fn one_per_request_is_seen() {
     assert!(calls >= 2 * requests, "{calls} calls for {requests}");
 }
 
-/// E15: in the paper the context of a call is allocated per call, and leaked. On a shared connection four threads call,
-/// lead, sleep and are woken without one call of the allocator, once the slots are there.
+/// E15: in the paper the context of a call is allocated per call, and leaked. On a shared
+/// connection four threads call, lead, sleep and are woken without one call of the allocator, once
+/// the slots are there.
 #[test]
 fn none_per_call_on_a_shared_connection() {
     let _turn = take_turn();
@@ -296,8 +300,9 @@ fn none_per_call_on_a_shared_connection() {
     });
 }
 
-/// What an idle connection takes of the pool's memory, beside its handler: at most 256 bytes, also just after the table of
-/// slots has grown, when most of the new part is empty. With a time-out it takes one more node in the wheel.
+/// What an idle connection takes of the pool's memory, beside its handler: at most 256 bytes, also
+/// just after the table of slots has grown, when most of the new part is empty. With a time-out it
+/// takes one more node in the wheel.
 #[test]
 fn an_idle_connection_is_small() {
     const AT_POOL_LEVEL: isize = 256;
@@ -312,7 +317,8 @@ fn an_idle_connection_is_small() {
             };
             pairs.map(register).collect()
         };
-        // The first chunk of slots, what the first registration sets up, and the list that is returned.
+        // The first chunk of slots, what the first registration sets up, and the list that is
+        // returned.
         let _first = register(64);
         let mut all = Vec::with_capacity(129);
         for (count, words) in [
@@ -339,8 +345,8 @@ fn an_idle_connection_is_small() {
     });
 }
 
-/// All that an accepted connection takes, idle, in a full table: its slot, its source, where it comes from, and its place
-/// at the listener. At most 256 bytes, beside its handler.
+/// All that an accepted connection takes, idle, in a full table: its slot, its source, where it
+/// comes from, and its place at the listener. At most 256 bytes, beside its handler.
 #[test]
 fn an_accepted_connection_is_small() {
     const FIRST_CHUNK: usize = 64;
@@ -352,7 +358,8 @@ fn an_accepted_connection_is_small() {
         let listener = listener.bind("127.0.0.1:0", move |_, _| Some(handler));
         let listener = listener.unwrap();
         let mut clients = Vec::with_capacity(FIRST_CHUNK + SECOND_CHUNK);
-        // Bytes that the calling thread, which plays all the roles, asks for until `count` are connected.
+        // Bytes that the calling thread, which plays all the roles, asks for until `count` are
+        // connected.
         let mut accept_until = |count: usize| {
             while clients.len() < count {
                 clients.push(TcpStream::connect(listener.local_addr()).unwrap());
@@ -372,8 +379,42 @@ fn an_accepted_connection_is_small() {
     });
 }
 
-/// An item of a queue and a unit of a semaphore cost no memory either: not where they are sent, not where they are
-/// handled, one at a time or by several threads at once.
+/// A proxy has a group for each client, with one member while the client is idle. Its two lists of members had room for four
+/// members each, 900 bytes in all. What an idle group takes, beside its handler: two slots, a member, and its inbox.
+#[test]
+fn an_idle_group_of_one_is_small() {
+    const GROUPS: usize = 256;
+    const MOST: isize = 720;
+    let _turn = take_turn();
+    bounded(|| {
+        let pool = Pool::builder().threads(0).build().unwrap();
+        let begin = |count: usize| -> Vec<_> {
+            let pairs = (0..count).map(|_| UnixStream::pair().unwrap());
+            let begin = |(near, far)| {
+                let handler = |_: &mut Context<'_, UnixStream>, _: &mut Members<'_, UnixStream>| {
+                    Ok(Next::Continue)
+                };
+                let group = pool.group(handler).unwrap();
+                group.register(near, Interest::READ).unwrap();
+                (group, far)
+            };
+            let groups = pairs.map(begin).collect();
+            // Each handler is called for its new member.
+            by_hand::serve_all(&pool);
+            groups
+        };
+        let _first = begin(64);
+        let before = BYTES.get();
+        let groups = begin(GROUPS);
+        let own = (groups.capacity() * size_of_val(&groups[0])) as isize;
+        let each = (BYTES.get() - before - own) / GROUPS as isize;
+        eprintln!("{each} bytes for each of {GROUPS} groups of one member");
+        assert!(each <= MOST, "{each} bytes");
+    });
+}
+
+/// An item of a queue and a unit of a semaphore cost no memory either: not where they are sent, not
+/// where they are handled, one at a time or by several threads at once.
 #[test]
 fn none_for_items() {
     const ITEMS: usize = 256;

@@ -1,7 +1,8 @@
-//! S2: what was accepted is finished, refused visibly, or listed in the shutdown report; nothing leaks
-//! unlisted (threads, descriptors, memory).
+//! S2: what was accepted is finished, refused visibly, or listed in the shutdown report; nothing
+//! leaks unlisted (threads, descriptors, memory).
 //!
-//! The tests count what the whole process holds, so all of them take turns, also those that count nothing.
+//! The tests count what the whole process holds, so all of them take turns, also those that count
+//! nothing.
 
 use std::{
     collections::BTreeMap,
@@ -101,8 +102,8 @@ fn narrow_pair() -> (TcpStream, TcpStream) {
 
 const FLOOD: usize = 2 << 20;
 
-/// Threads, listeners, connections and handlers: after an orderly shutdown all of them are gone, and
-/// the report has nothing to list.
+/// Threads, listeners, connections and handlers: after an orderly shutdown all of them are gone,
+/// and the report has nothing to list.
 #[test]
 fn orderly_shutdown() {
     leaves_nothing(|| {
@@ -346,8 +347,8 @@ fn refusals_hold_nothing() {
     });
 }
 
-/// A set that reports once says nothing of a handle while it is busy. Input that came meanwhile is asked for
-/// before a drain takes the handle for one that is done.
+/// A set that reports once says nothing of a handle while it is busy. Input that came meanwhile is
+/// asked for before a drain takes the handle for one that is done.
 #[test]
 fn silent_handle_is_asked_before_it_is_drained() {
     alone(|| {
@@ -389,8 +390,9 @@ fn silent_handle_is_asked_before_it_is_drained() {
     });
 }
 
-/// A handle that is busy when the others are ended by force, and ends just after them, with output unsent: it is
-/// neither busy any more nor forgotten. Often, because its last moment may still count as busy.
+/// A handle that is busy when the others are ended by force, and ends just after them, with output
+/// unsent: it is neither busy any more nor forgotten. Often, because its last moment may still
+/// count as busy.
 #[test]
 fn a_handle_that_ends_during_the_sweep_is_listed() {
     alone(|| (0..50).for_each(|_| end_one_during_the_sweep()));

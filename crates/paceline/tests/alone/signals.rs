@@ -1,4 +1,5 @@
-//! Signals as sources: told as ordinary events, to everyone who wants them; and afterwards all is as it was before.
+//! Signals as sources: told as ordinary events, to everyone who wants them; and afterwards all is
+//! as it was before.
 //!
 //! Signals belong to the whole process, so the tests take turns.
 
@@ -67,7 +68,8 @@ fn told_on_every_set() {
     });
 }
 
-/// Signals that come before anybody looks are one of each kind, lowest number first: none is lost, none is doubled.
+/// Signals that come before anybody looks are one of each kind, lowest number first: none is lost,
+/// none is doubled.
 #[test]
 fn several_of_a_kind_are_one() {
     in_turn(|| {
@@ -109,7 +111,8 @@ fn several_pools_are_told() {
     });
 }
 
-/// What was there before is there again afterwards: a handler of somebody else's is called, and only then.
+/// What was there before is there again afterwards: a handler of somebody else's is called, and
+/// only then.
 #[test]
 fn the_disposition_before_is_restored() {
     in_turn(|| {

@@ -20,9 +20,10 @@ use super::world::{held, read_until_dry, until_dry, Held, Near, Set, World};
 /// How often the peer sends to a busy handle.
 const FLOOD: u64 = 50;
 
-/// Much comes for a handle whose handler runs. No event of it is claimed until the handle is released,
-/// nobody is woken to handle it, and then all is told at once. The leader sleeps through it where the set
-/// is silent about a busy handle; edge-triggered, each piece may end a wait of the leader, and one only.
+/// Much comes for a handle whose handler runs. No event of it is claimed until the handle is
+/// released, nobody is woken to handle it, and then all is told at once. The leader sleeps through
+/// it where the set is silent about a busy handle; edge-triggered, each piece may end a wait of the
+/// leader, and one only.
 fn a_flood_onto_a_busy_handle(set: Set) {
     let world = World::new(set);
     let (handler, Held { reads, gate }) = held();
@@ -54,8 +55,8 @@ fn a_flood_onto_a_busy_handle(set: Set) {
 }
 on_every_set!(a_flood_onto_a_busy_handle);
 
-/// Does something on another thread while it is inside for the first time, and tells what it read by each
-/// call. Notices whether two threads are inside.
+/// Does something on another thread while it is inside for the first time, and tells what it read
+/// by each call. Notices whether two threads are inside.
 fn meanwhile(
     once: impl FnOnce(Handle) + Send + 'static,
 ) -> (impl EventHandler<Near>, mpsc::Receiver<Vec<u8>>) {
@@ -81,9 +82,9 @@ fn nothing_to_claim(pool: &Pool) {
     assert_eq!(serve_all(pool), 0, "a busy handle was claimed");
 }
 
-/// A changed interest re-armed a busy handle, and two threads were in one handler (ACE 4129). Here somebody
-/// asks for room, which there is, while the handler runs: that is recorded. Nobody else gets the handle,
-/// and when it is released the handler is called for it.
+/// A changed interest re-armed a busy handle, and two threads were in one handler (ACE 4129). Here
+/// somebody asks for room, which there is, while the handler runs: that is recorded. Nobody else
+/// gets the handle, and when it is released the handler is called for it.
 fn interest_gained_while_busy_counts_at_release(set: Set) {
     let world = World::new(set);
     let pool = world.pool.clone();
@@ -110,8 +111,8 @@ fn interest_gained_while_busy_counts_at_release(set: Set) {
 }
 on_every_set!(interest_gained_while_busy_counts_at_release);
 
-/// Interest is lost while the handler runs, and input comes. Nobody is told at the release; when interest
-/// comes back, the input is there.
+/// Interest is lost while the handler runs, and input comes. Nobody is told at the release; when
+/// interest comes back, the input is there.
 fn interest_lost_while_busy_keeps_the_input(set: Set) {
     let world = World::new(set);
     let pool = world.pool.clone();
@@ -135,8 +136,8 @@ fn interest_lost_while_busy_keeps_the_input(set: Set) {
 }
 on_every_set!(interest_lost_while_busy_keeps_the_input);
 
-/// A handle is suspended while it rests, and input comes: nobody is called, however often. When it is
-/// resumed, the input is told.
+/// A handle is suspended while it rests, and input comes: nobody is called, however often. When it
+/// is resumed, the input is told.
 fn suspended_while_input_comes(set: Set) {
     let world = World::new(set);
     let (handler, reads) = until_dry();
@@ -157,8 +158,9 @@ fn suspended_while_input_comes(set: Set) {
 }
 on_every_set!(suspended_while_input_comes);
 
-/// A handle is suspended by its own handler, which has used up its last event: a set that reports once
-/// is silent about it from then on. When it is resumed, what came before and what comes after is told.
+/// A handle is suspended by its own handler, which has used up its last event: a set that reports
+/// once is silent about it from then on. When it is resumed, what came before and what comes after
+/// is told.
 fn suspended_by_its_handler(set: Set) {
     let world = World::new(set);
     let (tell, reads) = mpsc::channel();

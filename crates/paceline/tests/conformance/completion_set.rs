@@ -1,8 +1,9 @@
-//! The completion set, where it differs from the others: requests lie in the kernel, and a ring of its completions is
-//! read. (What all sets have in common is in `conformance.rs`.)
+//! The completion set, where it differs from the others: requests lie in the kernel, and a ring of
+//! its completions is read. (What all sets have in common is in `conformance.rs`.)
 //!
-//! Where the system refuses io_uring, these say that they are skipped. (How it is refused is in `echo.rs`: a process that
-//! is started has all descriptors for a moment, and here the peers of closed ones must see the end at once.)
+//! Where the system refuses io_uring, these say that they are skipped. (How it is refused is in
+//! `echo.rs`: a process that is started has all descriptors for a moment, and here the peers of
+//! closed ones must see the end at once.)
 
 use std::{
     io::{self, Read, Write},
@@ -54,8 +55,8 @@ where
     (handler, told)
 }
 
-/// More happens at once than the ring has room for. The kernel ends the polls that find none; each of them is told all
-/// the same, and begins anew: also the second and the third time.
+/// More happens at once than the ring has room for. The kernel ends the polls that find none; each
+/// of them is told all the same, and begins anew: also the second and the third time.
 #[test]
 fn more_than_the_ring_holds() {
     const HANDLES: usize = 300;
@@ -83,8 +84,8 @@ fn more_than_the_ring_holds() {
     });
 }
 
-/// io_uring ends the requests of a thread when that ends. A handle that such a thread has registered is served all the
-/// same, whoever is left.
+/// io_uring ends the requests of a thread when that ends. A handle that such a thread has
+/// registered is served all the same, whoever is left.
 #[test]
 fn a_registration_outlives_the_thread_that_made_it() {
     on_a_completion_set(|| {
@@ -102,9 +103,9 @@ fn a_registration_outlives_the_thread_that_made_it() {
     });
 }
 
-/// io_uring interrupts the thread that has submitted a request, in whatever call it sits, to do the request's work: a
-/// read with a time-out fails then. Here a thread registers a handle, and sits in such a read while much happens to its
-/// handle: nothing interrupts it.
+/// io_uring interrupts the thread that has submitted a request, in whatever call it sits, to do the
+/// request's work: a read with a time-out fails then. Here a thread registers a handle, and sits in
+/// such a read while much happens to its handle: nothing interrupts it.
 #[test]
 fn who_registers_is_not_interrupted_later() {
     on_a_completion_set(|| {
@@ -132,8 +133,9 @@ fn who_registers_is_not_interrupted_later() {
     });
 }
 
-/// A poll holds on to the file that it polls. Who closes a handle at once after it was registered, before the kernel's
-/// thread has come round to it, leaves nothing behind: when the call returns the peer sees the end.
+/// A poll holds on to the file that it polls. Who closes a handle at once after it was registered,
+/// before the kernel's thread has come round to it, leaves nothing behind: when the call returns
+/// the peer sees the end.
 #[test]
 fn closed_as_soon_as_registered() {
     on_a_completion_set(|| {
@@ -153,8 +155,8 @@ fn closed_as_soon_as_registered() {
     });
 }
 
-/// The ring is torn down by the kernel some time after the pool is gone. Nobody waits for that: the peers of its handles
-/// see the end, and their addresses are free.
+/// The ring is torn down by the kernel some time after the pool is gone. Nobody waits for that: the
+/// peers of its handles see the end, and their addresses are free.
 #[test]
 fn a_pool_that_is_gone_holds_on_to_nothing() {
     on_a_completion_set(|| {
@@ -176,8 +178,8 @@ fn a_pool_that_is_gone_holds_on_to_nothing() {
     });
 }
 
-/// Whatever comes to a socket, the kernel says that it may be urgent, which would cost each request a second call. It
-/// is asked whether that is so.
+/// Whatever comes to a socket, the kernel says that it may be urgent, which would cost each request
+/// a second call. It is asked whether that is so.
 #[test]
 fn a_request_costs_one_call() {
     on_a_completion_set(|| {

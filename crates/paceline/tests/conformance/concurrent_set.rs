@@ -1,4 +1,5 @@
-//! The concurrent handle set: all threads wait in it at once, each event is told to one of them, and nobody leads.
+//! The concurrent handle set: all threads wait in it at once, each event is told to one of them,
+//! and nobody leads.
 
 use std::{
     io::{self, Read, Write},
@@ -95,8 +96,9 @@ fn expect_echo(mut far: &UnixStream, byte: u8) {
     assert_eq!(answer, [byte]);
 }
 
-/// Activity 1.3: handle and set are both concurrent. Ten datagrams come, and three threads must be inside at once; the
-/// kernel tells them. Nobody was promoted, nobody was woken, and each datagram came once.
+/// Activity 1.3: handle and set are both concurrent. Ten datagrams come, and three threads must be
+/// inside at once; the kernel tells them. Nobody was promoted, nobody was woken, and each datagram
+/// came once.
 #[test]
 fn a_concurrent_handle_needs_no_promotion_and_no_wake() {
     bounded(|| {
@@ -136,8 +138,8 @@ fn a_concurrent_handle_needs_no_promotion_and_no_wake() {
     });
 }
 
-/// Four threads sleep in the set, and four messages come, one after the other: each gets one, though no handler
-/// returns. They are followers while they wait, and nobody ever leads.
+/// Four threads sleep in the set, and four messages come, one after the other: each gets one,
+/// though no handler returns. They are followers while they wait, and nobody ever leads.
 #[test]
 fn several_wait_at_once() {
     bounded(|| {
@@ -170,7 +172,8 @@ fn several_wait_at_once() {
     });
 }
 
-/// Three threads sleep, and one message comes at a time: one thread gets up for it, and calls the handler once.
+/// Three threads sleep, and one message comes at a time: one thread gets up for it, and calls the
+/// handler once.
 #[test]
 fn one_event_to_one_caller() {
     const MESSAGES: u64 = 200;
@@ -196,8 +199,8 @@ fn one_event_to_one_caller() {
     });
 }
 
-/// All sleep, and work is posted: one is woken for it. Two that need each other are both done: who is woken for the
-/// first wakes another for the second.
+/// All sleep, and work is posted: one is woken for it. Two that need each other are both done: who
+/// is woken for the first wakes another for the second.
 #[test]
 fn a_post_wakes_one_and_two_wake_two() {
     bounded(|| {
@@ -225,8 +228,8 @@ fn a_post_wakes_one_and_two_wake_two() {
     });
 }
 
-/// A timer's time comes while all sleep: it is called, also if it is earlier than one that was set before, and by
-/// periodic ones again and again. Nobody is woken for it but by the clock.
+/// A timer's time comes while all sleep: it is called, also if it is earlier than one that was set
+/// before, and by periodic ones again and again. Nobody is woken for it but by the clock.
 #[test]
 fn timers_are_called() {
     bounded(|| {
@@ -264,8 +267,8 @@ fn a_timer_waits_for_somebody() {
     });
 }
 
-/// An idle handle is closed when its time is over, and another whose input nobody has taken yet is not: the kernel
-/// knows of it, or a thread that was told and has not come to it.
+/// An idle handle is closed when its time is over, and another whose input nobody has taken yet is
+/// not: the kernel knows of it, or a thread that was told and has not come to it.
 #[test]
 fn idle_is_idle() {
     bounded(|| {
@@ -292,8 +295,8 @@ fn idle_is_idle() {
     });
 }
 
-/// What is asked of a handle reaches it while all sleep: a notification, a changed interest, a close that is waited
-/// for.
+/// What is asked of a handle reaches it while all sleep: a notification, a changed interest, a
+/// close that is waited for.
 #[test]
 fn requests_reach_their_handle() {
     bounded(|| {
@@ -370,8 +373,8 @@ fn a_shutdown_wakes_everyone() {
     });
 }
 
-/// S1: what has come before the shutdown is answered, though the kernel has told nobody of it yet: the only thread is
-/// in a handler.
+/// S1: what has come before the shutdown is answered, though the kernel has told nobody of it yet:
+/// the only thread is in a handler.
 #[test]
 fn a_shutdown_answers_what_has_come() {
     bounded(|| {
@@ -407,8 +410,8 @@ fn a_shutdown_answers_what_has_come() {
     });
 }
 
-/// A thread that joined for some time leaves when it is over, also if nothing ever happens; and one whose time is over
-/// before it comes leads nobody and nothing.
+/// A thread that joined for some time leaves when it is over, also if nothing ever happens; and one
+/// whose time is over before it comes leads nobody and nothing.
 #[test]
 fn a_joined_thread_leaves_in_time() {
     bounded(|| {
@@ -424,7 +427,8 @@ fn a_joined_thread_leaves_in_time() {
     });
 }
 
-/// Threads come and go all the time, and each may be the one that was woken. What was posted is done all the same.
+/// Threads come and go all the time, and each may be the one that was woken. What was posted is
+/// done all the same.
 #[test]
 fn nothing_is_lost_if_a_waiter_leaves() {
     const POSTS: usize = 2000;
@@ -462,8 +466,8 @@ fn nothing_is_lost_if_a_waiter_leaves() {
     });
 }
 
-/// A handler wants to be called again, and the thread that called it leaves the pool: one that sleeps takes it over. So
-/// it does with an event that was claimed and is put back.
+/// A handler wants to be called again, and the thread that called it leaves the pool: one that
+/// sleeps takes it over. So it does with an event that was claimed and is put back.
 #[test]
 fn who_leaves_leaves_nothing_behind() {
     bounded(|| {
@@ -473,21 +477,21 @@ fn who_leaves_leaves_nothing_behind() {
             let mut again = true;
             let (_, mut far) = serve(&pool, move |cx: &mut Context<'_, UnixStream>| {
                 tell.send(thread::current().id()).unwrap();
-                match std::mem::take(&mut again) {
-                    true => Ok(Next::Again),
-                    false => echo(cx),
+                if std::mem::take(&mut again) {
+                    Ok(Next::Again)
+                } else {
+                    echo(cx)
                 }
             });
             far.write_all(b"x").unwrap();
             let claimed = claim(lead(&pool));
             let _joined = Joined::to(&pool, 1);
-            match claimed_only {
-                true => drop(claimed),
-                false => {
-                    let follower = claimed.promote().run();
-                    assert_eq!(calls.recv_timeout(LONG), Ok(thread::current().id()));
-                    drop(follower);
-                }
+            if claimed_only {
+                drop(claimed)
+            } else {
+                let follower = claimed.promote().run();
+                assert_eq!(calls.recv_timeout(LONG), Ok(thread::current().id()));
+                drop(follower);
             }
             let other = calls.recv_timeout(LONG).unwrap();
             assert_ne!(other, thread::current().id());
@@ -497,7 +501,8 @@ fn who_leaves_leaves_nothing_behind() {
     });
 }
 
-/// Two threads go through the roles by hand at the same time: both may lead, one gets the event, and the other nothing.
+/// Two threads go through the roles by hand at the same time: both may lead, one gets the event,
+/// and the other nothing.
 #[test]
 fn everyone_leads_by_hand() {
     bounded(|| {
@@ -516,8 +521,8 @@ fn everyone_leads_by_hand() {
     });
 }
 
-/// F1: two handles want to be called again and again, by the only thread. What the kernel has to tell is heard all the
-/// same.
+/// F1: two handles want to be called again and again, by the only thread. What the kernel has to
+/// tell is heard all the same.
 #[test]
 fn the_set_is_looked_at() {
     bounded(|| {

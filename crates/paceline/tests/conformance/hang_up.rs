@@ -22,8 +22,8 @@ use socket2::SockRef;
 
 use super::world::{Set, World};
 
-/// The writer's end of a pipe is closed, and there is no input: a hang-up is all that the kernel tells.
-/// The reader's handler is called, and reads the end.
+/// The writer's end of a pipe is closed, and there is no input: a hang-up is all that the kernel
+/// tells. The reader's handler is called, and reads the end.
 fn a_pipe_without_a_writer(set: Set) {
     for before in [true, false] {
         let world = World::new(set);
@@ -71,8 +71,8 @@ fn a_pipe_without_a_reader(set: Set) {
 }
 on_kernel_sets!(a_pipe_without_a_reader);
 
-/// The peer goes away while nobody is interested: nobody is called. As soon as somebody is interested in
-/// input, or in room, the end is told.
+/// The peer goes away while nobody is interested: nobody is called. As soon as somebody is
+/// interested in input, or in room, the end is told.
 fn a_hang_up_without_interest_is_kept(set: Set) {
     for interest in [Interest::READ, Interest::WRITE] {
         let world = World::new(set);
@@ -95,10 +95,10 @@ fn a_hang_up_without_interest_is_kept(set: Set) {
 }
 on_every_set!(a_hang_up_without_interest_is_kept);
 
-/// A hang-up or an error is told whether one asks for it or not; loops that had no interest in it were
-/// told without end (Ice; seastar 1785). Here nobody is called and the leader goes on sleeping: for both
-/// ends of a pipe, a reset connection, and one whose handler does not care. Then somebody is interested,
-/// and each is told.
+/// A hang-up or an error is told whether one asks for it or not; loops that had no interest in it
+/// were told without end (Ice; seastar 1785). Here nobody is called and the leader goes on
+/// sleeping: for both ends of a pipe, a reset connection, and one whose handler does not care. Then
+/// somebody is interested, and each is told.
 fn errhup_only_event_does_not_spin(set: Set) {
     let world = World::new(set);
     let leader = world.join_and_rest();
@@ -146,9 +146,9 @@ fn errhup_only_event_does_not_spin(set: Set) {
 }
 on_kernel_sets!(errhup_only_event_does_not_spin);
 
-/// The peer is gone, in both directions, and the handler reads the end and asks for more. A set that must be
-/// armed would tell that hang-up whenever it is; the handler is called once for the end, once more for the
-/// hang-up, and then left alone.
+/// The peer is gone, in both directions, and the handler reads the end and asks for more. A set
+/// that must be armed would tell that hang-up whenever it is; the handler is called once for the
+/// end, once more for the hang-up, and then left alone.
 fn who_ignores_a_hang_up_is_left_alone(set: Set) {
     let world = World::new(set);
     let calls = Arc::new(AtomicUsize::new(0));
@@ -161,7 +161,8 @@ fn who_ignores_a_hang_up_is_left_alone(set: Set) {
 }
 on_kernel_sets!(who_ignores_a_hang_up_is_left_alone);
 
-/// Registers a source without interest; when it is called all the same, that is counted and its end.
+/// Registers a source without interest; when it is called all the same, that is counted and its
+/// end.
 fn uninterested<S>(world: &World, source: S, calls: &Arc<AtomicUsize>) -> Handle
 where
     S: Source,
@@ -190,8 +191,8 @@ where
     }
 }
 
-/// The peer resets its connection while the handler waits for input: the handler is called, and reads the
-/// error.
+/// The peer resets its connection while the handler waits for input: the handler is called, and
+/// reads the error.
 fn a_reset_is_told(set: Set) {
     let world = World::with_threads(set, 2);
     let (near, far) = tcp_pair();
@@ -213,8 +214,8 @@ fn a_reset_is_told(set: Set) {
 }
 on_kernel_sets!(a_reset_is_told);
 
-/// The peer has stopped sending, which the handler has read, and then resets the connection: the handler, which
-/// may be preparing an answer, is told.
+/// The peer has stopped sending, which the handler has read, and then resets the connection: the
+/// handler, which may be preparing an answer, is told.
 fn a_reset_after_the_end_is_told(set: Set) {
     let world = World::with_threads(set, 2);
     let (near, far) = tcp_pair();

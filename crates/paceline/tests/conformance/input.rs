@@ -38,8 +38,8 @@ where
     (handler, told)
 }
 
-/// Data and the end of the stream come together and make one edge: no second one tells of the end. They
-/// are there before the registration, or come after it.
+/// Data and the end of the stream come together and make one edge: no second one tells of the end.
+/// They are there before the registration, or come after it.
 fn data_and_end_of_stream_in_one_edge(set: Set) {
     for before in [true, false] {
         let world = World::new(set);
@@ -65,8 +65,8 @@ fn data_and_end_of_stream_in_one_edge(set: Set) {
 }
 on_every_set!(data_and_end_of_stream_in_one_edge);
 
-/// The same over TCP, where a short read is taken for "it is empty": but not if the end is known. Threads
-/// read while the two are sent one after the other, so they meet in every order.
+/// The same over TCP, where a short read is taken for "it is empty": but not if the end is known.
+/// Threads read while the two are sent one after the other, so they meet in every order.
 fn data_and_end_of_a_tcp_stream(set: Set) {
     let world = World::with_threads(set, 2);
     for _ in 0..100 {
@@ -101,8 +101,8 @@ fn a_short_read_empties_a_tcp_stream(set: Set) {
 }
 on_kernel_sets!(a_short_read_empties_a_tcp_stream);
 
-/// Of any other source it says nothing: this one gives a byte at a time, whatever it has. All is read, though no
-/// edge tells of the rest.
+/// Of any other source it says nothing: this one gives a byte at a time, whatever it has. All is
+/// read, though no edge tells of the rest.
 fn a_short_read_says_nothing_of_other_sources(set: Set) {
     let world = World::new(set);
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -132,8 +132,8 @@ impl Read for &Dribbling {
     }
 }
 
-/// More than the handler's buffer comes at once, and then nothing more: no edge tells of the rest. The
-/// handler is called again because its source did not run dry, and then no more.
+/// More than the handler's buffer comes at once, and then nothing more: no edge tells of the rest.
+/// The handler is called again because its source did not run dry, and then no more.
 fn nine_kib_into_eight_then_silence(set: Set) {
     for before in [true, false] {
         let world = World::new(set);
@@ -166,8 +166,8 @@ fn careless(calls: &Arc<AtomicUsize>) -> impl EventHandler<Near> {
     }
 }
 
-/// A handler reads the end of its stream and asks for more. A level-triggered set would tell the end
-/// again and again; it is told once.
+/// A handler reads the end of its stream and asks for more. A level-triggered set would tell the
+/// end again and again; it is told once.
 fn an_end_that_is_ignored_is_told_once(set: Set) {
     let world = World::new(set);
     let calls = Arc::new(AtomicUsize::new(0));
@@ -186,9 +186,10 @@ fn an_end_that_is_ignored_is_told_once(set: Set) {
 }
 on_every_set!(an_end_that_is_ignored_is_told_once);
 
-/// The end comes while the handler runs, after its set told of data: a set that is silent while a handle
-/// is busy has never said that the peer hung up. The handler reads the end all the same, ignores it, and
-/// is not called for ever: at the latest when the set is looked at again, after 64 dispatches, it is known.
+/// The end comes while the handler runs, after its set told of data: a set that is silent while a
+/// handle is busy has never said that the peer hung up. The handler reads the end all the same,
+/// ignores it, and is not called for ever: at the latest when the set is looked at again, after 64
+/// dispatches, it is known.
 fn an_end_that_comes_during_the_call_is_told_once(set: Set) {
     let world = World::new(set);
     let (near, far) = world.pair();
@@ -209,7 +210,8 @@ fn an_end_that_comes_during_the_call_is_told_once(set: Set) {
 }
 on_every_set!(an_end_that_comes_during_the_call_is_told_once);
 
-/// Each message is read by one call, a hundred times over: after each of them the handle is watched again.
+/// Each message is read by one call, a hundred times over: after each of them the handle is watched
+/// again.
 fn every_message_is_told(set: Set) {
     let world = World::new(set);
     let (handler, reads) = once_per_call::<16, Near>();

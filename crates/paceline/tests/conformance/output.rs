@@ -25,8 +25,8 @@ fn filling(calls: &Arc<AtomicUsize>) -> impl EventHandler<Near> {
     }
 }
 
-/// A handler that waits for room is called when there is some, is left alone while there is none, and is
-/// called again after the peer has read.
+/// A handler that waits for room is called when there is some, is left alone while there is none,
+/// and is called again after the peer has read.
 fn room_for_output(set: Set) {
     let world = World::new(set);
     let calls = Arc::new(AtomicUsize::new(0));
@@ -40,8 +40,8 @@ fn room_for_output(set: Set) {
 }
 on_every_set!(room_for_output);
 
-/// Handles waited for both directions in one step, and the removal of one disarmed the other too (ACE 23
-/// on its tracker, kaappi 1462). Whichever is removed, the other one still counts.
+/// Handles waited for both directions in one step, and the removal of one disarmed the other too
+/// (ACE 23 on its tracker, kaappi 1462). Whichever is removed, the other one still counts.
 fn remove_one_interest_keeps_other_armed(set: Set) {
     let both = Interest::READ | Interest::WRITE;
     for (left, other_way) in [(Interest::READ, false), (Interest::WRITE, true)] {
@@ -54,16 +54,18 @@ fn remove_one_interest_keeps_other_armed(set: Set) {
         handle.set_interest(left).unwrap();
         assert_eq!(world.work(), 0, "nothing has come");
         // What nobody waits for any more.
-        match other_way {
-            false => assert!(!far.received().is_empty()),
-            true => far.send(b"input"),
+        if other_way {
+            far.send(b"input")
+        } else {
+            assert!(!far.received().is_empty())
         }
         world.work();
         assert_eq!(calls.load(Ordering::SeqCst), before, "nobody asked for it");
         // What is still waited for.
-        match other_way {
-            false => far.send(b"input"),
-            true => assert!(!far.received().is_empty()),
+        if other_way {
+            assert!(!far.received().is_empty())
+        } else {
+            far.send(b"input")
         }
         world.work();
         assert!(calls.load(Ordering::SeqCst) > before, "{left:?} is lost");
@@ -78,7 +80,8 @@ fn remove_one_interest_keeps_other_armed(set: Set) {
 }
 on_every_set!(remove_one_interest_keeps_other_armed);
 
-/// The same the other way round: who has one direction armed and asks for the other must not lose the first.
+/// The same the other way round: who has one direction armed and asks for the other must not lose
+/// the first.
 fn add_one_interest_keeps_other_armed(set: Set) {
     for first in [Interest::READ, Interest::WRITE] {
         let world = World::new(set);
@@ -96,9 +99,10 @@ fn add_one_interest_keeps_other_armed(set: Set) {
             1,
             "there is neither room nor input"
         );
-        match first == Interest::READ {
-            true => far.send(b"input"),
-            false => assert!(!far.received().is_empty()),
+        if first == Interest::READ {
+            far.send(b"input")
+        } else {
+            assert!(!far.received().is_empty())
         }
         world.work();
         assert_eq!(calls.load(Ordering::SeqCst), 2, "{first:?} is lost");
@@ -128,8 +132,9 @@ fn refused(mut operation: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// A handler answers with more than its peer takes, and says that this was all. What is left is kept,
-/// whatever the handle waits for, and is sent when the peer reads, however late; then the handle closes.
+/// A handler answers with more than its peer takes, and says that this was all. What is left is
+/// kept, whatever the handle waits for, and is sent when the peer reads, however late; then the
+/// handle closes.
 fn kept_output_is_sent_when_the_peer_reads_late(set: Set) {
     const ANSWER: usize = 200_000;
     let world = World::new(set);
@@ -161,8 +166,8 @@ fn kept_output_is_sent_when_the_peer_reads_late(set: Set) {
 }
 on_every_set!(kept_output_is_sent_when_the_peer_reads_late);
 
-/// A handler is told what is ready, and nothing that is not: no input where none has come, no room where it found
-/// none, and no hang-up while its peer is there.
+/// A handler is told what is ready, and nothing that is not: no input where none has come, no room
+/// where it found none, and no hang-up while its peer is there.
 fn a_handler_knows_what_is_ready(set: Set) {
     let world = World::new(set);
     let (tell, told) = mpsc::channel();

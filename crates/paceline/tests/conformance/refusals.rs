@@ -19,8 +19,8 @@ use paceline::{Closed, ConcurrentContext, ConcurrentHandler, Context, Interest, 
 
 use super::world::{until_dry, Set, World};
 
-/// A file or a directory is always ready, so it can't be waited for. epoll says so; `poll` would tell it
-/// without end. Every set refuses it, says why, and gives everything back.
+/// A file or a directory is always ready, so it can't be waited for. epoll says so; `poll` would
+/// tell it without end. Every set refuses it, says why, and gives everything back.
 fn regular_files_are_refused(set: Set) {
     let world = World::new(set);
     let folder = env!("CARGO_MANIFEST_DIR");
@@ -39,8 +39,8 @@ fn regular_files_are_refused(set: Set) {
 }
 on_kernel_sets!(regular_files_are_refused);
 
-/// A descriptor can be registered once. The second registration is refused and gives source and handler
-/// back; the first one goes on as if nothing had been.
+/// A descriptor can be registered once. The second registration is refused and gives source and
+/// handler back; the first one goes on as if nothing had been.
 fn registering_twice_is_refused(set: Set) {
     let world = World::new(set);
     let (near, far) = world.pair();
@@ -71,8 +71,8 @@ fn registering_twice_is_refused(set: Set) {
 }
 on_every_set!(registering_twice_is_refused);
 
-/// A source that has lost its descriptor: the set refuses to be armed for it again. The handle is closed, and is
-/// told why.
+/// A source that has lost its descriptor: the set refuses to be armed for it again. The handle is
+/// closed, and is told why.
 fn what_is_refused_later_is_told(set: Set) {
     let world = World::new(set);
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -99,8 +99,8 @@ fn what_is_refused_later_is_told(set: Set) {
 }
 on_sets!(what_is_refused_later_is_told: one_shot, concurrent);
 
-/// The same for a handle that several threads may use: it is armed before it is used, so it loses its descriptor before
-/// that.
+/// The same for a handle that several threads may use: it is armed before it is used, so it loses
+/// its descriptor before that.
 fn what_is_refused_to_several_is_told(set: Set) {
     struct Shared(Mutex<mpsc::Sender<Closed>>);
     impl ConcurrentHandler<Arc<Fleeting>> for Shared {

@@ -18,8 +18,8 @@ fn echo(cx: &mut Context<'_, Near>) -> io::Result<Next> {
     }
 }
 
-/// Requests are there when the shutdown begins, and a peer that reads late has not got all of its answer.
-/// All are served to the end, idle handles are closed, and the report is clean.
+/// Requests are there when the shutdown begins, and a peer that reads late has not got all of its
+/// answer. All are served to the end, idle handles are closed, and the report is clean.
 fn a_shutdown_drains(set: Set) {
     const ANSWER: usize = 100_000;
     let world = World::with_threads(set, 2);
@@ -65,9 +65,9 @@ fn kept_output(world: &World, count: usize) -> (Far, mpsc::Receiver<Closed>) {
     (far, end)
 }
 
-/// A second request comes while the handler of the first runs, and then the shutdown begins. A set that is
-/// silent while a handle is busy has not told of it; it is ready all the same, so it is served before the
-/// end.
+/// A second request comes while the handler of the first runs, and then the shutdown begins. A set
+/// that is silent while a handle is busy has not told of it; it is ready all the same, so it is
+/// served before the end.
 fn a_shutdown_serves_what_came_while_busy(set: Set) {
     let world = World::with_threads(set, 2);
     let (handler, Held { reads, gate }) = held();
@@ -91,7 +91,8 @@ fn a_shutdown_serves_what_came_while_busy(set: Set) {
 }
 on_every_set!(a_shutdown_serves_what_came_while_busy);
 
-/// A leader that sleeps, with no handle at all or with some that rest, is woken by the end of its pool.
+/// A leader that sleeps, with no handle at all or with some that rest, is woken by the end of its
+/// pool.
 fn a_shutdown_wakes_the_leader(set: Set) {
     for handles in [0, 3] {
         let world = World::new(set);

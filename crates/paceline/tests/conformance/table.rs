@@ -25,7 +25,8 @@ fn asleep(set: Set) -> (World, Worker) {
     (world, leader)
 }
 
-/// What is registered while the leader sleeps is told at once: what was there before, and what comes.
+/// What is registered while the leader sleeps is told at once: what was there before, and what
+/// comes.
 fn registered_while_the_leader_sleeps(set: Set) {
     let (world, leader) = asleep(set);
     for before in [true, false] {
@@ -95,8 +96,8 @@ fn resumed_while_the_leader_sleeps(set: Set) {
 }
 on_every_set!(resumed_while_the_leader_sleeps);
 
-/// A handle is closed while the leader sleeps. The kernel holds on to what is being polled, so unless the
-/// leader is woken the peer learns of it when something else happens, or never.
+/// A handle is closed while the leader sleeps. The kernel holds on to what is being polled, so
+/// unless the leader is woken the peer learns of it when something else happens, or never.
 fn closed_while_the_leader_sleeps(set: Set) {
     let (world, leader) = asleep(set);
     for _ in 0..3 {
@@ -111,8 +112,9 @@ fn closed_while_the_leader_sleeps(set: Set) {
 }
 on_every_set!(closed_while_the_leader_sleeps);
 
-/// Nobody waits for a handle without interest, or for one that is suspended: whatever becomes of it, a
-/// leader that sleeps goes on sleeping. (Edge-triggered, every descriptor is watched from the beginning.)
+/// Nobody waits for a handle without interest, or for one that is suspended: whatever becomes of
+/// it, a leader that sleeps goes on sleeping. (Edge-triggered, every descriptor is watched from the
+/// beginning.)
 fn what_nobody_waits_for_wakes_nobody(set: Set) {
     let (world, leader) = asleep(set);
     let slept = leader.sleeps_so_far();
@@ -144,9 +146,9 @@ fn others(world: &World) -> Vec<(Handle, Far)> {
     (0..100).map(one).collect()
 }
 
-/// A connection has sent something and is closed in that moment; its number and its slot are used again at
-/// once. The leader may still have the event of the old one in its hands. The new connection gets none but
-/// its own (ACE 2395).
+/// A connection has sent something and is closed in that moment; its number and its slot are used
+/// again at once. The leader may still have the event of the old one in its hands. The new
+/// connection gets none but its own (ACE 2395).
 fn a_reused_number_gets_no_event_of_the_old_one(set: Set) {
     let (world, leader) = asleep(set);
     let _others = others(&world);
@@ -182,17 +184,18 @@ fn noting_empty_calls(
     let (tell, told) = mpsc::channel();
     let handler = move |cx: &mut Context<'_, Near>| {
         let (read, next) = read_until_dry(cx);
-        match read.is_empty() {
-            true => drop(empty.fetch_add(1, Ordering::SeqCst)),
-            false => tell.send(read).unwrap(),
+        if read.is_empty() {
+            empty.fetch_add(1, Ordering::SeqCst);
+        } else {
+            tell.send(read).unwrap()
         }
         next
     };
     (handler, told)
 }
 
-/// Who has waited for the end of a listener may listen at its address again, at once: nobody holds on to the
-/// socket, not even a leader that sleeps.
+/// Who has waited for the end of a listener may listen at its address again, at once: nobody holds
+/// on to the socket, not even a leader that sleeps.
 fn a_closed_listener_frees_its_address(set: Set) {
     let (world, leader) = asleep(set);
     let make = |_: &TcpStream, _| Some(|_: &mut Context<'_, TcpStream>| Ok(Next::Continue));
@@ -207,8 +210,8 @@ fn a_closed_listener_frees_its_address(set: Set) {
 }
 on_kernel_sets!(a_closed_listener_frees_its_address);
 
-/// A connection has sent something, and is closed before anybody has looked into the set: what the set may
-/// still have to tell of it does not reach the next owner of its number and its slot.
+/// A connection has sent something, and is closed before anybody has looked into the set: what the
+/// set may still have to tell of it does not reach the next owner of its number and its slot.
 fn an_event_dies_with_its_handle(set: Set) {
     let world = World::new(set);
     for round in 0..10 {
@@ -228,8 +231,9 @@ fn an_event_dies_with_its_handle(set: Set) {
 }
 on_every_set!(an_event_dies_with_its_handle);
 
-/// Two handles have events, and the leader has taken both from the set. The second is closed while it
-/// waits in the line: its event is not dispatched, neither to it nor to the next owner of its number.
+/// Two handles have events, and the leader has taken both from the set. The second is closed while
+/// it waits in the line: its event is not dispatched, neither to it nor to the next owner of its
+/// number.
 fn a_handle_closed_in_the_line_is_not_dispatched(set: Set) {
     let world = World::new(set);
     let pairs = [(); 2].map(|()| {
@@ -239,7 +243,8 @@ fn a_handle_closed_in_the_line_is_not_dispatched(set: Set) {
         (handle, far, reads)
     });
     let claimed = claim(lead(&world.pool));
-    // Which of them comes first is the set's affair. The other one is closed by the thread that has it.
+    // Which of them comes first is the set's affair. The other one is closed by the thread that has
+    // it.
     pairs
         .iter()
         .for_each(|(handle, ..)| handle.close().unwrap());

@@ -218,7 +218,8 @@ impl Worker {
         wait_until(|| sleeps(self.0));
     }
 
-    /// How many times it has gone to sleep. One that has just begun to sleep may not be counted yet.
+    /// How many times it has gone to sleep. One that has just begun to sleep may not be counted
+    /// yet.
     pub(crate) fn sleeps_so_far(&self) -> u64 {
         let count = status(self.0, "voluntary_ctxt_switches:");
         count.parse().unwrap()
@@ -348,8 +349,8 @@ fn received(mut stream: &UnixStream) -> (Vec<u8>, bool) {
     (all, ended)
 }
 
-/// A handler that reads until its source runs dry, and tells what it read by each call. The end of the
-/// stream ends it.
+/// A handler that reads until its source runs dry, and tells what it read by each call. The end of
+/// the stream ends it.
 pub(crate) fn until_dry() -> (impl EventHandler<Near>, mpsc::Receiver<Vec<u8>>) {
     let (tell, told) = mpsc::channel();
     let handler = move |cx: &mut Context<'_, Near>| {

@@ -30,7 +30,8 @@ fn number(said: &str, name: &str) -> u64 {
     digits.unwrap().parse().unwrap()
 }
 
-/// All calls have their reply, and none is another's. One thread alone wakes nobody and makes one write for each call.
+/// All calls have their reply, and none is another's. One thread alone wakes nobody and makes one
+/// write for each call.
 #[test]
 fn every_call_has_its_reply() {
     let several = said(&["--threads", "6", "--calls", "200"]);

@@ -1,4 +1,5 @@
-//! The example `chat` does what its help says: messages reach the others, the speaker is told, slow readers are bounded.
+//! The example `chat` does what its help says: messages reach the others, the speaker is told, slow
+//! readers are bounded.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -125,7 +126,8 @@ fn others_hear_and_the_speaker_is_told() {
     });
 }
 
-/// A guest that does not read misses what its mailbox can't hold, and holds up nobody; when it reads again it is told.
+/// A guest that does not read misses what its mailbox can't hold, and holds up nobody; when it
+/// reads again it is told.
 #[test]
 fn a_slow_reader_is_bounded() {
     // More than the buffers of the system take.
@@ -168,9 +170,9 @@ fn a_slow_reader_is_bounded() {
     });
 }
 
-/// Two guests went in the middle of speaking, each with mail from the other that it had not read yet: the two mailboxes
-/// held each other, and whoever else had a letter in them was never told what became of it. A mailbox is emptied when its
-/// owner goes.
+/// Two guests went in the middle of speaking, each with mail from the other that it had not read
+/// yet: the two mailboxes held each other, and whoever else had a letter in them was never told
+/// what became of it. A mailbox is emptied when its owner goes.
 #[test]
 fn guests_that_go_together_hold_back_no_receipt() {
     const ROUNDS: usize = 100;

@@ -23,8 +23,8 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Several clients at once, more than there are threads; each gets its own bytes back. A message that is
-/// larger than the server's buffer comes back whole.
+/// Several clients at once, more than there are threads; each gets its own bytes back. A message
+/// that is larger than the server's buffer comes back whole.
 #[test]
 fn echoes_for_several_clients() {
     bounded(|| {
@@ -49,7 +49,8 @@ fn sets() -> impl Iterator<Item = &'static str> {
     all.into_iter().filter(here)
 }
 
-/// In several sets: each with threads of its own, or with leaders that roam. Every set has had connections.
+/// In several sets: each with threads of its own, or with leaders that roam. Every set has had
+/// connections.
 #[test]
 fn echoes_in_several_sets() {
     bounded(|| {

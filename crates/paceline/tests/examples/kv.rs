@@ -115,7 +115,8 @@ fn tells_what_it_does_not_understand() {
     });
 }
 
-/// Ten thousand requests are on their way before the first answer is read: all are answered, in order.
+/// Ten thousand requests are on their way before the first answer is read: all are answered, in
+/// order.
 #[test]
 fn answers_ten_thousand_pipelined_requests_in_order() {
     kv();
@@ -134,9 +135,9 @@ fn answers_ten_thousand_pipelined_requests_in_order() {
     });
 }
 
-/// Answers that are far more than the sockets hold, to a client that does not read yet. The server stops
-/// answering until there is room, and loses nothing, though no input comes that could remind it of the
-/// requests that it has read already. Others are served meanwhile.
+/// Answers that are far more than the sockets hold, to a client that does not read yet. The server
+/// stops answering until there is room, and loses nothing, though no input comes that could remind
+/// it of the requests that it has read already. Others are served meanwhile.
 #[test]
 fn waits_for_a_client_that_does_not_read() {
     kv();
@@ -160,8 +161,8 @@ fn waits_for_a_client_that_does_not_read() {
     });
 }
 
-/// The same with more requests than the server reads at once, from a client that sends nothing after them:
-/// the connection is closed when all is answered.
+/// The same with more requests than the server reads at once, from a client that sends nothing
+/// after them: the connection is closed when all is answered.
 #[test]
 fn answers_all_to_a_client_that_has_stopped_sending() {
     kv();
@@ -218,8 +219,8 @@ fn requests_may_come_in_single_bytes() {
     });
 }
 
-/// A line beyond the limit gets one error, as soon as it is known to be too long, whether or not its end
-/// ever comes; what follows it is answered.
+/// A line beyond the limit gets one error, as soon as it is known to be too long, whether or not
+/// its end ever comes; what follows it is answered.
 #[test]
 fn refuses_too_long_a_line() {
     kv();
@@ -240,7 +241,8 @@ fn refuses_too_long_a_line() {
     });
 }
 
-/// A client that goes in the middle of a line, gracefully or not, has done nothing and disturbs nobody.
+/// A client that goes in the middle of a line, gracefully or not, has done nothing and disturbs
+/// nobody.
 #[test]
 fn survives_a_client_that_leaves_in_the_middle_of_a_line() {
     kv();
@@ -262,8 +264,8 @@ fn survives_a_client_that_leaves_in_the_middle_of_a_line() {
     });
 }
 
-/// What has arrived when the signal comes is answered, from several clients, also if none of them has read
-/// anything yet.
+/// What has arrived when the signal comes is answered, from several clients, also if none of them
+/// has read anything yet.
 #[test]
 fn finishes_what_has_arrived_on_sigterm() {
     kv();

@@ -1,4 +1,5 @@
-//! The example `relay` does what its help says: everything is passed on, in both directions, with its end; and nothing else.
+//! The example `relay` does what its help says: everything is passed on, in both directions, with
+//! its end; and nothing else.
 
 use std::{
     io::{self, Read, Write},
@@ -94,7 +95,8 @@ fn both_directions_are_passed_on() {
     }
 }
 
-/// A client that reads only when it has sent everything, while megabytes come the other way: what it sends flows on.
+/// A client that reads only when it has sent everything, while megabytes come the other way: what
+/// it sends flows on.
 #[test]
 fn one_direction_does_not_stop_the_other() {
     const SIZE: usize = 3 << 20;
@@ -133,7 +135,8 @@ fn half_closes_are_passed_on() {
     });
 }
 
-/// Who does not read is not sent to without bounds: the sender has to wait, and then everything arrives.
+/// Who does not read is not sent to without bounds: the sender has to wait, and then everything
+/// arrives.
 #[test]
 fn slow_readers_hold_up_their_senders() {
     relay();
@@ -179,8 +182,9 @@ fn failures_are_passed_on() {
     });
 }
 
-/// A failure that is found by writing: the server dies in the middle of its answer while the client does not read, and
-/// then the client says something. It does not take half an answer for a whole one.
+/// A failure that is found by writing: the server dies in the middle of its answer while the client
+/// does not read, and then the client says something. It does not take half an answer for a whole
+/// one.
 #[test]
 fn half_a_stream_is_no_whole_one() {
     for set in ["epoll", "oneshot", "poll"] {

@@ -12,7 +12,8 @@ use crate::support::{
     LONG,
 };
 
-/// How many connections there are, if the system gives so many descriptors; and how many of them ask something.
+/// How many connections there are, if the system gives so many descriptors; and how many of them
+/// ask something.
 const CONNECTIONS: usize = 19_000;
 const ACTIVE: usize = 1_000;
 
@@ -39,8 +40,9 @@ fn resident(id: u32) -> usize {
     kibibytes.parse::<usize>().unwrap() * 1024
 }
 
-/// `echo` holds nineteen thousand connections on four threads. A thousand of them ask at once, several times; the others
-/// are idle, and alive. (Where fewer descriptors are to be had there are fewer, and it says so.)
+/// `echo` holds nineteen thousand connections on four threads. A thousand of them ask at once,
+/// several times; the others are idle, and alive. (Where fewer descriptors are to be had there are
+/// fewer, and it says so.)
 #[test]
 fn echo_holds_nineteen_thousand() {
     bounded_by(10 * LONG, || {

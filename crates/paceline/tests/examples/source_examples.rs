@@ -1,4 +1,5 @@
-//! The examples `sources`, `ring`, `per_source`, `pinned`, `taxi_stand` and `mutual` do what they say.
+//! The examples `sources`, `ring`, `per_source`, `pinned`, `taxi_stand` and `mutual` do what they
+//! say.
 
 use std::{
     path::Path,
@@ -32,8 +33,8 @@ fn sources_delivers_everything() {
     });
 }
 
-/// Two processes: every record arrives, through a ring that is full all the time. And a child that dies is noticed, after
-/// what it had sent.
+/// Two processes: every record arrives, through a ring that is full all the time. And a child that
+/// dies is noticed, after what it had sent.
 #[test]
 fn ring_between_two_processes() {
     let program = build("ring");

@@ -1,8 +1,8 @@
-//! One thread of a running server is stopped, in each role, as a debugger stops it or an overloaded host
-//! does: the others go on as far as the promises say, and when it runs again nothing was lost.
+//! One thread of a running server is stopped, in each role, as a debugger stops it or an overloaded
+//! host does: the others go on as far as the promises say, and when it runs again nothing was lost.
 //!
-//! This test has unsafe code: a single thread of another process can be stopped only by `ptrace`, which
-//! nobody wraps for us.
+//! This test has unsafe code: a single thread of another process can be stopped only by `ptrace`,
+//! which nobody wraps for us.
 
 #![cfg(target_os = "linux")]
 
@@ -50,9 +50,9 @@ fn stopped_standby_is_not_missed_by_short_requests() {
     });
 }
 
-/// The leader is stopped while it waits. Nobody else may lead (L1), though the followers can't know whether
-/// it will ever run again: requests wait, and the pool is as quiet as an idle one. Then the leader goes on,
-/// its wait interrupted, and everything is answered.
+/// The leader is stopped while it waits. Nobody else may lead (L1), though the followers can't know
+/// whether it will ever run again: requests wait, and the pool is as quiet as an idle one. Then the
+/// leader goes on, its wait interrupted, and everything is answered.
 #[test]
 fn stopped_leader_keeps_the_lead() {
     bounded(|| {
@@ -72,9 +72,9 @@ fn stopped_leader_keeps_the_lead() {
     });
 }
 
-/// A thread is stopped inside a handler, at its first read: it has promoted (L3), so the others lead and
-/// serve everyone else, in every order and under both policies; the adaptive pool finds out by a look.
-/// Its own connection waits for it (H1), and is answered when it goes on.
+/// A thread is stopped inside a handler, at its first read: it has promoted (L3), so the others
+/// lead and serve everyone else, in every order and under both policies; the adaptive pool finds
+/// out by a look. Its own connection waits for it (H1), and is answered when it goes on.
 #[test]
 fn stopped_owner_holds_up_its_own_connection_only() {
     bounded(|| {
@@ -101,9 +101,10 @@ fn stopped_owner_holds_up_its_own_connection_only() {
     });
 }
 
-/// A follower is elected while it is stopped. In the textbook's form the offer is for it alone: of two
-/// threads the other one finishes its event and sleeps, and nobody leads. That is the price of "no barging",
-/// and nothing is lost by it: the elected thread leads as soon as it runs, and everything is answered.
+/// A follower is elected while it is stopped. In the textbook's form the offer is for it alone: of
+/// two threads the other one finishes its event and sleeps, and nobody leads. That is the price of
+/// "no barging", and nothing is lost by it: the elected thread leads as soon as it runs, and
+/// everything is answered.
 #[test]
 fn offer_waits_for_a_stopped_thread() {
     bounded(|| {
@@ -123,8 +124,8 @@ fn offer_waits_for_a_stopped_thread() {
     });
 }
 
-/// Under the adaptive wake nobody relies on the one that was called: with every follower stopped, called
-/// or not, the one thread that runs takes each lead back and serves everyone.
+/// Under the adaptive wake nobody relies on the one that was called: with every follower stopped,
+/// called or not, the one thread that runs takes each lead back and serves everyone.
 #[test]
 fn one_running_thread_suffices() {
     bounded(|| {
@@ -409,8 +410,8 @@ impl Drop for Stopped {
 /// One of the requests to the kernel that have no arguments.
 fn request(what: libc::c_uint, task: Task) -> io::Result<()> {
     let none = ptr::null_mut::<libc::c_void>();
-    // SAFETY: the requests made here use neither address nor data, so the kernel touches no memory of
-    // this process; what they do to the other one can't break any rule of this one.
+    // SAFETY: the requests made here use neither address nor data, so the kernel touches no memory
+    // of this process; what they do to the other one can't break any rule of this one.
     let told = unsafe { libc::ptrace(what, task.number, none, none) };
     match told {
         -1 => Err(io::Error::last_os_error()),

@@ -87,8 +87,8 @@ impl Service {
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// A time of the handle is over. At rest a deadline changes nothing; a handle that is idle ends,
-    /// for otherwise it would be idle again and again.
+    /// A time of the handle is over. At rest a deadline changes nothing; a handle that is idle
+    /// ends, for otherwise it would be idle again and again.
     fn answer_overdue<S>(&mut self, cx: &mut Context<'_, S>, what: Overdue) -> io::Result<Next>
     where
         for<'s> &'s S: Read + Write,

@@ -106,8 +106,8 @@ fn note(notes: &Notes, name: &str) -> impl FnOnce(&mut TaskContext<'_>) + 'stati
     }
 }
 
-/// All of it runs after `ready` has returned, in order, on the handler's own thread, and before that takes the
-/// next event.
+/// All of it runs after `ready` has returned, in order, on the handler's own thread, and before
+/// that takes the next event.
 #[test]
 fn runs_afterwards_in_order_on_the_same_thread() {
     bounded(|| {
@@ -127,8 +127,8 @@ fn runs_afterwards_in_order_on_the_same_thread() {
     });
 }
 
-/// The reason for it: a long epilogue does not hold up the connection. While it blocks, the next event, which
-/// came before or comes now, is handled by another thread.
+/// The reason for it: a long epilogue does not hold up the connection. While it blocks, the next
+/// event, which came before or comes now, is handled by another thread.
 #[test]
 fn next_event_is_handled_meanwhile() {
     bounded(|| {
@@ -161,7 +161,8 @@ fn next_event_is_handled_meanwhile() {
     });
 }
 
-/// If the handler panics what it had planned is not done, but dropped, whatever becomes of the handle.
+/// If the handler panics what it had planned is not done, but dropped, whatever becomes of the
+/// handle.
 #[test]
 fn dropped_if_the_handler_panics() {
     bounded(|| {
@@ -189,8 +190,8 @@ fn dropped_if_the_handler_panics() {
     });
 }
 
-/// Whichever way the handler ends its handle, what it had planned is done when the end is told and all is
-/// dropped.
+/// Whichever way the handler ends its handle, what it had planned is done when the end is told and
+/// all is dropped.
 #[test]
 fn runs_after_the_end_of_the_handle() {
     bounded(|| {
@@ -233,8 +234,8 @@ fn runs_after_the_end_of_the_handle() {
     });
 }
 
-/// One of them panics: it is caught, counted and told in the name of its handle; the others run, and the handle,
-/// which is not with this thread any more, lives on.
+/// One of them panics: it is caught, counted and told in the name of its handle; the others run,
+/// and the handle, which is not with this thread any more, lives on.
 #[test]
 fn a_panic_stops_only_itself() {
     bounded(|| {
@@ -257,9 +258,9 @@ fn a_panic_stops_only_itself() {
     });
 }
 
-/// A shutdown from there does not wait for its own thread, and its handle, which has been given back, ends like
-/// any other: nothing is left to report. If another handler is stuck meanwhile, that one and its thread are
-/// reported, and nothing else.
+/// A shutdown from there does not wait for its own thread, and its handle, which has been given
+/// back, ends like any other: nothing is left to report. If another handler is stuck meanwhile,
+/// that one and its thread are reported, and nothing else.
 #[test]
 fn shutdown_from_afterwards() {
     bounded(|| {
@@ -323,7 +324,8 @@ fn entering_from_afterwards_is_refused() {
     });
 }
 
-/// The handle is nobody's by then, so its own end may be waited for there, which its handler may not.
+/// The handle is nobody's by then, so its own end may be waited for there, which its handler may
+/// not.
 #[test]
 fn own_end_can_be_waited_for() {
     bounded(|| {
@@ -348,8 +350,8 @@ fn own_end_can_be_waited_for() {
     });
 }
 
-/// What a handler that panicked left for afterwards is dropped, and may panic once more, or ask for what can't be: it is
-/// caught and told like any other, and the handle is still with this thread.
+/// What a handler that panicked left for afterwards is dropped, and may panic once more, or ask for
+/// what can't be: it is caught and told like any other, and the handle is still with this thread.
 #[test]
 fn what_is_dropped_may_panic_too() {
     bounded(|| {

@@ -1,5 +1,6 @@
-//! Service levels: what has waited too long in the line is not served but told, and who is next is a setting. What the plain
-//! pattern cannot: it has no queue in which events could be dropped or put in another order.
+//! Service levels: what has waited too long in the line is not served but told, and who is next is
+//! a setting. What the plain pattern cannot: it has no queue in which events could be dropped or
+//! put in another order.
 
 use std::{
     io,
@@ -58,12 +59,11 @@ impl EventHandler<SimStream> for Service {
 
     fn expired(&mut self, cx: &mut Context<'_, SimStream>, age: Duration) -> io::Result<Next> {
         self.note(Expired(age));
-        match self.patient {
-            true => {
-                cx.write_all(b"later")?;
-                drain(cx)
-            }
-            false => Ok(Next::Close),
+        if self.patient {
+            cx.write_all(b"later")?;
+            drain(cx)
+        } else {
+            Ok(Next::Close)
         }
     }
 
@@ -126,8 +126,9 @@ impl Scene {
     }
 }
 
-/// Three handles are ready when the leader looks. The first has a slow handler: when the turn of the others comes they have
-/// waited too long, and are told so. They answer that, and are served again when they come in time.
+/// Three handles are ready when the leader looks. The first has a slow handler: when the turn of
+/// the others comes they have waited too long, and are told so. They answer that, and are served
+/// again when they come in time.
 #[test]
 fn what_waited_too_long_is_told() {
     bounded(|| {
@@ -194,7 +195,8 @@ fn by_default_it_closes() {
     });
 }
 
-/// What is kept of output is sent, however long that has waited; and the next event is not taken for the old one.
+/// What is kept of output is sent, however long that has waited; and the next event is not taken
+/// for the old one.
 #[test]
 fn kept_output_has_no_age() {
     bounded(|| {
@@ -288,7 +290,8 @@ fn newest_first() {
     });
 }
 
-/// By rank: the highest first, among equals the one that has waited longest. A change holds from the next time on.
+/// By rank: the highest first, among equals the one that has waited longest. A change holds from
+/// the next time on.
 #[test]
 fn highest_first() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! What can't be done is refused with an error that says what was attempted and why, and gives back what
-//! was passed in.
+//! What can't be done is refused with an error that says what was attempted and why, and gives back
+//! what was passed in.
 
 use std::{
     fs::File,
@@ -78,8 +78,8 @@ fn a_descriptor_that_is_not_open() {
     });
 }
 
-/// Streams of a simulation are no descriptors of the system, nor of another simulation; and a simulation
-/// serves one pool.
+/// Streams of a simulation are no descriptors of the system, nor of another simulation; and a
+/// simulation serves one pool.
 #[test]
 fn a_simulation_that_is_not_its_own() {
     bounded(|| {
@@ -161,8 +161,8 @@ fn a_regular_file() {
     });
 }
 
-/// A descriptor that its owner closed behind the pool's back tells nothing any more. Its handle can be
-/// closed like any other.
+/// A descriptor that its owner closed behind the pool's back tells nothing any more. Its handle can
+/// be closed like any other.
 #[test]
 fn a_descriptor_that_was_closed_meanwhile() {
     bounded(|| {
@@ -292,8 +292,8 @@ fn a_pool_that_is_shut_down() {
     });
 }
 
-/// A handler that joins its own pool would wait for events on top of its own. It is refused, in `ready`
-/// and in `closed`; another pool may be joined.
+/// A handler that joins its own pool would wait for events on top of its own. It is refused, in
+/// `ready` and in `closed`; another pool may be joined.
 #[test]
 fn join_from_inside_a_handler() {
     bounded(|| {
@@ -362,8 +362,8 @@ impl EventHandler<SimStream> for Joins {
     }
 }
 
-/// The same when another pool's callback stands between: the thread is still inside a handler of the
-/// first.
+/// The same when another pool's callback stands between: the thread is still inside a handler of
+/// the first.
 #[test]
 fn join_from_inside_a_handler_through_another_pool() {
     bounded(|| {

@@ -1,4 +1,5 @@
-//! Outgoing connections: made without waiting, within a time; the handler is told what became of them.
+//! Outgoing connections: made without waiting, within a time; the handler is told what became of
+//! them.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -232,7 +233,8 @@ fn many_at_once() {
     });
 }
 
-/// A server that speaks first: its greeting comes although the client says nothing, once, and before the first answer.
+/// A server that speaks first: its greeting comes although the client says nothing, once, and
+/// before the first answer.
 #[test]
 fn a_server_speaks_first() {
     struct Greeting;

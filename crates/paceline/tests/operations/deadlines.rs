@@ -304,9 +304,10 @@ fn kept_output_holds_up_neither() {
         serve_all(&scene.pool);
         let before = line.calls().len();
         assert!(before > 0);
-        match idle {
-            true => line.handle.set_timeout(Some(10 * MS)).unwrap(),
-            false => line.handle.set_deadline(Some(10 * MS)).unwrap(),
+        if idle {
+            line.handle.set_timeout(Some(10 * MS)).unwrap()
+        } else {
+            line.handle.set_deadline(Some(10 * MS)).unwrap()
         }
         pass(&scene, 9 * MS);
         assert!(line.calls().is_empty());

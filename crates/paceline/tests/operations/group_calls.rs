@@ -1,4 +1,5 @@
-//! What members of a group are owed: greetings, notifications and further calls survive moves, connections and ends.
+//! What members of a group are owed: greetings, notifications and further calls survive moves,
+//! connections and ends.
 
 use std::{
     io::{self, Read, Write},
@@ -44,8 +45,8 @@ impl GroupHandler<TcpStream> for Quiet {
     }
 }
 
-/// H2: a member is moved, and then notified, while its new group is with a thread: it is greeted there, and then called
-/// for the notification.
+/// H2: a member is moved, and then notified, while its new group is with a thread: it is greeted
+/// there, and then called for the notification.
 #[test]
 fn a_notification_after_a_move_is_heard() {
     bounded(|| {
@@ -76,7 +77,8 @@ fn a_notification_after_a_move_is_heard() {
     });
 }
 
-/// H2: a member answers in pieces (`Next::Again`); another one's call moves it away in between. The rest follows.
+/// H2: a member answers in pieces (`Next::Again`); another one's call moves it away in between. The
+/// rest follows.
 #[test]
 fn what_was_asked_again_survives_a_move() {
     const PIECES: usize = 300;
@@ -217,7 +219,8 @@ fn moves_to_the_own_group_are_none() {
     });
 }
 
-/// H2: the end of a member's input is read in another one's call; then its peer resets. That is told, on every set.
+/// H2: the end of a member's input is read in another one's call; then its peer resets. That is
+/// told, on every set.
 #[test]
 fn resets_after_an_end_that_others_read_are_told() {
     bounded(|| {
@@ -284,8 +287,8 @@ fn waiting_in_closed_is_refused_at_the_end() {
     });
 }
 
-/// H4: a panic of `joined` or `notified` is like one of `ready`; one of `closed`, `deserted` or `ended` is told, and
-/// the end goes on.
+/// H4: a panic of `joined` or `notified` is like one of `ready`; one of `closed`, `deserted` or
+/// `ended` is told, and the end goes on.
 #[test]
 fn panics_everywhere() {
     /// Panics in the call with this number.
@@ -318,7 +321,8 @@ fn panics_everywhere() {
             let group = pool.group(Touchy(call)).unwrap();
             let ends = [(); 2].map(|()| {
                 let (near, far) = tcp_pair();
-                // The panic that greets the first may have ended the group already; then the second is refused.
+                // The panic that greets the first may have ended the group already; then the second
+                // is refused.
                 let joined = group.register(near, Interest::READ);
                 assert!(joined.is_ok() || call == 0);
                 far
@@ -342,7 +346,8 @@ fn panics_everywhere() {
     });
 }
 
-/// A handler ends another member: with nothing kept at once, else when that is sent. Both are told as finished.
+/// A handler ends another member: with nothing kept at once, else when that is sent. Both are told
+/// as finished.
 #[test]
 fn others_are_finished() {
     const SIZE: usize = 250 << 10;
@@ -400,8 +405,8 @@ fn others_are_counted() {
     });
 }
 
-/// S1: what has come to a member before the shutdown is answered, though the only thread is in a handler and no set has
-/// told anybody of it yet.
+/// S1: what has come to a member before the shutdown is answered, though the only thread is in a
+/// handler and no set has told anybody of it yet.
 #[test]
 fn what_has_come_to_members_is_answered() {
     bounded(|| {

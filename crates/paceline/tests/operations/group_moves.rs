@@ -202,8 +202,9 @@ fn outsiders_do_not_wait() {
     });
 }
 
-/// H2: two members wait for a visit of their group. The first visit moves the other one away and closes its own, so the
-/// group ends: who still waits there is sent on, and served in its new group.
+/// H2: two members wait for a visit of their group. The first visit moves the other one away and
+/// closes its own, so the group ends: who still waits there is sent on, and served in its new
+/// group.
 #[test]
 fn who_waits_at_the_end_is_sent_on() {
     struct Old {
@@ -250,7 +251,8 @@ fn who_waits_at_the_end_is_sent_on() {
             peers
                 .iter_mut()
                 .for_each(|peer| peer.write_all(&[1]).unwrap());
-            // When the other thread has answered this, it has found the members' input, and their group busy.
+            // When the other thread has answered this, it has found the members' input, and their
+            // group busy.
             (0..3).for_each(|byte| asks(&mut witness, byte));
             open.send(()).unwrap();
             let mut read = peers.map(|mut peer| peer.read_exact(&mut [0]).is_ok());
@@ -356,8 +358,8 @@ fn impossible_moves_are_told() {
     });
 }
 
-/// H2: members change groups all the time, from outside and by their handlers, while their peers send. Every byte comes
-/// back, in order.
+/// H2: members change groups all the time, from outside and by their handlers, while their peers
+/// send. Every byte comes back, in order.
 #[test]
 fn nothing_is_lost_on_the_way() {
     const MEMBERS: usize = 6;

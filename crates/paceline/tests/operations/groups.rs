@@ -130,7 +130,8 @@ fn members_use_each_other() {
                     cx.write_all(&buffer[..count])?;
                     Ok(cx.unsent())
                 })?;
-                // Back-pressure: nothing is read until that is sent, which a notification of the other tells.
+                // Back-pressure: nothing is read until that is sent, which a notification of the
+                // other tells.
                 if kept > 0 {
                     cx.handle().set_interest(Interest::NONE)?;
                     other.notify()?;
@@ -188,7 +189,8 @@ fn groups_are_notified() {
     bounded(|| {
         let pool = pool(2);
         let (group, told) = group(&pool, echo);
-        // It has no member yet: it waits for one. (The second time it has done all that the first was about.)
+        // It has no member yet: it waits for one. (The second time it has done all that the first
+        // was about.)
         for _ in 0..2 {
             group.notify().unwrap();
             assert_eq!(next(&told), Told::Notified);
@@ -362,7 +364,8 @@ fn panics_by_policy() {
     });
 }
 
-/// What a handler wants to be done when its handles were given back is done, also if it asks for it at the end of one.
+/// What a handler wants to be done when its handles were given back is done, also if it asks for it
+/// at the end of one.
 #[test]
 fn work_afterwards_is_done() {
     struct Last(mpsc::Sender<&'static str>);
@@ -399,7 +402,8 @@ fn work_afterwards_is_done() {
     });
 }
 
-/// Of one member: suspended, resumed, notified, its interest changed, its time over; the others do not notice.
+/// Of one member: suspended, resumed, notified, its interest changed, its time over; the others do
+/// not notice.
 #[test]
 fn members_are_handles() {
     bounded(|| {
@@ -522,7 +526,8 @@ fn members_left_are_listed() {
         let (_, mut peer) = member(&group, &told, Interest::READ);
         let (other, far) = member_that_sends_little(&group, &told);
         peer.write_all(&[1, 1]).unwrap();
-        // Its peer reads nothing. When the second write was refused, some of the first is kept, for ever.
+        // Its peer reads nothing. When the second write was refused, some of the first is kept, for
+        // ever.
         wait_until(|| pool.snapshot().failed > 0);
         let report = pool.shutdown(Duration::from_secs(1));
         let listed: Vec<_> = report.unfinished.iter().map(|one| one.handle).collect();
@@ -541,8 +546,8 @@ fn members_left_are_listed() {
     });
 }
 
-/// H3: the slot of a member that is closed gets a handle without a group: that has its own handler, and is not looked for
-/// in the old group.
+/// H3: the slot of a member that is closed gets a handle without a group: that has its own handler,
+/// and is not looked for in the old group.
 #[test]
 fn slots_of_members_are_used_again() {
     bounded(|| {

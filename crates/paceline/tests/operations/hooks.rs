@@ -1,4 +1,5 @@
-//! The end of a registration: who is told what, in which order, and who waits for it (`close_and_wait`).
+//! The end of a registration: who is told what, in which order, and who waits for it
+//! (`close_and_wait`).
 
 use std::{
     collections::HashMap,
@@ -47,7 +48,8 @@ impl Diary {
         self.notes.lock().unwrap().push(what);
     }
 
-    /// The next note of this kind waits: the receiver tells when somebody is there, the sender lets go.
+    /// The next note of this kind waits: the receiver tells when somebody is there, the sender lets
+    /// go.
     fn hold_at(&self, at: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (inside, told) = mpsc::channel();
         let (open, permission) = mpsc::channel();
@@ -184,8 +186,8 @@ fn read_and_stay(cx: &mut Cx<'_>) -> io::Result<Next> {
     Ok(Next::Continue)
 }
 
-/// Every way to end is told to the hook, by its name, and then to the handler, and then handler and source are
-/// dropped: each once and in this order. Only what failed counts as failed.
+/// Every way to end is told to the hook, by its name, and then to the handler, and then handler and
+/// source are dropped: each once and in this order. Only what failed counts as failed.
 #[test]
 fn every_end_is_told_once_and_in_order() {
     bounded(|| {
@@ -215,8 +217,8 @@ fn every_end_is_told_once_and_in_order() {
     });
 }
 
-/// A closure has no `closed`, so its errors went unseen. The hook sees them: those that it returns, and those
-/// that happen when nobody is in it, because kept output can't be sent.
+/// A closure has no `closed`, so its errors went unseen. The hook sees them: those that it returns,
+/// and those that happen when nobody is in it, because kept output can't be sent.
 #[test]
 fn errors_of_closures_reach_the_hook() {
     bounded(|| {
@@ -253,8 +255,8 @@ fn errors_of_closures_reach_the_hook() {
     });
 }
 
-/// Handles are closed by several threads, by their own handlers and by a shutdown, all at the same time: the
-/// hook hears of each registration once.
+/// Handles are closed by several threads, by their own handlers and by a shutdown, all at the same
+/// time: the hook hears of each registration once.
 #[test]
 fn hook_is_told_once_whoever_closes() {
     bounded(|| {
@@ -300,8 +302,8 @@ fn hook_is_told_once_whoever_closes() {
     });
 }
 
-/// What a report says is read in logs: it names the threads that are stuck, and says nothing about what did not
-/// happen.
+/// What a report says is read in logs: it names the threads that are stuck, and says nothing about
+/// what did not happen.
 #[test]
 fn reports_name_what_is_left_and_nothing_else() {
     bounded(|| {
@@ -398,9 +400,9 @@ fn close_and_wait_ends_an_idle_handle() {
     });
 }
 
-/// Somebody else has begun the end, by a call or because the handler wanted it, and is held up in the middle of
-/// it: in the hook, in `closed`, in the one or the other drop. The key is stale by then; whoever waits comes
-/// back when all of it is over, not before. Three at once.
+/// Somebody else has begun the end, by a call or because the handler wanted it, and is held up in
+/// the middle of it: in the hook, in `closed`, in the one or the other drop. The key is stale by
+/// then; whoever waits comes back when all of it is over, not before. Three at once.
 #[test]
 fn close_and_wait_waits_for_an_end_that_has_begun() {
     bounded(|| {
@@ -419,12 +421,11 @@ fn close_and_wait_waits_for_an_end_that_has_begun() {
                     serve_all(&bench.pool);
                 }
                 let (inside, open) = bench.diary.hold_at(at);
-                let ender = match by_itself {
-                    true => bench.serve_elsewhere(),
-                    false => {
-                        let handle = handle.clone();
-                        thread::spawn(move || handle.close().map_or(1, |()| 0))
-                    }
+                let ender = if by_itself {
+                    bench.serve_elsewhere()
+                } else {
+                    let handle = handle.clone();
+                    thread::spawn(move || handle.close().map_or(1, |()| 0))
                 };
                 inside.recv_timeout(LONG).expect("the end begins");
                 let waiters = [(); 3].map(|()| waiter(&bench, &handle));
@@ -445,8 +446,8 @@ fn close_and_wait_waits_for_an_end_that_has_begun() {
     });
 }
 
-/// The handler runs: `close` would return at once and let it run on. Who waits for the end waits for the
-/// handler, also from inside another handler, whose thread blocks for it.
+/// The handler runs: `close` would return at once and let it run on. Who waits for the end waits
+/// for the handler, also from inside another handler, whose thread blocks for it.
 #[test]
 fn close_and_wait_waits_for_the_handler() {
     bounded(|| {
@@ -486,8 +487,8 @@ fn close_and_wait_waits_for_the_handler() {
     });
 }
 
-/// A handler can't wait for its own end, which needs it to return. It is told so, and nothing is closed; the
-/// same for the other user code that runs at the end of its handle.
+/// A handler can't wait for its own end, which needs it to return. It is told so, and nothing is
+/// closed; the same for the other user code that runs at the end of its handle.
 #[test]
 fn close_and_wait_of_ones_own_is_refused() {
     bounded(|| {
@@ -509,8 +510,8 @@ fn close_and_wait_of_ones_own_is_refused() {
     });
 }
 
-/// Hooks run while the handle is in the hands of their thread: one that waits for the end of that very handle
-/// would wait for itself. It is refused, as for the handler, and the end goes on.
+/// Hooks run while the handle is in the hands of their thread: one that waits for the end of that
+/// very handle would wait for itself. It is refused, as for the handler, and the end goes on.
 #[test]
 fn close_and_wait_inside_hooks_is_refused() {
     bounded(|| {
@@ -544,8 +545,8 @@ fn close_and_wait_inside_hooks_is_refused() {
     });
 }
 
-/// A pool may be shut down from anywhere. From a hook, too, that does not wait for the handle which its own thread
-/// still has: it ends at once, on a clock that stands still, and reports nothing.
+/// A pool may be shut down from anywhere. From a hook, too, that does not wait for the handle which
+/// its own thread still has: it ends at once, on a clock that stands still, and reports nothing.
 #[test]
 fn shutdown_inside_hooks_does_not_wait_for_itself() {
     bounded(|| {

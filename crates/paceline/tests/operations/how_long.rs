@@ -1,5 +1,5 @@
-//! Histograms: how long turns, handlers and blind times took. The handlers move the virtual clock themselves, so every
-//! length is known.
+//! Histograms: how long turns, handlers and blind times took. The handlers move the virtual clock
+//! themselves, so every length is known.
 
 use std::{io, net::UdpSocket, sync::mpsc, thread, time::Duration};
 
@@ -65,8 +65,8 @@ impl Scene {
     }
 }
 
-/// Count, sum, and the longest are exact; quantiles are at most a quarter too long, and never too short. What a thread has
-/// counted stays when it has gone.
+/// Count, sum, and the longest are exact; quantiles are at most a quarter too long, and never too
+/// short. What a thread has counted stays when it has gone.
 #[test]
 fn handlers_are_counted_by_their_length() {
     bounded(|| {
@@ -117,7 +117,8 @@ fn afterwards_is_not_the_handlers_time() {
     });
 }
 
-/// Nobody leads while a handler runs, and a follower sleeps: that is a blind time as long as the handler.
+/// Nobody leads while a handler runs, and a follower sleeps: that is a blind time as long as the
+/// handler.
 #[test]
 fn blind_times_are_counted() {
     bounded(|| {
@@ -149,7 +150,8 @@ fn pool_with_a_sleeper(scene: &Scene) -> paceline::turn::Follower<'_> {
     follower
 }
 
-/// The handler of a concurrent handle is called after the handle was given back: that call is the handler's time.
+/// The handler of a concurrent handle is called after the handle was given back: that call is the
+/// handler's time.
 #[test]
 fn concurrent_handlers_are_counted_too() {
     bounded(|| {
@@ -196,7 +198,8 @@ fn concurrent_handlers_take_their_own_time() {
     assert_eq!((times.handler.count(), times.handler.sum()), (1, 2 * MILLI));
 }
 
-/// What monitoring systems read: cumulative buckets with the same bounds in every text, the sum, and the count.
+/// What monitoring systems read: cumulative buckets with the same bounds in every text, the sum,
+/// and the count.
 #[test]
 fn histograms_are_told_as_text() {
     bounded(|| {

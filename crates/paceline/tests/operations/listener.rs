@@ -67,8 +67,8 @@ fn held() -> (Pool, mpsc::Sender<()>) {
     (pool, gate)
 }
 
-/// More connections wait than one call accepts: all of them are served, though there is one edge for
-/// all.
+/// More connections wait than one call accepts: all of them are served, though there is one edge
+/// for all.
 #[test]
 fn more_than_a_batch_is_accepted() {
     bounded(|| {
@@ -84,8 +84,8 @@ fn more_than_a_batch_is_accepted() {
     });
 }
 
-/// `None` refuses one connection: it is closed, counted, and the next one is asked about anew. A factory
-/// that panics refuses that connection too, and no other.
+/// `None` refuses one connection: it is closed, counted, and the next one is asked about anew. A
+/// factory that panics refuses that connection too, and no other.
 #[test]
 fn the_factory_refuses() {
     bounded(|| {
@@ -150,9 +150,9 @@ fn clients_that_reset_at_once() {
     });
 }
 
-/// One aborted connection made `accept` fail, and that ended the whole server (tiny_http 283). Linux
-/// seldom does it by itself, so strace makes every second `accept4` of the example fail that way: all
-/// clients are served.
+/// One aborted connection made `accept` fail, and that ended the whole server (tiny_http 283).
+/// Linux seldom does it by itself, so strace makes every second `accept4` of the example fail that
+/// way: all clients are served.
 #[test]
 fn econnaborted_does_not_stop_accepting() {
     let tracer = Command::new("strace")
@@ -208,9 +208,9 @@ fn fill_the_table() -> Vec<File> {
     std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
-/// The descriptor table is full when five connections wait: two descriptors become free, so the first
-/// two are served; the others are accepted with the spare descriptor and closed at once, and counted.
-/// Later ones are served again.
+/// The descriptor table is full when five connections wait: two descriptors become free, so the
+/// first two are served; the others are accepted with the spare descriptor and closed at once, and
+/// counted. Later ones are served again.
 #[test]
 fn a_full_descriptor_table_refuses_and_goes_on() {
     with_few_descriptors("a_full_descriptor_table_refuses_and_goes_on", || {
@@ -235,9 +235,9 @@ fn a_full_descriptor_table_refuses_and_goes_on() {
     });
 }
 
-/// As before, and somebody else snatches the spare descriptor whenever it is given up: then there is not
-/// even one to refuse with. The connections wait, the listener does not give up, and in the end each is
-/// served or refused.
+/// As before, and somebody else snatches the spare descriptor whenever it is given up: then there
+/// is not even one to refuse with. The connections wait, the listener does not give up, and in the
+/// end each is served or refused.
 #[test]
 fn the_spare_descriptor_is_snatched() {
     with_few_descriptors("the_spare_descriptor_is_snatched", || {
@@ -269,13 +269,15 @@ fn the_spare_descriptor_is_snatched() {
     });
 }
 
-/// A pool that passes connections on took its own listener's spare descriptor, which then had none to refuse with: under
-/// a full table clients waited until somebody left. What the pool opens itself leaves the spare one alone.
+/// A pool that passes connections on took its own listener's spare descriptor, which then had none
+/// to refuse with: under a full table clients waited until somebody left. What the pool opens
+/// itself leaves the spare one alone.
 #[test]
 fn the_pool_does_not_snatch_its_own_spare_descriptor() {
     with_few_descriptors("the_pool_does_not_snatch_its_own_spare_descriptor", || {
-        // Eager: there is no standby. A standby asks the system about other threads, by a file that is
-        // open for a moment; closed, it would leave a place in the table that nothing has given up.
+        // Eager: there is no standby. A standby asks the system about other threads, by a file that
+        // is open for a moment; closed, it would leave a place in the table that nothing has given
+        // up.
         let pool = Pool::builder()
             .threads(2)
             .wake(Wake::Eager)
@@ -331,8 +333,8 @@ fn is_served(mut stream: &TcpStream) -> bool {
     }
 }
 
-/// A socket that listens already, with options of its own: it is served like any other, and given back with the
-/// maker if it can't be.
+/// A socket that listens already, with options of its own: it is served like any other, and given
+/// back with the maker if it can't be.
 #[test]
 fn a_socket_that_listens_already() {
     bounded(|| {

@@ -1,7 +1,8 @@
-//! Settings of a listener: how many connections it may have, what it says to those that it refuses, how long they may be
-//! idle.
+//! Settings of a listener: how many connections it may have, what it says to those that it refuses,
+//! how long they may be idle.
 //!
-//! Most tests play all the roles by hand, on sets of the kernel: no other thread accepts or closes anything.
+//! Most tests play all the roles by hand, on sets of the kernel: no other thread accepts or closes
+//! anything.
 
 use std::{
     env, fs,
@@ -36,9 +37,10 @@ fn led_sets() -> Vec<SetKind> {
     sets
 }
 
-/// One connection more than the listener may have: without a text it waited nowhere, because there was no bound. Now it
-/// waits in the backlog, is connected for all that its peer knows, and is accepted when another one ends. The listener does
-/// not turn in circles meanwhile: a pool at rest has no event.
+/// One connection more than the listener may have: without a text it waited nowhere, because there
+/// was no bound. Now it waits in the backlog, is connected for all that its peer knows, and is
+/// accepted when another one ends. The listener does not turn in circles meanwhile: a pool at rest
+/// has no event.
 #[test]
 fn connections_beyond_the_bound_wait() {
     for set in led_sets() {
@@ -87,8 +89,8 @@ fn connections_beyond_the_bound_wait_in_a_concurrent_set() {
     });
 }
 
-/// The bound is its own affair: a listener that the user has suspended while it waited stays so when a place becomes free,
-/// and one that is resumed while it is full goes on waiting.
+/// The bound is its own affair: a listener that the user has suspended while it waited stays so
+/// when a place becomes free, and one that is resumed while it is full goes on waiting.
 #[test]
 fn the_users_suspension_is_another() {
     bounded(|| {
@@ -118,8 +120,8 @@ fn the_users_suspension_is_another() {
     });
 }
 
-/// A text of refusal: a connection beyond the bound is accepted, answered and closed, whatever its peer has said already,
-/// and it is no reset. The next one after an end is served.
+/// A text of refusal: a connection beyond the bound is accepted, answered and closed, whatever its
+/// peer has said already, and it is no reset. The next one after an end is served.
 #[test]
 fn connections_beyond_the_bound_are_answered() {
     for set in led_sets() {
@@ -177,8 +179,8 @@ fn an_empty_refusal_only_closes() {
     });
 }
 
-/// S2: a connection that is in the backlog when the pool begins to shut down is refused visibly: with the text, if there is
-/// one. It takes no place, and nothing is left.
+/// S2: a connection that is in the backlog when the pool begins to shut down is refused visibly:
+/// with the text, if there is one. It takes no place, and nothing is left.
 #[test]
 fn a_draining_pool_says_so() {
     bounded(|| {
@@ -206,7 +208,8 @@ fn a_draining_pool_says_so() {
     });
 }
 
-/// A listener that waits for a place is idle: a shutdown closes it, and with it what waits in its backlog.
+/// A listener that waits for a place is idle: a shutdown closes it, and with it what waits in its
+/// backlog.
 #[test]
 fn a_listener_that_waits_is_no_burden() {
     bounded(|| {
@@ -286,8 +289,8 @@ impl Drop for SocketPath {
     }
 }
 
-/// A Unix listener has the same settings, and its maker gets what is known of the peer. A socket that listens already is
-/// taken, and given back with the maker if it can't be.
+/// A Unix listener has the same settings, and its maker gets what is known of the peer. A socket
+/// that listens already is taken, and given back with the maker if it can't be.
 #[test]
 fn unix_listeners_have_settings_too() {
     bounded(|| {
@@ -358,8 +361,8 @@ fn the_backlog_is_bounded() {
     });
 }
 
-/// What can't be is refused before anything is bound, with a kind to match on, and all of it is named. A socket that listens
-/// already comes back.
+/// What can't be is refused before anything is bound, with a kind to match on, and all of it is
+/// named. A socket that listens already comes back.
 #[test]
 fn settings_that_cannot_be_are_named() {
     let pool = without_threads(Pool::builder());

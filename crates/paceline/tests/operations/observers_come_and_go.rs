@@ -1,4 +1,5 @@
-//! Observers that come and go while the pool works: each is told while it is there, and nothing else is.
+//! Observers that come and go while the pool works: each is told while it is there, and nothing
+//! else is.
 
 use std::{
     io,
@@ -84,7 +85,8 @@ fn is_observed(pool: &Pool) -> bool {
     format!("{pool:?}").contains("observed: true")
 }
 
-/// Each hears what happens between its coming and its going, and the pool's threads tell only while somebody is there.
+/// Each hears what happens between its coming and its going, and the pool's threads tell only while
+/// somebody is there.
 #[test]
 fn told_while_they_are_there() {
     bounded(|| {
@@ -119,8 +121,8 @@ fn told_while_they_are_there() {
     });
 }
 
-/// A board, or an observer that the pool was built with, stays when guests have gone. Several that it was built with are
-/// all told.
+/// A board, or an observer that the pool was built with, stays when guests have gone. Several that
+/// it was built with are all told.
 #[test]
 fn those_of_the_builder_stay() {
     bounded(|| {
@@ -159,8 +161,8 @@ fn observers_are_dropped_when_they_go() {
     });
 }
 
-/// A handler that blocks is reported while an observer is there, on the thread that runs it, and also when it panics:
-/// without that, an observer takes a thread that sleeps for one that computes.
+/// A handler that blocks is reported while an observer is there, on the thread that runs it, and
+/// also when it panics: without that, an observer takes a thread that sleeps for one that computes.
 #[test]
 fn a_handler_that_blocks_is_reported() {
     bounded(|| {
@@ -199,8 +201,8 @@ fn a_handler_that_blocks_is_reported() {
     });
 }
 
-/// At no time are two threads told to be leaders, also not to one who comes in the middle: by hand, the lead passes from
-/// thread to thread, with and without an event.
+/// At no time are two threads told to be leaders, also not to one who comes in the middle: by hand,
+/// the lead passes from thread to thread, with and without an event.
 #[test]
 fn a_late_observer_sees_one_leader() {
     bounded(|| {

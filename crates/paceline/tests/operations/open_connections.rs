@@ -53,8 +53,9 @@ impl Drop for Noting {
     }
 }
 
-/// However a connection ends, its place is free afterwards, once: the maker refuses it or panics, the handler closes it,
-/// fails, or panics in `ready`, in `closed` and in its drop. It counts until its source is dropped.
+/// However a connection ends, its place is free afterwards, once: the maker refuses it or panics,
+/// the handler closes it, fails, or panics in `ready`, in `closed` and in its drop. It counts until
+/// its source is dropped.
 #[test]
 fn no_end_leaks_a_place() {
     bounded(|| {
@@ -110,8 +111,9 @@ impl Drop for Loud {
     }
 }
 
-/// A handler that panics when it is dropped because its connection is refused: it ended the whole listener if the pool that
-/// the connection was meant for was gone. It takes its own connection with it, and no place.
+/// A handler that panics when it is dropped because its connection is refused: it ended the whole
+/// listener if the pool that the connection was meant for was gone. It takes its own connection
+/// with it, and no place.
 #[test]
 fn a_handler_that_panics_when_it_is_refused() {
     bounded(|| {
@@ -161,8 +163,8 @@ fn connect_and_serve(pool: &Pool, listener: &Listener, refused: u64) -> TcpStrea
     client
 }
 
-/// A group per connection: the place is that of the first member, also when it moves to another group. What a group
-/// connects itself takes none.
+/// A group per connection: the place is that of the first member, also when it moves to another
+/// group. What a group connects itself takes none.
 #[test]
 fn members_of_groups_count() {
     struct Session;
@@ -245,8 +247,8 @@ fn move_to(handle: &Handle, level: &Level) {
     assert!(matches!(handle.move_to(level).unwrap(), Move::Moved(_)));
 }
 
-/// A connection that moves to another pool keeps its place at its listener, and counts in the other pool from then on. A
-/// listener that waits and is moved itself is called under its new key.
+/// A connection that moves to another pool keeps its place at its listener, and counts in the other
+/// pool from then on. A listener that waits and is moved itself is called under its new key.
 #[test]
 fn moves_keep_the_place() {
     bounded(|| {
@@ -281,8 +283,8 @@ fn moves_keep_the_place() {
     });
 }
 
-/// With several sets a connection counts in the set that has it, and at the listener wherever that is. The bound is that of
-/// the listener.
+/// With several sets a connection counts in the set that has it, and at the listener wherever that
+/// is. The bound is that of the listener.
 #[test]
 fn several_sets_have_one_bound() {
     bounded(|| {
@@ -313,8 +315,9 @@ fn several_sets_have_one_bound() {
     });
 }
 
-/// Every end is told with the address of the peer, which the system does not know any more when the peer has reset the
-/// connection. Members of groups have one, and what the pool has connected; what it was given has none.
+/// Every end is told with the address of the peer, which the system does not know any more when the
+/// peer has reset the connection. Members of groups have one, and what the pool has connected; what
+/// it was given has none.
 #[test]
 fn the_hook_of_ends_knows_the_peer() {
     bounded(|| {

@@ -1,4 +1,5 @@
-//! Counters as OpenMetrics text: every number of a snapshot is there, and the text is what the standard asks for.
+//! Counters as OpenMetrics text: every number of a snapshot is there, and the text is what the
+//! standard asks for.
 
 use std::{
     collections::HashSet,
@@ -31,7 +32,8 @@ fn nothing_is_left_out() {
     assert!(count >= 20, "{debug}");
 }
 
-/// Each family is told once, with its type and its help before its samples, of which each pool has one; the end is marked.
+/// Each family is told once, with its type and its help before its samples, of which each pool has
+/// one; the end is marked.
 #[test]
 fn the_text_is_well_formed() {
     let pool = Pool::builder().threads(0).build().unwrap();
@@ -72,8 +74,8 @@ fn ask(port: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A server on the core alone needed twenty lines of HTTP by hand for a port that a monitoring system
-/// reads. It is one call.
+/// A server on the core alone needed twenty lines of HTTP by hand for a port that a monitoring
+/// system reads. It is one call.
 #[test]
 fn a_port_for_a_monitoring_system() {
     bounded(|| {

@@ -105,7 +105,8 @@ fn a_limit_of_zero() {
     assert_eq!(serve_all(&pool), 0);
 }
 
-/// F1: work that posts itself again and again starves no handle: after each of its turns the others have theirs.
+/// F1: work that posts itself again and again starves no handle: after each of its turns the others
+/// have theirs.
 #[test]
 fn endless_posts_starve_nobody() {
     fn post_again(pool: &WeakPool, count: &Arc<AtomicUsize>) {

@@ -18,8 +18,8 @@ fn place(buffer: &Scratch) -> usize {
     buffer.as_ptr() as usize
 }
 
-/// A handler inside another one must not write into the outer one's buffer: guards that live at the same time
-/// never overlap, in whatever order they come and go, and more of them than are kept.
+/// A handler inside another one must not write into the outer one's buffer: guards that live at the
+/// same time never overlap, in whatever order they come and go, and more of them than are kept.
 #[test]
 fn guards_that_live_together_do_not_overlap() {
     bounded(|| {
@@ -84,9 +84,9 @@ fn threads_do_not_share() {
     });
 }
 
-/// What it is for: a handler reads into it with its context, answers from it, and the next handler on that thread
-/// has the same memory, also if the first one panicked with the guard in its hands; one that runs while the first
-/// one is still inside has another.
+/// What it is for: a handler reads into it with its context, answers from it, and the next handler
+/// on that thread has the same memory, also if the first one panicked with the guard in its hands;
+/// one that runs while the first one is still inside has another.
 #[test]
 fn handlers_read_into_it() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! Handlers that are stuck are reported by name, once, also when every thread of the pool is stuck. On a virtual clock: an
-//! hour takes no time, and a report comes neither too early nor too late.
+//! Handlers that are stuck are reported by name, once, also when every thread of the pool is stuck.
+//! On a virtual clock: an hour takes no time, and a report comes neither too early nor too late.
 
 use std::{
     fs, io,
@@ -26,9 +26,10 @@ struct AtGate {
 impl EventHandler<SimStream> for AtGate {
     fn ready(&mut self, cx: &mut Context<'_, SimStream>) -> io::Result<Next> {
         while cx.read(&mut [0; 8]).is_ok() {}
-        match self.tells {
-            true => cx.blocking(|| self.gate.pass()),
-            false => self.gate.pass(),
+        if self.tells {
+            cx.blocking(|| self.gate.pass())
+        } else {
+            self.gate.pass()
         }
         cx.write_all(b"done").map(|()| Next::Continue)
     }
@@ -86,8 +87,8 @@ impl Scene {
     }
 }
 
-/// No timer of the pool could do it: there is nobody to call it. Each is told once, with its name; and once more when it
-/// is back.
+/// No timer of the pool could do it: there is nobody to call it. Each is told once, with its name;
+/// and once more when it is back.
 #[test]
 fn told_when_all_threads_are_stuck() {
     bounded(|| {
@@ -122,8 +123,9 @@ fn told_when_all_threads_are_stuck() {
     });
 }
 
-/// Two calls of the same handler, one after the other, are two reports. One that begins between two looks is told when it
-/// is due, not when the next look would have come. And who has told that it blocks is stuck all the same.
+/// Two calls of the same handler, one after the other, are two reports. One that begins between two
+/// looks is told when it is due, not when the next look would have come. And who has told that it
+/// blocks is stuck all the same.
 #[test]
 fn each_call_is_told_when_it_is_due() {
     bounded(|| {
@@ -193,7 +195,8 @@ fn monitors(pool: &str) -> usize {
         .count()
 }
 
-/// The monitor keeps nothing alive, and ends with the pool; in a pool that is dropped while its thread is stuck, too.
+/// The monitor keeps nothing alive, and ends with the pool; in a pool that is dropped while its
+/// thread is stuck, too.
 #[test]
 fn the_monitor_ends_with_the_pool() {
     bounded(|| {

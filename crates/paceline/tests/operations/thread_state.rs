@@ -1,4 +1,5 @@
-//! A thread's own state belongs to the handlers: the pool leaves nothing in it and takes nothing from it.
+//! A thread's own state belongs to the handlers: the pool leaves nothing in it and takes nothing
+//! from it.
 
 use std::{
     io,
@@ -22,10 +23,11 @@ use paceline::{
     Context, Next,
 };
 
-/// Jetty 7548: the interrupt flag that the selector had used to wake its thread was still set when the next
-/// handler ran, whose first blocking call failed. Our flag of that kind would be the token of `thread::park`.
-/// Here a wake for the leader comes when it has just taken another event: too late to end its sleep, and its
-/// handler, which parks, must not be hit by it. It stays parked until the test lets it go.
+/// Jetty 7548: the interrupt flag that the selector had used to wake its thread was still set when
+/// the next handler ran, whose first blocking call failed. Our flag of that kind would be the token
+/// of `thread::park`. Here a wake for the leader comes when it has just taken another event: too
+/// late to end its sleep, and its handler, which parks, must not be hit by it. It stays parked
+/// until the test lets it go.
 #[test]
 fn thread_state_clean_between_events() {
     bounded(|| {
@@ -94,7 +96,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Waits for a thread at the gate, gives it time to go through without permission, and lets it go.
+    /// Waits for a thread at the gate, gives it time to go through without permission, and lets it
+    /// go.
     fn open_after_a_while(&self) {
         wait_until(|| self.parked.lock().unwrap().is_some());
         pause(Duration::from_millis(10));
@@ -119,8 +122,9 @@ fn parking(scene: &Scene, gate: &Gate) -> SimPeer {
     scene.serve(handler)
 }
 
-/// The other way round: a handler leaves a token in its thread, for the next one there. The pool, whose thread
-/// sleeps in the meantime, both as leader and as follower, is not confused by it, and does not use it up.
+/// The other way round: a handler leaves a token in its thread, for the next one there. The pool,
+/// whose thread sleeps in the meantime, both as leader and as follower, is not confused by it, and
+/// does not use it up.
 #[test]
 fn tokens_of_handlers_stay_with_their_thread() {
     bounded(|| {
@@ -159,7 +163,8 @@ fn tokens_of_handlers_stay_with_their_thread() {
         assert_eq!(elsewhere.wait_for(1), b"x");
         wait_until(|| witness.role(1) == Some(Role::Leader));
         scene.wait_asleep(1);
-        // Now the first one follows: an event makes the other one promote it, and the next one is its own.
+        // Now the first one follows: an event makes the other one promote it, and the next one is
+        // its own.
         elsewhere.send(b"x");
         assert_eq!(elsewhere.wait_for(1), b"x");
         wait_until(|| witness.role(0) == Some(Role::Leader));
@@ -172,8 +177,9 @@ fn tokens_of_handlers_stay_with_their_thread() {
     });
 }
 
-/// Anyone may unpark any thread at any time. The pool's threads are unparked without end while they follow,
-/// lead and process: nothing is lost, nobody leads beside another, and no promotion or wake comes of it.
+/// Anyone may unpark any thread at any time. The pool's threads are unparked without end while they
+/// follow, lead and process: nothing is lost, nobody leads beside another, and no promotion or wake
+/// comes of it.
 #[test]
 fn unparks_from_outside_are_harmless() {
     bounded(|| {
@@ -227,8 +233,9 @@ fn note(threads: &mut Vec<Thread>) {
     }
 }
 
-/// What the pool itself remembers of a thread is that it is in a handler, so that it can refuse to wait for
-/// itself. It remembers it exactly as long: in the handler and in `closed`, and not after a panic.
+/// What the pool itself remembers of a thread is that it is in a handler, so that it can refuse to
+/// wait for itself. It remembers it exactly as long: in the handler and in `closed`, and not after
+/// a panic.
 #[test]
 fn frames_end_with_their_handler() {
     bounded(|| {

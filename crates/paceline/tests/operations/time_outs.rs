@@ -1,5 +1,5 @@
-//! Time-outs: handles at which nothing happens are closed, and no others. Most of it on a clock that stands still until the
-//! test moves it.
+//! Time-outs: handles at which nothing happens are closed, and no others. Most of it on a clock
+//! that stands still until the test moves it.
 
 use std::{
     io,
@@ -79,7 +79,8 @@ fn a_timeout_can_be_taken_back() {
     assert!(matches!(end.try_recv(), Ok(Closed::TimedOut)));
 }
 
-/// A handler that takes longer than the time-out is not idle, and neither is a handle that was suspended.
+/// A handler that takes longer than the time-out is not idle, and neither is a handle that was
+/// suspended.
 #[test]
 fn busy_or_suspended_is_not_idle() {
     bounded(|| {
@@ -192,7 +193,8 @@ fn used_is_not_idle() {
     });
 }
 
-/// The time of a suspended handle does not pass: whatever its time-out, it is whole again when it is resumed.
+/// The time of a suspended handle does not pass: whatever its time-out, it is whole again when it
+/// is resumed.
 #[test]
 fn suspended_time_does_not_count() {
     for (idle, expected) in [(100 * MS, 0), (Duration::ZERO, 1)] {
@@ -211,8 +213,8 @@ fn suspended_time_does_not_count() {
     }
 }
 
-/// Nobody was free for longer than the time-out, and more handles have input than one look into the set brings. Those
-/// that it does not bring are not idle.
+/// Nobody was free for longer than the time-out, and more handles have input than one look into the
+/// set brings. Those that it does not bring are not idle.
 #[test]
 fn input_that_waits_is_not_idle() {
     const HANDLES: usize = 300;
@@ -240,7 +242,8 @@ fn input_that_waits_is_not_idle() {
     assert_eq!(read.load(Ordering::SeqCst), HANDLES);
 }
 
-/// Sends back what comes. One that may stay takes its time-out back before anything else, and tells.
+/// Sends back what comes. One that may stay takes its time-out back before anything else, and
+/// tells.
 struct Guest {
     may_stay: bool,
     tell: mpsc::Sender<()>,
@@ -283,13 +286,14 @@ fn read_one(mut stream: &TcpStream) -> Option<u8> {
     (count == 1).then_some(byte[0])
 }
 
-/// A client that connects and says nothing was never closed: its handler, which would have set a time-out, was never
-/// called. Now what a listener accepts has the pool's from its first moment on, alone or in a group; and a handler that
-/// gives its handle another one before has its way.
+/// A client that connects and says nothing was never closed: its handler, which would have set a
+/// time-out, was never called. Now what a listener accepts has the pool's from its first moment on,
+/// alone or in a group; and a handler that gives its handle another one before has its way.
 #[test]
 fn what_is_accepted_may_not_be_idle() {
     bounded(|| {
-        // Long enough for the first one to be greeted. (It is the way from its accept to that, on a busy machine.)
+        // Long enough for the first one to be greeted. (It is the way from its accept to that, on a
+        // busy machine.)
         let pool = Pool::builder().threads(2).idle_timeout(500 * MS);
         let pool = pool.build().unwrap();
         let (tell, greeted) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! Timers are events of the same turn: not before their time, not lost, not called after their end. Most of it on a
-//! clock that stands still until the test moves it.
+//! Timers are events of the same turn: not before their time, not lost, not called after their end.
+//! Most of it on a clock that stands still until the test moves it.
 
 use std::{
     io,
@@ -93,7 +93,8 @@ fn never_early() {
     assert_eq!(serve_all(&scene.pool), 1);
 }
 
-/// A leader that sleeps without end is woken for the first timer, sleeps until it, and again without end.
+/// A leader that sleeps without end is woken for the first timer, sleeps until it, and again
+/// without end.
 #[test]
 fn a_sleeping_leader_comes_in_time() {
     bounded(|| {
@@ -110,8 +111,8 @@ fn a_sleeping_leader_comes_in_time() {
     });
 }
 
-/// "An earlier deadline wakes the leader only if it sleeps past it": a later one, and one that is set while the leader
-/// is awake, cost no wake.
+/// "An earlier deadline wakes the leader only if it sleeps past it": a later one, and one that is
+/// set while the leader is awake, cost no wake.
 #[test]
 fn only_an_earlier_one_wakes() {
     bounded(|| {
@@ -152,7 +153,8 @@ fn set_while_nobody_sleeps_wakes_nobody() {
     assert_eq!(serve_all(&scene.pool), 99);
 }
 
-/// A hundred thousand of them, in any order, some of them cancelled: each is called once and at its time, or never.
+/// A hundred thousand of them, in any order, some of them cancelled: each is called once and at its
+/// time, or never.
 #[test]
 fn a_hundred_thousand() {
     const TIMERS: usize = 100_000;
@@ -172,9 +174,10 @@ fn a_hundred_thousand() {
             }
         });
         let timer = timer.unwrap();
-        match random.once_in(4) {
-            true => timer.cancel().unwrap(),
-            false => kept += 1,
+        if random.once_in(4) {
+            timer.cancel().unwrap()
+        } else {
+            kept += 1
         }
     }
     // The time passes a millisecond at a step: whatever is called is called on time.
@@ -186,7 +189,8 @@ fn a_hundred_thousand() {
     assert_eq!(scene.pool.snapshot().late_timers, 0);
 }
 
-/// A row of ticks that does not drift: the tenth comes after ten periods, however late the others were.
+/// A row of ticks that does not drift: the tenth comes after ten periods, however late the others
+/// were.
 #[test]
 fn periodic_without_drift() {
     let (scene, calls) = (Scene::unobserved(), Calls::default());
@@ -256,7 +260,8 @@ fn a_timer_changes_its_period_and_stops() {
     assert_eq!(timer.cancel().unwrap_err().kind(), io::ErrorKind::NotFound);
 }
 
-/// A call takes long, and changes the period: the new row begins at its end, and of the old one nothing was missed.
+/// A call takes long, and changes the period: the new row begins at its end, and of the old one
+/// nothing was missed.
 #[test]
 fn a_new_period_begins_after_the_call() {
     let (scene, missed) = (Scene::unobserved(), Arc::new(Mutex::new(Vec::new())));
@@ -360,7 +365,8 @@ fn cancelled_by_its_own_call() {
     });
 }
 
-/// A panic ends the timer, or not, by the pool's policy; it is told, and takes nothing else with it.
+/// A panic ends the timer, or not, by the pool's policy; it is told, and takes nothing else with
+/// it.
 #[test]
 fn panics_by_policy() {
     for (panics, expected) in [(Panics::Close, 1), (Panics::Keep, 3)] {
@@ -490,8 +496,8 @@ fn a_blocking_timer_leaves_a_leader() {
     });
 }
 
-/// F1: a leader that is never without work looks at the clock too, whatever makes it look into the set: here the standby,
-/// again and again, before sixty-four dispatches are over.
+/// F1: a leader that is never without work looks at the clock too, whatever makes it look into the
+/// set: here the standby, again and again, before sixty-four dispatches are over.
 #[test]
 fn timers_are_not_starved() {
     bounded(|| {
@@ -526,7 +532,8 @@ fn timers_are_not_starved() {
     });
 }
 
-/// Timers that are set and taken back with every request, as deadlines are, wake nobody: the leader is up before them.
+/// Timers that are set and taken back with every request, as deadlines are, wake nobody: the leader
+/// is up before them.
 #[test]
 fn set_and_taken_back_wakes_nobody() {
     bounded(|| {

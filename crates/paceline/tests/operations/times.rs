@@ -1,5 +1,6 @@
-//! The times that the pool notes are those of the handlers themselves: what the end of another handle takes is
-//! nobody's handler, and an estimate that counted it would wake followers for nothing.
+//! The times that the pool notes are those of the handlers themselves: what the end of another
+//! handle takes is nobody's handler, and an estimate that counted it would wake followers for
+//! nothing.
 
 use std::{io, time::Duration};
 
@@ -27,7 +28,8 @@ impl EventHandler<SimStream> for SlowEnd {
     }
 }
 
-/// Each end is a time without a leader of its own. They are not added up, and not left to the next handler.
+/// Each end is a time without a leader of its own. They are not added up, and not left to the next
+/// handler.
 #[test]
 fn ends_are_not_the_next_handlers_time() {
     bounded(|| {

@@ -1,4 +1,5 @@
-//! What a pool tells, as events of the crate `tracing`: with the feature of this name, to a subscriber of our own.
+//! What a pool tells, as events of the crate `tracing`: with the feature of this name, to a
+//! subscriber of our own.
 
 use std::{
     fmt, io,
@@ -22,7 +23,8 @@ type Line = (Level, String);
 
 static LINES: OnceLock<Arc<Mutex<Vec<Line>>>> = OnceLock::new();
 
-/// What was told about this pool. Events come from the pool's threads, so the subscriber is the whole process's.
+/// What was told about this pool. Events come from the pool's threads, so the subscriber is the
+/// whole process's.
 fn lines(pool: &str) -> Vec<Line> {
     let mut lines = LINES.get().unwrap().lock().unwrap().clone();
     lines.retain(|(_, text)| text.contains(&format!("pool={pool} ")));
@@ -103,7 +105,8 @@ fn everything_is_told_on_its_level() {
             peer.send(b"x");
             peer.wait_closed();
         }
-        // The source is gone before its end is told, and either of the two may be the only one that has led so far.
+        // The source is gone before its end is told, and either of the two may be the only one that
+        // has led so far.
         wait_until(|| {
             has(
                 "traced",

@@ -162,7 +162,8 @@ fn a_call_that_reads_ends_the_row() {
     });
 }
 
-/// A row that was ended begins from one. A handle that was reported is counted, and not reported again.
+/// A row that was ended begins from one. A handle that was reported is counted, and not reported
+/// again.
 #[test]
 fn a_second_row_is_counted_and_not_reported() {
     bounded(|| {

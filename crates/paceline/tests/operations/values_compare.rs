@@ -42,9 +42,9 @@ impl Scene {
     }
 }
 
-/// An application keeps its connections in a table by handle. A handle is equal to its clones and to nothing
-/// else: not to another of its pool, not to the next one in its slot, and not to the one in the same slot of
-/// another pool.
+/// An application keeps its connections in a table by handle. A handle is equal to its clones and
+/// to nothing else: not to another of its pool, not to the next one in its slot, and not to the one
+/// in the same slot of another pool.
 #[test]
 fn a_handle_is_equal_to_its_clones_alone() {
     let (mut here, mut there) = (Scene::new(), Scene::new());
@@ -79,8 +79,8 @@ fn hash(value: impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
-/// An interest is a set of directions: adding what is there changes nothing, and a set contains its parts, all
-/// of them or not at all.
+/// An interest is a set of directions: adding what is there changes nothing, and a set contains its
+/// parts, all of them or not at all.
 #[test]
 fn interests_are_sets() {
     const ALL: [Interest; 3] = [Interest::NONE, Interest::READ, Interest::WRITE];

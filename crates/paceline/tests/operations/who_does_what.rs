@@ -75,8 +75,9 @@ impl EventHandler<SimStream> for Curious {
     }
 }
 
-/// One thread goes through the roles, and time passes in each: the board tells the role, and for how long; in a handler
-/// also whose, and for how long the whole call has lasted, also while that is away.
+/// One thread goes through the roles, and time passes in each: the board tells the role, and for
+/// how long; in a handler also whose, and for how long the whole call has lasted, also while that
+/// is away.
 #[test]
 fn each_role_is_shown_with_its_time() {
     bounded(|| {
@@ -164,7 +165,8 @@ fn the_standby_is_told_from_the_others() {
     });
 }
 
-/// The standby is known by its place, whoever else is there: one that has entered and does not follow yet is not it.
+/// The standby is known by its place, whoever else is there: one that has entered and does not
+/// follow yet is not it.
 #[test]
 fn the_standby_is_told_by_its_place() {
     bounded(|| {
@@ -210,8 +212,8 @@ impl EventHandler<SimStream> for Other {
     }
 }
 
-/// A thread goes from one handle to the other, with handlers of different types, as fast as it can. Whoever looks never
-/// sees the one's handle with the other's handler.
+/// A thread goes from one handle to the other, with handlers of different types, as fast as it can.
+/// Whoever looks never sees the one's handle with the other's handler.
 #[test]
 fn no_report_is_torn() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! The adaptive wake, stepped by hand: when a backlog has lasted long enough to pay for a wake (W1), and who
-//! leads after a thread that leaves (I3). Two cores, one sleeper: the standby.
+//! The adaptive wake, stepped by hand: when a backlog has lasted long enough to pay for a wake
+//! (W1), and who leads after a thread that leaves (I3). Two cores, one sleeper: the standby.
 
 use std::{io::ErrorKind, panic, sync::mpsc, thread, time::Duration};
 
@@ -56,7 +56,8 @@ impl Scene {
         peer
     }
 
-    /// A connection whose handler never reads: once it has an event, it waits in the line after every call.
+    /// A connection whose handler never reads: once it has an event, it waits in the line after
+    /// every call.
     fn restless(&self) -> SimPeer {
         self.serve(|_: &mut Context<'_, _>| Ok(Next::Continue))
     }
@@ -83,8 +84,9 @@ impl Scene {
     }
 }
 
-/// W1: one handle is in the line all the time, so the set is not asked for more; and there an event waits for
-/// the idle core. After a look of the standby the leader looks for itself, and somebody is woken.
+/// W1: one handle is in the line all the time, so the set is not asked for more; and there an event
+/// waits for the idle core. After a look of the standby the leader looks for itself, and somebody
+/// is woken.
 #[test]
 fn an_event_in_the_set_is_a_backlog() {
     bounded(|| {
@@ -106,8 +108,8 @@ fn an_event_in_the_set_is_a_backlog() {
     });
 }
 
-/// The standby has looked while the leader slept: nothing waited then. What comes afterwards has to wait for a
-/// look of its own before somebody is woken.
+/// The standby has looked while the leader slept: nothing waited then. What comes afterwards has to
+/// wait for a look of its own before somebody is woken.
 #[test]
 fn nothing_waits_while_the_leader_sleeps() {
     bounded(|| {
@@ -140,8 +142,8 @@ fn nothing_waits_while_the_leader_sleeps() {
     });
 }
 
-/// A look of the leader that finds one event and no other settles it: nothing waited until then. What comes next
-/// has to wait for a look of the standby's own.
+/// A look of the leader that finds one event and no other settles it: nothing waited until then.
+/// What comes next has to wait for a look of the standby's own.
 #[test]
 fn nothing_waits_if_the_leader_finds_nothing() {
     bounded(|| {
@@ -180,8 +182,8 @@ fn a_known_backlog_costs_no_look() {
     });
 }
 
-/// While both cores have their threads a backlog wakes nobody, and the standby's looks do not count. They count
-/// from when a core is idle: one more look, and somebody is woken.
+/// While both cores have their threads a backlog wakes nobody, and the standby's looks do not
+/// count. They count from when a core is idle: one more look, and somebody is woken.
 #[test]
 fn looks_count_from_when_a_core_is_idle() {
     bounded(|| {
@@ -206,8 +208,8 @@ fn looks_count_from_when_a_core_is_idle() {
     });
 }
 
-/// I3: a thread leaves the pool with an event in its hands, after it has given the lead away. Nobody was woken
-/// for that; now the standby is, without a tick, and handles the event.
+/// I3: a thread leaves the pool with an event in its hands, after it has given the lead away.
+/// Nobody was woken for that; now the standby is, without a tick, and handles the event.
 #[test]
 fn who_leaves_while_processing_has_a_successor() {
     bounded(|| {
@@ -225,8 +227,8 @@ fn who_leaves_while_processing_has_a_successor() {
     });
 }
 
-/// A handler that is short, as far as anyone knows, will be back: whoever comes meanwhile leaves its lead alone,
-/// also if a core is idle, as long as nothing waits for that core.
+/// A handler that is short, as far as anyone knows, will be back: whoever comes meanwhile leaves
+/// its lead alone, also if a core is idle, as long as nothing waits for that core.
 #[test]
 fn lead_of_a_short_handler_is_left_to_it() {
     bounded(|| {
@@ -266,8 +268,8 @@ fn lead_is_left_open_while_every_core_has_its_thread() {
     });
 }
 
-/// I3 for the standby: its time in the pool is over while the lead lies open. It has the one who is parked woken,
-/// which waits for no tick.
+/// I3 for the standby: its time in the pool is over while the lead lies open. It has the one who is
+/// parked woken, which waits for no tick.
 #[test]
 fn standby_that_leaves_has_a_successor() {
     bounded(|| {
@@ -293,8 +295,8 @@ fn standby_that_leaves_has_a_successor() {
     });
 }
 
-/// Not only handlers may say that the rest takes long: so may posted work, timers, and whoever uses a concurrent handle.
-/// Each of them has the standby woken, without a tick.
+/// Not only handlers may say that the rest takes long: so may posted work, timers, and whoever uses
+/// a concurrent handle. Each of them has the standby woken, without a tick.
 #[test]
 fn whoever_is_called_may_ask_for_help() {
     const SOON: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! The adaptive wake and the orders, by exact counts: who is woken, who looks, who leads. Real threads on
-//! the simulated set, whose clock stands still until the test moves it, tick by tick.
+//! The adaptive wake and the orders, by exact counts: who is woken, who looks, who leads. Real
+//! threads on the simulated set, whose clock stands still until the test moves it, tick by tick.
 
 use std::{
     sync::{mpsc, Arc, Mutex},
@@ -15,8 +15,8 @@ use paceline::{observe::Role, Context, Interest, Next, Order, Wake};
 
 const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
 
-/// The reason for the adaptive wake: while one thread suffices, a request costs one promotion, which the
-/// same thread takes back, and nobody else stirs. (The textbook wakes somebody for each.)
+/// The reason for the adaptive wake: while one thread suffices, a request costs one promotion,
+/// which the same thread takes back, and nobody else stirs. (The textbook wakes somebody for each.)
 #[test]
 fn short_requests_wake_nobody() {
     bounded(|| {
@@ -31,8 +31,9 @@ fn short_requests_wake_nobody() {
     });
 }
 
-/// Asio 886: a hundred thousand packets per second with one thread, ten thousand with many. Now sleeping
-/// threads cost nothing: with two and with thirty-two of them the same requests need the same steps.
+/// Asio 886: a hundred thousand packets per second with one thread, ten thousand with many. Now
+/// sleeping threads cost nothing: with two and with thirty-two of them the same requests need the
+/// same steps.
 #[test]
 fn more_threads_are_not_slower() {
     bounded(|| {
@@ -49,9 +50,9 @@ fn more_threads_are_not_slower() {
     });
 }
 
-/// MariaDB 21343: a thread that was about to block woke nobody, and what was in the queue waited for it.
-/// Now a handler that says so has a successor before it blocks: the clock stands still, nobody looks, and
-/// yet the other connection is served. One thread is woken, and it finds work.
+/// MariaDB 21343: a thread that was about to block woke nobody, and what was in the queue waited
+/// for it. Now a handler that says so has a successor before it blocks: the clock stands still,
+/// nobody looks, and yet the other connection is served. One thread is woken, and it finds work.
 #[test]
 fn wait_begin_wakes() {
     bounded(|| {
@@ -77,7 +78,8 @@ fn wait_begin_wakes() {
     });
 }
 
-/// A handler may ask for help as often as it likes: once somebody leads, nobody else is woken for it.
+/// A handler may ask for help as often as it likes: once somebody leads, nobody else is woken for
+/// it.
 #[test]
 fn asking_for_help_again_wakes_nobody_else() {
     bounded(|| {
@@ -103,8 +105,9 @@ fn asking_for_help_again_wakes_nobody_else() {
     });
 }
 
-/// The surprise: a handler blocks and has not told. The lead is open, and nobody takes it until the standby looks:
-/// then it leads, and its first promotion appoints the next standby (I2), which does the same for the next surprise.
+/// The surprise: a handler blocks and has not told. The lead is open, and nobody takes it until the
+/// standby looks: then it leads, and its first promotion appoints the next standby (I2), which does
+/// the same for the next surprise.
 #[test]
 fn untold_blocking_is_found_by_the_next_look() {
     bounded(|| {
@@ -138,8 +141,8 @@ fn untold_blocking_is_found_by_the_next_look() {
     });
 }
 
-/// A lead that was opened just before the look may be taken back any moment: it is left alone, and found by the next
-/// look if it is still open. The bound of a tick and a quarter is tight.
+/// A lead that was opened just before the look may be taken back any moment: it is left alone, and
+/// found by the next look if it is still open. The bound of a tick and a quarter is tight.
 #[test]
 fn what_was_opened_just_now_is_left_alone() {
     bounded(|| {
@@ -161,8 +164,9 @@ fn what_was_opened_just_now_is_left_alone() {
     });
 }
 
-/// Each look takes a core from a thread that works. Where the lead has moved on from look to look for a while, the
-/// standby looks only every fourth tick; the first surprise ends that: who stands by next looks at every tick again.
+/// Each look takes a core from a thread that works. Where the lead has moved on from look to look
+/// for a while, the standby looks only every fourth tick; the first surprise ends that: who stands
+/// by next looks at every tick again.
 #[test]
 fn a_calm_pool_is_looked_at_every_fourth_tick() {
     bounded(|| {
@@ -172,7 +176,8 @@ fn a_calm_pool_is_looked_at_every_fourth_tick() {
         for _ in 0..UNTIL_CALM {
             stage.ask(&other, 0);
             stage.look();
-            // To its end: else it could see the next request already, and the next look nothing new.
+            // To its end: else it could see the next request already, and the next look nothing
+            // new.
             stage.standby_ticks();
         }
         for _ in 0..3 {
@@ -198,8 +203,8 @@ fn a_calm_pool_is_looked_at_every_fourth_tick() {
     });
 }
 
-/// What was calm before a long silence says nothing about what comes after it: who is roused from deep sleep looks at
-/// every tick.
+/// What was calm before a long silence says nothing about what comes after it: who is roused from
+/// deep sleep looks at every tick.
 #[test]
 fn after_a_silence_a_pool_is_not_calm() {
     bounded(|| {
@@ -221,9 +226,10 @@ fn after_a_silence_a_pool_is_not_calm() {
     });
 }
 
-/// tokio 4730 and its many duplicates, brpc 452: a handler that blocks stopped the whole poll. Now, in every
-/// order, under both policies, and whatever the handler has told, somebody leads behind it: at once, or
-/// where it was a surprise, after a look. And when the handler is back, everything is as before.
+/// tokio 4730 and its many duplicates, brpc 452: a handler that blocks stopped the whole poll. Now,
+/// in every order, under both policies, and whatever the handler has told, somebody leads behind
+/// it: at once, or where it was a surprise, after a look. And when the handler is back, everything
+/// is as before.
 #[test]
 fn blocking_handler_leaves_a_leader() {
     bounded(|| {
@@ -256,8 +262,8 @@ fn every_way() -> impl Iterator<Item = (Wake, Order, Telling)> {
     })
 }
 
-/// Where all threads but one are away there is nobody to be woken and nobody who watches. The last one
-/// takes every lead back at once, in every order: nobody waits for a tick.
+/// Where all threads but one are away there is nobody to be woken and nobody who watches. The last
+/// one takes every lead back at once, in every order: nobody waits for a tick.
 #[test]
 fn last_thread_takes_every_lead_at_once() {
     bounded(|| {
@@ -274,9 +280,9 @@ fn last_thread_takes_every_lead_at_once() {
     });
 }
 
-/// MariaDB 33070: with as many threads blocked as there may be, work sat in the queue, also after one of
-/// them was free. Now with all of them away nobody is there to serve; the first that is back takes the lead
-/// without waiting for a tick, and serves what came meanwhile.
+/// MariaDB 33070: with as many threads blocked as there may be, work sat in the queue, also after
+/// one of them was free. Now with all of them away nobody is there to serve; the first that is back
+/// takes the lead without waiting for a tick, and serves what came meanwhile.
 #[test]
 fn oversubscribe_boundary_drains() {
     bounded(|| {
@@ -298,10 +304,10 @@ fn oversubscribe_boundary_drains() {
     });
 }
 
-/// async-io 8 and 40, Grizzly 1712: something polled while there was nothing to do. The standby looks
-/// twice at a lead that is held and does not move, then it has no timer any more, however much time
-/// passes. The first event rouses it: a surprise after the long silence is found as well, even by the first
-/// look, because its watch began with the lead open.
+/// async-io 8 and 40, Grizzly 1712: something polled while there was nothing to do. The standby
+/// looks twice at a lead that is held and does not move, then it has no timer any more, however
+/// much time passes. The first event rouses it: a surprise after the long silence is found as well,
+/// even by the first look, because its watch began with the lead open.
 #[test]
 fn idle_pool_stops_ticking() {
     bounded(|| {
@@ -326,8 +332,8 @@ fn idle_pool_stops_ticking() {
     });
 }
 
-/// A pool that is used now and then does not fall into deep sleep: each event starts the count anew, and
-/// costs no wake.
+/// A pool that is used now and then does not fall into deep sleep: each event starts the count
+/// anew, and costs no wake.
 #[test]
 fn a_pool_in_use_keeps_its_standby() {
     bounded(|| {
@@ -343,9 +349,10 @@ fn a_pool_in_use_keeps_its_standby() {
     });
 }
 
-/// W1: two connections always have something to do, and there are two cores. Without a look one thread does
-/// it all, in turns; the second core costs a wake, and might not pay. After a look both threads run, and two
-/// handlers meet inside; if one of them was done too soon to meet the other, after the next.
+/// W1: two connections always have something to do, and there are two cores. Without a look one
+/// thread does it all, in turns; the second core costs a wake, and might not pay. After a look both
+/// threads run, and two handlers meet inside; if one of them was done too soon to meet the other,
+/// after the next.
 #[test]
 fn lasting_backlog_uses_two_cores() {
     bounded(|| {
@@ -366,8 +373,8 @@ fn lasting_backlog_uses_two_cores() {
     });
 }
 
-/// The same with one core: a second thread would only be in the way. However often the standby looks,
-/// nobody is woken.
+/// The same with one core: a second thread would only be in the way. However often the standby
+/// looks, nobody is woken.
 #[test]
 fn backlog_on_one_core_wakes_nobody() {
     bounded(|| {
@@ -381,10 +388,11 @@ fn backlog_on_one_core_wakes_nobody() {
     });
 }
 
-/// tokio 5712: two tasks that woke each other went through the newest-first slot for ever, and the third one
-/// starved. Here newest first is about threads, and the threads that came first do sleep for ever while one
-/// suffices: that is meant. The handles do not starve: of two that cause each other's events, neither is
-/// called twice before the third one, which had an event in between, was called once (F1).
+/// tokio 5712: two tasks that woke each other went through the newest-first slot for ever, and the
+/// third one starved. Here newest first is about threads, and the threads that came first do sleep
+/// for ever while one suffices: that is meant. The handles do not starve: of two that cause each
+/// other's events, neither is called twice before the third one, which had an event in between, was
+/// called once (F1).
 #[test]
 fn lifo_pingpong_bounded() {
     bounded(|| {
@@ -425,8 +433,8 @@ fn lifo_pingpong_bounded() {
     });
 }
 
-/// Oldest first: with three followers parked in a known order each event is led by the one that has waited
-/// longest, under both policies, round and round; and each event costs one wake.
+/// Oldest first: with three followers parked in a known order each event is led by the one that has
+/// waited longest, under both policies, round and round; and each event costs one wake.
 #[test]
 fn oldest_first_everyone_has_its_turn() {
     bounded(|| {
@@ -444,8 +452,8 @@ fn oldest_first_everyone_has_its_turn() {
     });
 }
 
-/// By priority: of the threads that wait the highest leads, among equals the newest, whenever they came.
-/// Each leader in turn goes away, and takes no further part.
+/// By priority: of the threads that wait the highest leads, among equals the newest, whenever they
+/// came. Each leader in turn goes away, and takes no further part.
 #[test]
 fn highest_priority_leads_among_equals_the_newest() {
     bounded(|| {
@@ -462,8 +470,8 @@ fn highest_priority_leads_among_equals_the_newest() {
     });
 }
 
-/// Also a standby is a follower with its rank. Here it is the newest of two equals, because it came back
-/// from an event after the other one had parked: it leads next.
+/// Also a standby is a follower with its rank. Here it is the newest of two equals, because it came
+/// back from an event after the other one had parked: it leads next.
 #[test]
 fn among_equals_the_standby_may_be_the_newest() {
     bounded(|| {
@@ -483,9 +491,9 @@ fn among_equals_the_standby_may_be_the_newest() {
     });
 }
 
-/// The pool's own threads have priorities too. Whoever happened to lead first, after one event the highest
-/// does; it takes back every lead, because nobody who waits ranks higher; and if it goes away the next one
-/// in rank follows.
+/// The pool's own threads have priorities too. Whoever happened to lead first, after one event the
+/// highest does; it takes back every lead, because nobody who waits ranks higher; and if it goes
+/// away the next one in rank follows.
 #[test]
 fn own_threads_lead_by_their_priority() {
     bounded(|| {
@@ -509,8 +517,8 @@ fn own_threads_lead_by_their_priority() {
     });
 }
 
-/// The system's order promises nothing about threads. Every connection is served, and nobody waits for a
-/// tick.
+/// The system's order promises nothing about threads. Every connection is served, and nobody waits
+/// for a tick.
 #[test]
 fn systems_order_serves_everyone() {
     bounded(|| {

@@ -1,5 +1,6 @@
-//! Elastic threads: a pool that grows while all its threads are in handlers, and shrinks while they have nothing to do.
-//! Real threads on the simulated set, whose clock stands still until the test moves it.
+//! Elastic threads: a pool that grows while all its threads are in handlers, and shrinks while they
+//! have nothing to do. Real threads on the simulated set, whose clock stands still until the test
+//! moves it.
 
 use std::{
     fs,
@@ -69,8 +70,8 @@ fn tasks_named(prefix: &str) -> usize {
         .count()
 }
 
-/// The rule: all block, a request waits, and nobody returns. Whoever leaves nobody behind calls one more, so the
-/// request is answered. And when there are as many as may be, nobody else is called.
+/// The rule: all block, a request waits, and nobody returns. Whoever leaves nobody behind calls one
+/// more, so the request is answered. And when there are as many as may be, nobody else is called.
 #[test]
 fn grows_up_to_the_bound_and_not_beyond() {
     bounded(|| {
@@ -89,8 +90,9 @@ fn grows_up_to_the_bound_and_not_beyond() {
     });
 }
 
-/// The same for the textbook's wake; and for handlers that block by surprise, of which only the first one is found by a
-/// look of the standby: a thread that is called takes the open lead as soon as it is there.
+/// The same for the textbook's wake; and for handlers that block by surprise, of which only the
+/// first one is found by a look of the standby: a thread that is called takes the open lead as soon
+/// as it is there.
 #[test]
 fn grows_whatever_the_wake() {
     bounded(|| {
@@ -106,7 +108,8 @@ fn grows_whatever_the_wake() {
     });
 }
 
-/// Two threads of at most four, and three handlers that block, one after the other: the last thread leads, and answers.
+/// Two threads of at most four, and three handlers that block, one after the other: the last thread
+/// leads, and answers.
 fn grown_to_four(telling: Telling, wake: Wake) -> (Stage, Vec<Stuck>) {
     let stage = elastic_with(2..=4, |pool| pool.wake(wake));
     let stuck: Vec<_> = (0..3).map(|_| stage.stuck(telling)).collect();
@@ -124,8 +127,9 @@ fn grown_to_four(telling: Telling, wake: Wake) -> (Stage, Vec<Stuck>) {
     (stage, stuck)
 }
 
-/// TAO (2014): when no leader was left, threads were spawned without a throttle, hundreds of them. Now, however many
-/// handlers block at once: while somebody was called and is not here yet nobody else is called, and the bound holds.
+/// TAO (2014): when no leader was left, threads were spawned without a throttle, hundreds of them.
+/// Now, however many handlers block at once: while somebody was called and is not here yet nobody
+/// else is called, and the bound holds.
 #[test]
 fn no_leader_left_does_not_spawn_storm() {
     bounded(|| {
@@ -178,8 +182,8 @@ fn with_a_door(threads: RangeInclusive<usize>, name: &str, door: &Arc<Gate>) -> 
     })
 }
 
-/// When there is nothing to do, threads beyond the bound go, and no more of them. Then nobody has a timer, and nobody
-/// stirs any more.
+/// When there is nothing to do, threads beyond the bound go, and no more of them. Then nobody has a
+/// timer, and nobody stirs any more.
 #[test]
 fn retires_when_idle_and_then_has_no_timer() {
     bounded(|| {
@@ -219,8 +223,8 @@ impl Observer for AtTheDoor {
     }
 }
 
-/// A thread is let go, and before it has left all others block: it has its place still, so nobody is called into it. It
-/// comes back instead.
+/// A thread is let go, and before it has left all others block: it has its place still, so nobody
+/// is called into it. It comes back instead.
 #[test]
 fn who_is_leaving_counts_and_comes_back() {
     bounded(|| {
@@ -259,8 +263,8 @@ fn until_nobody_watches_the_clock(stage: &Stage, threads: usize) {
     panic!("somebody has a timer: {:?}", stage.world.clock());
 }
 
-/// The textbook's wake has no standby. There, too, one thread stays in reserve behind the leader, though the bound is
-/// lower.
+/// The textbook's wake has no standby. There, too, one thread stays in reserve behind the leader,
+/// though the bound is lower.
 #[test]
 fn one_stays_in_reserve() {
     bounded(|| {
@@ -278,8 +282,8 @@ fn one_stays_in_reserve() {
     });
 }
 
-/// The same over TCP, by the system's clock: eight handlers that all wait for one another need eight threads. They come,
-/// and when they have nothing to do they go.
+/// The same over TCP, by the system's clock: eight handlers that all wait for one another need
+/// eight threads. They come, and when they have nothing to do they go.
 #[test]
 fn grows_and_shrinks_over_tcp() {
     bounded(|| {
@@ -312,7 +316,8 @@ fn grows_and_shrinks_over_tcp() {
     });
 }
 
-/// The leader and the standby do not retire, however long they have been that: who goes is who was parked.
+/// The leader and the standby do not retire, however long they have been that: who goes is who was
+/// parked.
 #[test]
 fn leader_and_standby_do_not_retire() {
     bounded(|| {
@@ -377,8 +382,8 @@ fn guests_count_neither_way() {
     });
 }
 
-/// A guest stood by behind a thread that is stuck, and its time is over. It was the last one who could lead, so it calls
-/// one more before it goes.
+/// A guest stood by behind a thread that is stuck, and its time is over. It was the last one who
+/// could lead, so it calls one more before it goes.
 #[test]
 fn a_guest_that_goes_leaves_somebody_behind() {
     bounded(|| {
@@ -425,8 +430,8 @@ fn begins_without_threads() {
     });
 }
 
-/// A shutdown comes while a thread was called and is not here yet: it waits for that one, which finds the end, and joins
-/// it.
+/// A shutdown comes while a thread was called and is not here yet: it waits for that one, which
+/// finds the end, and joins it.
 #[test]
 fn shutdown_waits_for_who_was_called() {
     bounded(|| {
@@ -475,7 +480,8 @@ fn called_and_not_here(name: &str, door: &Arc<Gate>) -> (Stage, [Stuck; 2]) {
     (stage, stuck)
 }
 
-/// Once a shutdown has begun nobody is called any more, also if whoever goes to handle what is left leaves nobody behind.
+/// Once a shutdown has begun nobody is called any more, also if whoever goes to handle what is left
+/// leaves nobody behind.
 #[test]
 fn nobody_is_called_while_the_pool_ends() {
     bounded(|| {
@@ -505,8 +511,8 @@ fn nobody_is_called_while_the_pool_ends() {
     });
 }
 
-/// No thread is to be had, here because no stack can be that large. The pool goes on with those that it has; it is told
-/// and counted; and it is tried again, but not at once.
+/// No thread is to be had, here because no stack can be that large. The pool goes on with those
+/// that it has; it is told and counted; and it is tried again, but not at once.
 #[test]
 fn a_failed_spawn_does_not_stop_the_pool() {
     bounded(|| {

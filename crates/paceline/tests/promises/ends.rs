@@ -28,8 +28,8 @@ fn register(
     (handle.unwrap(), peer)
 }
 
-/// Two threads wait, each for the end of a handle whose handler is at work. The handlers return one after the
-/// other, and so do the waits: the one that is over does not disturb the other.
+/// Two threads wait, each for the end of a handle whose handler is at work. The handlers return one
+/// after the other, and so do the waits: the one that is over does not disturb the other.
 #[test]
 fn two_who_wait_are_both_told() {
     bounded(|| {
@@ -61,8 +61,8 @@ fn two_who_wait_are_both_told() {
     });
 }
 
-/// A handle can't be waited for by its own handler, and a pool can't be entered from one of its own. Another
-/// pool's can, also if its handle has the same number.
+/// A handle can't be waited for by its own handler, and a pool can't be entered from one of its
+/// own. Another pool's can, also if its handle has the same number.
 #[test]
 fn handler_of_another_pool_may_wait() {
     bounded(|| {
@@ -84,8 +84,8 @@ fn handler_of_another_pool_may_wait() {
     });
 }
 
-/// A handle that the end of the pool closed by force is as stale as any other: whatever is asked of it is
-/// refused, and nobody waits for an end that was.
+/// A handle that the end of the pool closed by force is as stale as any other: whatever is asked of
+/// it is refused, and nobody waits for an end that was.
 #[test]
 fn key_is_stale_after_the_end_of_the_pool() {
     bounded(|| {
@@ -109,8 +109,8 @@ fn key_is_stale_after_the_end_of_the_pool() {
     });
 }
 
-/// The end of the pool comes between a claim and its handler's call. There is no call any more, and the handler is
-/// told that it was the pool's end: nobody has asked for its own.
+/// The end of the pool comes between a claim and its handler's call. There is no call any more, and
+/// the handler is told that it was the pool's end: nobody has asked for its own.
 #[test]
 fn claimed_before_the_end_is_told_the_end() {
     bounded(|| {

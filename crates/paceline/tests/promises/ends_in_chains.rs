@@ -1,6 +1,7 @@
-//! Ends that lead to other ends. A `closed` that closed the next handle called that one's `closed` before it returned: three
-//! thousand of them in a row overflowed the stack of their thread. Now a thread finishes one end after the other, however
-//! many each brings about; and a wait inside of `closed` still ends.
+//! Ends that lead to other ends. A `closed` that closed the next handle called that one's `closed`
+//! before it returned: three thousand of them in a row overflowed the stack of their thread. Now a
+//! thread finishes one end after the other, however many each brings about; and a wait inside of
+//! `closed` still ends.
 
 use std::{
     io,
@@ -170,7 +171,8 @@ fn timers_cancel_each_other() {
     });
 }
 
-/// At the end of a pool, which ends all by force, each group's member closes that of the next group.
+/// At the end of a pool, which ends all by force, each group's member closes that of the next
+/// group.
 #[test]
 fn members_of_groups_close_each_other_at_the_end() {
     on_a_small_stack(|| {
@@ -222,8 +224,8 @@ fn ends_can_be_waited_for_inside_of_closed() {
     });
 }
 
-/// A shutdown inside of `closed` finishes what that has closed before, and what it ends itself. It does not wait for the
-/// ends that its own thread has deferred.
+/// A shutdown inside of `closed` finishes what that has closed before, and what it ends itself. It
+/// does not wait for the ends that its own thread has deferred.
 #[test]
 fn a_shutdown_inside_of_closed_leaves_nothing() {
     for (threads, within) in [(0, Duration::ZERO), (1, LONG * 10)] {

@@ -1,5 +1,5 @@
-//! F1: between two dispatches of one handle, every handle that was in the line is dispatched once; and
-//! after at most 64 dispatches the handle set is looked at.
+//! F1: between two dispatches of one handle, every handle that was in the line is dispatched once;
+//! and after at most 64 dispatches the handle set is looked at.
 
 use std::{
     io::{self, Write},
@@ -27,9 +27,9 @@ const DISPATCHES_BETWEEN_LOOKS: usize = 64;
 /// Who was called, in order.
 type Calls = Arc<Mutex<Vec<usize>>>;
 
-/// ACE 1031, open for years: the scan for the next handle began at the lowest number every time, so the
-/// busy handles with low numbers starved the others. Ten handles always have something to do here; they
-/// are called in strict rotation, for five hundred turns.
+/// ACE 1031, open for years: the scan for the next handle began at the lowest number every time, so
+/// the busy handles with low numbers starved the others. Ten handles always have something to do
+/// here; they are called in strict rotation, for five hundred turns.
 #[test]
 fn fairness_all_handles() {
     bounded(|| {
@@ -73,8 +73,8 @@ fn fairness_all_handles_of_the_kernel() {
     });
 }
 
-/// A new event does not let a handle jump the line either: the first handle has the quickest of all peers,
-/// which sends again whenever it was called.
+/// A new event does not let a handle jump the line either: the first handle has the quickest of all
+/// peers, which sends again whenever it was called.
 #[test]
 fn new_events_do_not_jump_the_line() {
     bounded(|| {
@@ -106,8 +106,9 @@ fn new_events_do_not_jump_the_line() {
     });
 }
 
-/// ACE (read from its source): a handler that asks to be called again is called again at once, without
-/// end, and nobody else is. Now it goes to the end of the line: everyone who is ready comes first.
+/// ACE (read from its source): a handler that asks to be called again is called again at once,
+/// without end, and nobody else is. Now it goes to the end of the line: everyone who is ready comes
+/// first.
 #[test]
 fn retry_result_yields() {
     bounded(|| {
@@ -136,9 +137,9 @@ fn retry_result_yields() {
     });
 }
 
-/// A firehose holds a thread no longer than its share: one call reads so much and no more, then the others
-/// have their turn. That it stopped does not count as "ran dry": without a new event it is called until it
-/// has read all.
+/// A firehose holds a thread no longer than its share: one call reads so much and no more, then the
+/// others have their turn. That it stopped does not count as "ran dry": without a new event it is
+/// called until it has read all.
 #[test]
 fn read_budget_yields() {
     bounded(|| {
@@ -205,8 +206,9 @@ fn firehose<const N: usize>(
     (reads, peer)
 }
 
-/// A handle that never runs dry keeps the line from ever being empty. The set is looked at all the same,
-/// after 64 dispatches at the latest, so an event waits for no more than these and for who was in the line.
+/// A handle that never runs dry keeps the line from ever being empty. The set is looked at all the
+/// same, after 64 dispatches at the latest, so an event waits for no more than these and for who
+/// was in the line.
 #[test]
 fn the_set_is_looked_at_after_64_dispatches() {
     bounded(|| {
@@ -230,8 +232,8 @@ fn the_set_is_looked_at_after_64_dispatches() {
     });
 }
 
-/// And not much sooner: a look is a system call. What one look has brought is worked off without another; here
-/// the next one would fail, and does not come before the line is empty.
+/// And not much sooner: a look is a system call. What one look has brought is worked off without
+/// another; here the next one would fail, and does not come before the line is empty.
 #[test]
 fn a_batch_costs_one_look() {
     bounded(|| {
@@ -251,8 +253,8 @@ fn a_batch_costs_one_look() {
     });
 }
 
-/// The same for a handle that stops before its source ran dry, though its set must be armed anew: it is in the
-/// line already, and neither arming nor a look is due.
+/// The same for a handle that stops before its source ran dry, though its set must be armed anew:
+/// it is in the line already, and neither arming nor a look is due.
 #[test]
 fn who_stops_early_costs_no_look() {
     bounded(|| {
@@ -298,7 +300,8 @@ fn returned_handles_are_looked_at_after_64_dispatches() {
     });
 }
 
-/// A listener with a long queue is a handle like any other: it accepts a batch, then others have their turn.
+/// A listener with a long queue is a handle like any other: it accepts a batch, then others have
+/// their turn.
 #[test]
 fn accepting_yields() {
     bounded(|| {

@@ -75,8 +75,8 @@ fn wakes(stage: &Stage, peer: &SimPeer, route: u8, requests: u64) -> u64 {
 }
 
 /// A server had one type for all its routes. One report in ten took long, so the type was short,
-/// and while a report was made no thread led until a tick; when reports were more than half, each page
-/// woke a thread for nothing. Now each route is learnt by itself, on one connection, and the
+/// and while a report was made no thread led until a tick; when reports were more than half, each
+/// page woke a thread for nothing. Now each route is learnt by itself, on one connection, and the
 /// handler's type stays what its own part is: short.
 #[test]
 fn routes_of_one_handler_are_learnt_apart() {

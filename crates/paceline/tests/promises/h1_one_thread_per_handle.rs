@@ -202,8 +202,8 @@ fn marker(scene: &Scene) -> impl Fn() {
     }
 }
 
-/// Hundreds of edges come for a handle whose handler runs, and three threads have nothing to do: none of
-/// them enters. When the handler returns everything is there, in order.
+/// Hundreds of edges come for a handle whose handler runs, and three threads have nothing to do:
+/// none of them enters. When the handler returns everything is there, in order.
 #[test]
 fn a_flood_onto_a_busy_handle() {
     bounded(|| {
@@ -230,9 +230,9 @@ fn a_flood_onto_a_busy_handle() {
     });
 }
 
-/// A changed mask re-armed a handle in the middle of its upcall, and a second thread entered its handler
-/// (ACE 4129). Here interest is changed in every way while the handler runs and input is left: that is
-/// only recorded. What was said last counts when the handler returns.
+/// A changed mask re-armed a handle in the middle of its upcall, and a second thread entered its
+/// handler (ACE 4129). Here interest is changed in every way while the handler runs and input is
+/// left: that is only recorded. What was said last counts when the handler returns.
 #[test]
 fn mask_change_while_deactivated_only_recorded() {
     bounded(|| {

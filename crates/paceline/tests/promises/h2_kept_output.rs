@@ -1,5 +1,5 @@
-//! H2 for output: what `write_all` took is sent, in order and to the last byte, and nobody else waits
-//! for it.
+//! H2 for output: what `write_all` took is sent, in order and to the last byte, and nobody else
+//! waits for it.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -41,8 +41,8 @@ fn narrow(limit: usize) -> (Pool, TcpStream, TcpStream) {
     (pool, near, far)
 }
 
-/// A handler that answers each byte with `count` bytes, and the receiver of how many were kept then. Who
-/// reads nothing before that leaves no room for a large answer.
+/// A handler that answers each byte with `count` bytes, and the receiver of how many were kept
+/// then. Who reads nothing before that leaves no room for a large answer.
 fn answer_with(count: usize) -> (impl EventHandler<TcpStream>, mpsc::Receiver<usize>) {
     let (keeps, kept) = mpsc::channel();
     let handler = move |cx: &mut Context<'_, TcpStream>| {
@@ -82,8 +82,8 @@ fn a_slow_reader_gets_everything() {
     });
 }
 
-/// Ice did its input and output between two waits, so one slow peer held up everybody (Ice, read). With
-/// one thread only, and a peer that takes nothing, everybody else is served.
+/// Ice did its input and output between two waits, so one slow peer held up everybody (Ice, read).
+/// With one thread only, and a peer that takes nothing, everybody else is served.
 #[test]
 fn slow_reader_does_not_stop_waiting() {
     bounded(|| {
@@ -107,8 +107,8 @@ fn slow_reader_does_not_stop_waiting() {
     });
 }
 
-/// Beyond the limit `write_all` fails with [`OutputLimit`], which says the numbers, and nothing of it was
-/// taken: the peer gets what was accepted and not one byte more. It is never "would block".
+/// Beyond the limit `write_all` fails with [`OutputLimit`], which says the numbers, and nothing of
+/// it was taken: the peer gets what was accepted and not one byte more. It is never "would block".
 #[test]
 fn write_all_beyond_the_limit_takes_nothing() {
     bounded(|| {
@@ -222,7 +222,8 @@ fn new_output_waits_behind_kept_output() {
     });
 }
 
-/// A handler that has said [`Next::Close`] is not called again, whatever comes while its output is sent.
+/// A handler that has said [`Next::Close`] is not called again, whatever comes while its output is
+/// sent.
 #[test]
 fn a_finished_handler_is_not_called_again() {
     bounded(|| {
@@ -252,8 +253,8 @@ fn a_finished_handler_is_not_called_again() {
     });
 }
 
-/// While output is kept no input is dispatched, so a peer that does not read can't make us keep more and
-/// more; a handler may ask for it nevertheless.
+/// While output is kept no input is dispatched, so a peer that does not read can't make us keep
+/// more and more; a handler may ask for it nevertheless.
 #[test]
 fn input_waits_while_output_is_kept() {
     bounded(|| {
@@ -322,10 +323,9 @@ fn a_reader_that_resets_ends_the_handle() {
             let (pool, near, mut far) = narrow(MUCH);
             let (mut answer, kept) = answer_with(MUCH);
             let (handler, end) = told(move |cx: &mut Context<'_, TcpStream>| {
-                answer.ready(cx).map(|next| match finishing {
-                    true => Next::Close,
-                    false => next,
-                })
+                answer
+                    .ready(cx)
+                    .map(|next| if finishing { Next::Close } else { next })
             });
             pool.register(near, Interest::READ, handler).unwrap();
             far.write_all(b"x").unwrap();
@@ -362,8 +362,8 @@ fn kept_output_needs_no_interest() {
     });
 }
 
-/// Output that is kept waits for room, and for nothing else: a handler that found its source full is visited no
-/// more until the peer has read, and then once.
+/// Output that is kept waits for room, and for nothing else: a handler that found its source full
+/// is visited no more until the peer has read, and then once.
 #[test]
 fn no_visit_before_there_is_room() {
     bounded(|| {
@@ -406,7 +406,8 @@ fn formatted_text_is_sent_whole() {
     });
 }
 
-/// An operation that would block may be tried once more; one that fails in another way has failed, and is not.
+/// An operation that would block may be tried once more; one that fails in another way has failed,
+/// and is not.
 #[test]
 fn failed_operation_is_not_repeated() {
     bounded(|| {
@@ -426,7 +427,8 @@ fn failed_operation_is_not_repeated() {
     });
 }
 
-/// R1: a source that tells of more bytes than it was given is not believed. Its handle fails, with a reason.
+/// R1: a source that tells of more bytes than it was given is not believed. Its handle fails, with
+/// a reason.
 #[test]
 fn a_boasting_source_fails() {
     bounded(|| {

@@ -73,9 +73,9 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8).collect()
 }
 
-/// Data and the end of the stream come together and make one edge. Whoever takes a short read for "it
-/// is empty" never sees the end: there is no second edge. Here they are there before the registration,
-/// so it is one edge for sure; then as they come.
+/// Data and the end of the stream come together and make one edge. Whoever takes a short read for
+/// "it is empty" never sees the end: there is no second edge. Here they are there before the
+/// registration, so it is one edge for sure; then as they come.
 #[test]
 fn data_and_end_of_stream_in_one_edge() {
     bounded(|| {
@@ -97,8 +97,8 @@ fn data_and_end_of_stream_in_one_edge() {
     });
 }
 
-/// More than the handler's buffer comes at once, and then nothing more: no edge tells of the rest. The
-/// handler is called again because its source did not run dry.
+/// More than the handler's buffer comes at once, and then nothing more: no edge tells of the rest.
+/// The handler is called again because its source did not run dry.
 #[test]
 fn nine_kib_into_eight_then_silence() {
     bounded(|| {
@@ -145,8 +145,9 @@ fn pipes_and_unix_sockets_as_sources() {
     });
 }
 
-/// A handler takes one byte per call and says "continue". It is called again for each, though there was
-/// one edge for all; also when it reads behind the pool's back, which never counts as running dry.
+/// A handler takes one byte per call and says "continue". It is called again for each, though there
+/// was one edge for all; also when it reads behind the pool's back, which never counts as running
+/// dry.
 #[test]
 fn a_handler_that_stops_early_is_called_again() {
     bounded(|| {
@@ -172,8 +173,8 @@ fn a_handler_that_stops_early_is_called_again() {
     });
 }
 
-/// A handler that reads until "would block" stops when its share is read, and is called again for the
-/// rest.
+/// A handler that reads until "would block" stops when its share is read, and is called again for
+/// the rest.
 #[test]
 fn the_rest_beyond_the_budget_is_not_lost() {
     bounded(|| {
@@ -203,8 +204,9 @@ fn the_rest_beyond_the_budget_is_not_lost() {
     });
 }
 
-/// A one-shot registration for both directions was disarmed for both when one of them fired (ACE 23 on
-/// its tracker, kaappi 1462). Here one interest is taken away and the other still works, both ways.
+/// A one-shot registration for both directions was disarmed for both when one of them fired (ACE 23
+/// on its tracker, kaappi 1462). Here one interest is taken away and the other still works, both
+/// ways.
 #[test]
 fn remove_one_interest_keeps_other_armed() {
     bounded(|| {
@@ -275,9 +277,9 @@ fn an_event_without_interest_is_kept() {
 }
 
 /// tokio kept one tick for the whole driver and cleared a resource's readiness if the tick had not
-/// changed; an edge that fell between two of them was cleared too, and its task hung (tokio 6133). Ours
-/// keeps readiness per handle. The edge comes when the handler has read its source dry but not returned,
-/// while the leader is busy with others.
+/// changed; an edge that fell between two of them was cleared too, and its task hung (tokio 6133).
+/// Ours keeps readiness per handle. The edge comes when the handler has read its source dry but not
+/// returned, while the leader is busy with others.
 #[test]
 fn shared_tick_hang() {
     bounded(|| {
@@ -317,7 +319,8 @@ fn shared_tick_hang() {
         for round in 1..100 {
             assert_eq!(is_dry.recv_timeout(LONG).unwrap(), [round - 1]);
             peer.send(&[round]);
-            // The set tells in order, so the leader has the new edge when the other one was handled.
+            // The set tells in order, so the leader has the new edge when the other one was
+            // handled.
             other_peer.send(b"x");
             has_passed.recv_timeout(LONG).unwrap();
             go_on.send(()).unwrap();
@@ -327,10 +330,10 @@ fn shared_tick_hang() {
     });
 }
 
-/// A hang-up or an error is told whether one asks for it or not; loops that had no interest in it were
-/// told without end (Ice; seastar 1785). Ours is told once: the handler is called a few times at most,
-/// and the leader sleeps. On a pipe, on a socket, without interest, and with a handler that does not
-/// care.
+/// A hang-up or an error is told whether one asks for it or not; loops that had no interest in it
+/// were told without end (Ice; seastar 1785). Ours is told once: the handler is called a few times
+/// at most, and the leader sleeps. On a pipe, on a socket, without interest, and with a handler
+/// that does not care.
 #[test]
 fn errhup_only_event_does_not_spin() {
     bounded(|| {
@@ -395,15 +398,16 @@ fn thread_named(name: &str) -> std::path::PathBuf {
     found.expect("it was found")
 }
 
-/// Whether a thread sleeps in the kernel: one that spins through waits which end at once never does.
+/// Whether a thread sleeps in the kernel: one that spins through waits which end at once never
+/// does.
 fn sleeps(thread: &std::path::Path) -> bool {
     let text = fs::read_to_string(thread.join("stat")).unwrap();
     let state = text.rsplit(") ").next().unwrap();
     state.starts_with('S')
 }
 
-/// A read stops short at the mark of urgent data, and no further edge tells of what comes after it. The
-/// short read must not be taken for an empty stream.
+/// A read stops short at the mark of urgent data, and no further edge tells of what comes after it.
+/// The short read must not be taken for an empty stream.
 #[test]
 fn everything_after_urgent_data_arrives() {
     bounded(|| {
@@ -440,11 +444,11 @@ fn everything_after_urgent_data_arrives() {
     });
 }
 
-/// Requests were read that no thread was free to serve: they sat in the process, where no other server
-/// could take them and no time-out counted (Ice 2270, 2372). With all threads busy, nothing is read
-/// here: neither from a connection that waits for a thread, nor from one whose handler has taken a
-/// request and not yet asked for the next. The bytes stay in the socket, and are served when a thread
-/// is free.
+/// Requests were read that no thread was free to serve: they sat in the process, where no other
+/// server could take them and no time-out counted (Ice 2270, 2372). With all threads busy, nothing
+/// is read here: neither from a connection that waits for a thread, nor from one whose handler has
+/// taken a request and not yet asked for the next. The bytes stay in the socket, and are served
+/// when a thread is free.
 #[test]
 fn no_read_without_free_thread() {
     bounded(|| {
@@ -480,8 +484,8 @@ fn no_read_without_free_thread() {
     });
 }
 
-/// A connection over which `requests` were sent, of seven bytes each. Its handler reads one per call, does
-/// `work`, and sends it back. The far end, and a look at what was not read.
+/// A connection over which `requests` were sent, of seven bytes each. Its handler reads one per
+/// call, does `work`, and sends it back. The far end, and a look at what was not read.
 fn serve_one_by_one(
     pool: &Pool,
     requests: &[u8],
@@ -506,8 +510,8 @@ fn serve_one_by_one(
     (far, window)
 }
 
-/// "Would block" of the lent source means "nothing more now". Any other is an error like all errors:
-/// nobody would call this handler again when that other thing is ready.
+/// "Would block" of the lent source means "nothing more now". Any other is an error like all
+/// errors: nobody would call this handler again when that other thing is ready.
 #[test]
 fn a_foreign_would_block_is_an_error() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! H3: nothing is dispatched for a handle after its deregistration returned, and never to the new owner
-//! of a reused number or slot.
+//! H3: nothing is dispatched for a handle after its deregistration returned, and never to the new
+//! owner of a reused number or slot.
 
 use std::{
     collections::VecDeque,
@@ -38,8 +38,8 @@ fn count(calls: &AtomicUsize) -> usize {
     calls.load(Ordering::SeqCst)
 }
 
-/// A thread closes a handle that is idle and has an event on its way: `closed` is told before `close`
-/// returns, by that very call, and the event finds nobody.
+/// A thread closes a handle that is idle and has an event on its way: `closed` is told before
+/// `close` returns, by that very call, and the event finds nobody.
 #[test]
 fn close_from_another_thread() {
     bounded(|| {
@@ -65,8 +65,8 @@ fn close_from_another_thread() {
     });
 }
 
-/// A handler closes its own handle and goes on: the call is recorded, the handler runs to its end, and
-/// that was its last call although much of its input is unread.
+/// A handler closes its own handle and goes on: the call is recorded, the handler runs to its end,
+/// and that was its last call although much of its input is unread.
 #[test]
 fn close_from_the_own_handler() {
     bounded(|| {
@@ -92,8 +92,9 @@ fn close_from_the_own_handler() {
     });
 }
 
-/// A handler closes another handle: an idle one is told at once, inside the call; one whose own handler
-/// runs right now is told when that returns, by the thread that has it, and is not called again.
+/// A handler closes another handle: an idle one is told at once, inside the call; one whose own
+/// handler runs right now is told when that returns, by the thread that has it, and is not called
+/// again.
 #[test]
 fn close_from_anothers_handler() {
     bounded(|| {
@@ -138,10 +139,10 @@ fn close_from_anothers_handler() {
     });
 }
 
-/// ACE's thread pool reactor resumed a handle by its number when the upcall was over. If the upcall had
-/// closed it, and another thread had opened a connection that got the number, that one was resumed
-/// while it was suspended (ACE 2395, E5). Here the number and the slot go to another registration while
-/// the old one's turn is not over yet; what is put back then is nobody's.
+/// ACE's thread pool reactor resumed a handle by its number when the upcall was over. If the upcall
+/// had closed it, and another thread had opened a connection that got the number, that one was
+/// resumed while it was suspended (ACE 2395, E5). Here the number and the slot go to another
+/// registration while the old one's turn is not over yet; what is put back then is nobody's.
 #[test]
 fn fd_reused_during_upcall_not_resumed() {
     bounded(|| {
@@ -208,9 +209,9 @@ fn slot_of(handle: &Handle) -> String {
     name.split('.').next().unwrap().to_owned()
 }
 
-/// An event that the set had noted before a handle was closed comes afterwards, when its slot has a new
-/// owner. Systems that look up the slot alone hand it to that one. Ours compares generations: the event
-/// is counted as stale, and the new owner is not called.
+/// An event that the set had noted before a handle was closed comes afterwards, when its slot has a
+/// new owner. Systems that look up the slot alone hand it to that one. Ours compares generations:
+/// the event is counted as stale, and the new owner is not called.
 #[test]
 fn close_during_batch_is_not_dispatched() {
     bounded(|| {
@@ -245,8 +246,9 @@ fn close_during_batch_is_not_dispatched() {
     });
 }
 
-/// The same for an event that has left the set already: both handles are in the leader's own line when
-/// the first one's handler closes the second. The second has its turn, but only to be told the end.
+/// The same for an event that has left the set already: both handles are in the leader's own line
+/// when the first one's handler closes the second. The second has its turn, but only to be told the
+/// end.
 #[test]
 fn close_of_a_handle_in_the_line_is_not_dispatched() {
     bounded(|| {
@@ -275,9 +277,9 @@ fn close_of_a_handle_in_the_line_is_not_dispatched() {
     });
 }
 
-/// A close hook that called back into the reactor met a lock that its caller held (ACE 1055; TAO 1482,
-/// 1551; Thrift 2070). Ours is called outside of every lock: it registers, closes others, changes
-/// interests, and waits for an end; on a thread of the pool and on another's.
+/// A close hook that called back into the reactor met a lock that its caller held (ACE 1055; TAO
+/// 1482, 1551; Thrift 2070). Ours is called outside of every lock: it registers, closes others,
+/// changes interests, and waits for an end; on a thread of the pool and on another's.
 #[test]
 fn close_callback_runs_outside_locks() {
     bounded(|| {
@@ -295,9 +297,10 @@ fn close_callback_runs_outside_locks() {
                 done,
             };
             let handle = pool.register(near, Interest::READ, handler).unwrap();
-            match by_pool {
-                true => far.write_all(b"x").unwrap(),
-                false => handle.close().unwrap(),
+            if by_pool {
+                far.write_all(b"x").unwrap()
+            } else {
+                handle.close().unwrap()
             }
             is_done.recv_timeout(LONG).unwrap();
             let why = other_end.recv_timeout(LONG).unwrap();
@@ -334,9 +337,9 @@ impl EventHandler<TcpStream> for CallsBack {
 }
 
 /// Handlers that register and close others in the middle of a dispatch made ACE loop without a wait
-/// (ACE 1890, 2540). Here each event closes an idle handle and its own, and opens two pairs of them, up
-/// to a limit. There are exactly as many turns as there is something to do, and then the leader waits: it
-/// sleeps, and does not look again and again.
+/// (ACE 1890, 2540). Here each event closes an idle handle and its own, and opens two pairs of
+/// them, up to a limit. There are exactly as many turns as there is something to do, and then the
+/// leader waits: it sleeps, and does not look again and again.
 #[test]
 fn handler_set_changes_mid_dispatch() {
     bounded(|| {
@@ -410,8 +413,9 @@ impl EventHandler<SimStream> for Tree {
     }
 }
 
-/// A key without a generation goes astray when its slot is used again (E5). Ours goes stale: every call
-/// says so, says what was attempted, and leaves the slot's next owner alone, however often it changed.
+/// A key without a generation goes astray when its slot is used again (E5). Ours goes stale: every
+/// call says so, says what was attempted, and leaves the slot's next owner alone, however often it
+/// changed.
 #[test]
 fn stale_handle_is_not_found() {
     bounded(|| {
@@ -444,8 +448,8 @@ fn stale_handle_is_not_found() {
     });
 }
 
-/// Many threads close one handle while its handler closes it too: exactly one of them is the one who
-/// did it, and `closed` is told exactly once.
+/// Many threads close one handle while its handler closes it too: exactly one of them is the one
+/// who did it, and `closed` is told exactly once.
 #[test]
 fn closed_is_told_once_under_racing_closes() {
     bounded(|| {
@@ -455,9 +459,10 @@ fn closed_is_told_once_under_racing_closes() {
             let (near, mut far) = tcp_pair();
             let by_itself = random.once_in(2);
             let (handler, end) = told(move |_: &mut Context<'_, TcpStream>| {
-                Ok(match by_itself {
-                    true => Next::Close,
-                    false => Next::Continue,
+                Ok(if by_itself {
+                    Next::Close
+                } else {
+                    Next::Continue
                 })
             });
             let handle = pool.register(near, Interest::READ, handler).unwrap();
@@ -487,10 +492,10 @@ fn closed_is_told_once_under_racing_closes() {
     });
 }
 
-/// `close` first asks for the end and then looks whether it can bring it about itself. In between, the
-/// thread that has the handle may have ended it, and the slot may belong to somebody else: that one
-/// must not be closed. Closers race with handlers that end by themselves, while a bystander holds idle
-/// handles in the slots that become free: nobody but itself ever closes those.
+/// `close` first asks for the end and then looks whether it can bring it about itself. In between,
+/// the thread that has the handle may have ended it, and the slot may belong to somebody else: that
+/// one must not be closed. Closers race with handlers that end by themselves, while a bystander
+/// holds idle handles in the slots that become free: nobody but itself ever closes those.
 #[test]
 fn close_never_hits_the_next_owner_of_the_slot() {
     bounded(|| {

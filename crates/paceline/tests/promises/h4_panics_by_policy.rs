@@ -1,5 +1,5 @@
-//! H4: a handle whose handler panicked is closed or kept by policy, never left asleep (E4); and whatever
-//! panics, no thread dies of it.
+//! H4: a handle whose handler panicked is closed or kept by policy, never left asleep (E4); and
+//! whatever panics, no thread dies of it.
 
 use std::{
     env,
@@ -64,7 +64,8 @@ impl Bench {
     }
 }
 
-/// In both kinds of world: a set that reports once says nothing more about a handle that nobody arms.
+/// In both kinds of world: a set that reports once says nothing more about a handle that nobody
+/// arms.
 fn in_both_worlds(policy: Panics, test: fn(&Bench)) {
     bounded(move || {
         test(&Bench::new(Simulation::new(1), policy));
@@ -72,8 +73,8 @@ fn in_both_worlds(policy: Panics, test: fn(&Bench)) {
     });
 }
 
-/// The default: the handle is closed, its handler and the hook are told the message, it is counted once, and
-/// the others go on.
+/// The default: the handle is closed, its handler and the hook are told the message, it is counted
+/// once, and the others go on.
 #[test]
 fn close_tells_handler_and_hook() {
     in_both_worlds(Panics::default(), |bench| {
@@ -95,9 +96,9 @@ fn close_tells_handler_and_hook() {
     });
 }
 
-/// The paper's decorator skipped the reactivation when its handler threw, and the handle slept for ever (E4).
-/// A handle that is kept is called again for what it had not read, before or after it read a part, and for
-/// what comes later, however often its handler panics.
+/// The paper's decorator skipped the reactivation when its handler threw, and the handle slept for
+/// ever (E4). A handle that is kept is called again for what it had not read, before or after it
+/// read a part, and for what comes later, however often its handler panics.
 #[test]
 fn keep_calls_again() {
     in_both_worlds(Panics::Keep, |bench| {
@@ -127,8 +128,8 @@ fn keep_calls_again() {
     });
 }
 
-/// A notification and a request of one's own to be called again are not lost by a panic, and output that was
-/// kept before it is sent.
+/// A notification and a request of one's own to be called again are not lost by a panic, and output
+/// that was kept before it is sent.
 #[test]
 fn keep_loses_neither_notifications_nor_output() {
     in_both_worlds(Panics::Keep, |bench| {
@@ -157,8 +158,8 @@ fn keep_loses_neither_notifications_nor_output() {
     });
 }
 
-/// A handler that always panics and never reads is called for ever, but as one among others: between two of its
-/// calls each healthy one has its turn.
+/// A handler that always panics and never reads is called for ever, but as one among others:
+/// between two of its calls each healthy one has its turn.
 #[test]
 fn kept_panics_starve_nobody() {
     in_both_worlds(Panics::Keep, |bench| {
@@ -260,8 +261,8 @@ fn fragile(
     (handle.unwrap(), peer, broken)
 }
 
-/// The policy is about handlers. What panics at the end of a handle, in `closed` and in both drops, is told
-/// and counted one by one under every policy, and the handle is gone.
+/// The policy is about handlers. What panics at the end of a handle, in `closed` and in both drops,
+/// is told and counted one by one under every policy, and the handle is gone.
 #[test]
 fn panics_at_the_end_are_told() {
     for policy in [Panics::Close, Panics::Keep] {
@@ -279,8 +280,9 @@ fn panics_at_the_end_are_told() {
     }
 }
 
-/// A source that panics while the handler reads is the handler's panic: by policy. One that panics while the
-/// pool sends kept output can't be sent to again: its handle is closed even if panics are to be kept.
+/// A source that panics while the handler reads is the handler's panic: by policy. One that panics
+/// while the pool sends kept output can't be sent to again: its handle is closed even if panics are
+/// to be kept.
 #[test]
 fn panicking_source_is_closed() {
     in_both_worlds(Panics::Keep, |bench| {
@@ -326,8 +328,8 @@ impl EventHandler<Fragile> for Talkative {
     }
 }
 
-/// The process dies of SIGABRT, and not before the hook was told. The other handle's handler, which does not
-/// panic, does not end it.
+/// The process dies of SIGABRT, and not before the hook was told. The other handle's handler, which
+/// does not panic, does not end it.
 #[test]
 fn abort_ends_the_process_after_the_hook() {
     const NAME: &str = "abort_ends_the_process_after_the_hook";
@@ -366,8 +368,8 @@ fn abort_ends_the_process_after_the_hook() {
     assert!(!said.contains("it goes on"), "{said}");
 }
 
-/// Hooks are user code too. Whichever of them panics, the handle ends as it should, its handler is told, the
-/// next one is served, and no thread is lost.
+/// Hooks are user code too. Whichever of them panics, the handle ends as it should, its handler is
+/// told, the next one is served, and no thread is lost.
 #[test]
 fn panicking_hooks_harm_nobody() {
     bounded(|| {
@@ -401,9 +403,10 @@ fn panicking_hooks_harm_nobody() {
     });
 }
 
-/// A panic leaves `cx.blocking` by another way than a return; a thread that is not counted as running again
-/// makes the pool believe in idle cores for ever. Afterwards everything costs what it did: a request is taken
-/// back at once and wakes nobody, and behind a handler that blocks somebody leads.
+/// A panic leaves `cx.blocking` by another way than a return; a thread that is not counted as
+/// running again makes the pool believe in idle cores for ever. Afterwards everything costs what it
+/// did: a request is taken back at once and wakes nobody, and behind a handler that blocks somebody
+/// leads.
 #[test]
 fn panic_in_blocking_comes_back() {
     bounded(|| {

@@ -14,9 +14,10 @@ use crate::support::{
 };
 use paceline::Interest;
 
-/// The manual of every edge-triggered reactor says that an edge comes once: who drops it has lost it
-/// (tokio 6133 and kaappi 1462 are of that family). While one thread is about to visit a handle, another
-/// one loses and regains interest in it. Whatever the visit finds, the event is there in the end.
+/// The manual of every edge-triggered reactor says that an edge comes once: who drops it has lost
+/// it (tokio 6133 and kaappi 1462 are of that family). While one thread is about to visit a handle,
+/// another one loses and regains interest in it. Whatever the visit finds, the event is there in
+/// the end.
 #[test]
 fn interest_lost_during_a_visit_keeps_the_event() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! Kinds of handlers: the pool learns from their type whether calls are short, compute for long, or sleep. By exact
-//! counts of wakes, on the simulated set.
+//! Kinds of handlers: the pool learns from their type whether calls are short, compute for long, or
+//! sleep. By exact counts of wakes, on the simulated set.
 
 use std::{
     io,
@@ -20,9 +20,10 @@ use paceline::{
     ConcurrentContext, Context, EventHandler, GroupHandler, Interest, Members, Next, TaskContext,
 };
 
-/// Handlers that take long without blocking: the pool learns it from their type. After some twenty calls
-/// of a millisecond each promotion wakes somebody (it is taken to sleep until some calls were asked), so that the next event need not wait; a short kind in
-/// the same pool still wakes nobody. The tick is longer than the test: no look has a part in it.
+/// Handlers that take long without blocking: the pool learns it from their type. After some twenty
+/// calls of a millisecond each promotion wakes somebody (it is taken to sleep until some calls were
+/// asked), so that the next event need not wait; a short kind in the same pool still wakes nobody.
+/// The tick is longer than the test: no look has a part in it.
 #[test]
 fn a_long_kind_is_learned() {
     bounded(|| {
@@ -45,8 +46,8 @@ fn a_long_kind_is_learned() {
     });
 }
 
-/// A kind that takes long but never sleeps keeps its core: on a single one nobody is woken for it, once that is known.
-/// (Until then it is taken to sleep.) On two cores somebody always is.
+/// A kind that takes long but never sleeps keeps its core: on a single one nobody is woken for it,
+/// once that is known. (Until then it is taken to sleep.) On two cores somebody always is.
 #[cfg(target_os = "linux")]
 #[test]
 fn on_a_single_core_nobody_is_woken_behind_a_computation() {
@@ -68,8 +69,8 @@ fn on_a_single_core_nobody_is_woken_behind_a_computation() {
     });
 }
 
-/// Threads that sleep in handlers, untold but known to, use no core: beside two of them, on two cores, somebody is
-/// still woken behind a computation.
+/// Threads that sleep in handlers, untold but known to, use no core: beside two of them, on two
+/// cores, somebody is still woken behind a computation.
 #[cfg(target_os = "linux")]
 #[test]
 fn sleepers_take_no_core() {
@@ -93,8 +94,9 @@ fn sleepers_take_no_core() {
     });
 }
 
-/// A handler of a kind that is known to sleep says that it is going to block. Coming back it counted as running though it
-/// had not before, and the way back began with a guess that knew nothing of that: a debug assertion ended the program.
+/// A handler of a kind that is known to sleep says that it is going to block. Coming back it
+/// counted as running though it had not before, and the way back began with a guess that knew
+/// nothing of that: a debug assertion ended the program.
 #[test]
 fn a_kind_that_sleeps_may_tell_it() {
     bounded(|| {
@@ -127,8 +129,8 @@ fn wakes_of(stage: &Stage, peer: &SimPeer, requests: u64, busy: usize) -> u64 {
     stage.counts_since(&before).wakes
 }
 
-/// A handler's time begins when it is called: what passed before, while the leader slept, is not counted. However
-/// seldom requests come, a short kind stays short, and wakes nobody.
+/// A handler's time begins when it is called: what passed before, while the leader slept, is not
+/// counted. However seldom requests come, a short kind stays short, and wakes nobody.
 #[test]
 fn waiting_is_not_the_handlers_time() {
     bounded(|| {
@@ -144,8 +146,8 @@ fn waiting_is_not_the_handlers_time() {
     });
 }
 
-/// Posted work, timers, concurrent handles, groups and queues are of kinds too: what takes long is learned, and then each
-/// call of it wakes somebody.
+/// Posted work, timers, concurrent handles, groups and queues are of kinds too: what takes long is
+/// learned, and then each call of it wakes somebody.
 #[test]
 fn tasks_groups_and_concurrent_handles_are_of_a_kind() {
     const PERIOD: Duration = Duration::from_millis(10);

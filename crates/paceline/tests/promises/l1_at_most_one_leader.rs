@@ -8,17 +8,18 @@ use std::{
 use crate::support::{bounded, tcp_pair, Witness};
 use paceline::{observe::Role, Context, Interest, Next, Order, Pool, Wake};
 
-/// Many threads, many events, under every wake policy and in every order: whoever is told to lead leads
-/// alone. The paper says "exactly one leader at all times" (E18); it is at most one: while all threads
-/// process, nobody leads.
+/// Many threads, many events, under every wake policy and in every order: whoever is told to lead
+/// leads alone. The paper says "exactly one leader at all times" (E18); it is at most one: while
+/// all threads process, nobody leads.
 #[test]
 fn never_two_leaders_under_load() {
     bounded(|| {
         for wake in [Wake::Eager, Wake::Adaptive] {
             for order in [Order::Newest, Order::Oldest, Order::Priority, Order::System] {
                 let leaders = leaders_under_load(wake, order);
-                // Adaptive and newest first, one thread may suffice; so it may by priority, where all
-                // are equal and whoever comes back goes first. Otherwise the lead changes hands.
+                // Adaptive and newest first, one thread may suffice; so it may by priority, where
+                // all are equal and whoever comes back goes first. Otherwise the lead changes
+                // hands.
                 let goes_on = matches!(order, Order::Newest | Order::Priority);
                 let one_suffices = wake == Wake::Adaptive && goes_on;
                 assert!(one_suffices || leaders > 1, "{wake:?} {order:?}: {leaders}");

@@ -1,5 +1,5 @@
-//! L2: the lead is never lost. The follower that is woken for it leads; and whoever leaves, in whatever
-//! role, passes it on.
+//! L2: the lead is never lost. The follower that is woken for it leads; and whoever leaves, in
+//! whatever role, passes it on.
 
 use std::{
     sync::{
@@ -22,8 +22,8 @@ use paceline::{
     Context, Interest, Left, Next,
 };
 
-/// The heart of the pattern, in its eager form: a promotion wakes the follower, and that follower leads
-/// and serves, while the thread that promoted it has not even begun to process.
+/// The heart of the pattern, in its eager form: a promotion wakes the follower, and that follower
+/// leads and serves, while the thread that promoted it has not even begun to process.
 #[test]
 fn promoted_follower_leads() {
     bounded(|| {
@@ -50,8 +50,8 @@ fn promoted_follower_leads() {
     });
 }
 
-/// A leader may leave without ever having waited. Every implementation that keeps "who leads" apart from
-/// the thread's own stack has a path on which this is forgotten (E1, E17).
+/// A leader may leave without ever having waited. Every implementation that keeps "who leads" apart
+/// from the thread's own stack has a path on which this is forgotten (E1, E17).
 #[test]
 fn dropped_leader_passes_on() {
     passes_on(b"", |leader| drop(leader));
@@ -81,8 +81,9 @@ fn leaving_after_processing_passes_on() {
     passes_on(b"processed", |leader| drop(claim(leader).promote().run()));
 }
 
-/// Something was sent, and a leader gives up its role by `leave`. Once while another thread sleeps as a
-/// follower, and once while nobody is there: whoever follows or comes leads, and everything is served.
+/// Something was sent, and a leader gives up its role by `leave`. Once while another thread sleeps
+/// as a follower, and once while nobody is there: whoever follows or comes leads, and everything is
+/// served.
 fn passes_on(sent: &'static [u8], leave: fn(Leader<'_>)) {
     bounded(move || {
         let witness = Witness::default();
@@ -120,8 +121,8 @@ fn send_unless_empty(peer: &SimPeer, bytes: &[u8]) {
     }
 }
 
-/// A thread that took the lead back after an event has not told anyone yet that it leads. It leaves:
-/// the lead that it holds silently passes on to the thread that fell asleep meanwhile.
+/// A thread that took the lead back after an event has not told anyone yet that it leads. It
+/// leaves: the lead that it holds silently passes on to the thread that fell asleep meanwhile.
 #[test]
 fn dropped_follower_that_holds_the_lead_passes_on() {
     bounded(|| {
@@ -163,10 +164,11 @@ fn leader_whose_time_is_over_passes_on() {
     });
 }
 
-/// TAO 842 and ACE's token 416: a follower that was elected in the moment in which its time ran out went
-/// home with the lead, and nobody ever led again. Now it passes the offer on. The clock moves right after
-/// the election: nearly always the woken thread finds itself elected and late at once, and where it is
-/// quicker it leads for a moment; in every order the patient thread must lead in the end.
+/// TAO 842 and ACE's token 416: a follower that was elected in the moment in which its time ran out
+/// went home with the lead, and nobody ever led again. Now it passes the offer on. The clock moves
+/// right after the election: nearly always the woken thread finds itself elected and late at once,
+/// and where it is quicker it leads for a moment; in every order the patient thread must lead in
+/// the end.
 #[test]
 fn elected_then_timed_out_passes_on() {
     bounded(|| {
@@ -179,8 +181,9 @@ fn elected_then_timed_out_passes_on() {
     });
 }
 
-/// The same the other way round: the time runs out first, and the election meets the follower on its way
-/// out. Either it has left the list, or it is told "you are too late to leave" and passes the offer on.
+/// The same the other way round: the time runs out first, and the election meets the follower on
+/// its way out. Either it has left the list, or it is told "you are too late to leave" and passes
+/// the offer on.
 #[test]
 fn timed_out_then_elected_passes_on() {
     bounded(|| {
@@ -220,9 +223,9 @@ fn elect_and_time_out(race: impl FnOnce(&Scene, &mut dyn FnMut())) {
     assert_eq!(witness.most_leaders(), 1);
 }
 
-/// TAO in 2000: threads that ran the event loop for a limited time were told all together that it was
-/// over; the lead was then offered to one of those that had just gone, and nobody led. Now who has left
-/// is on no list: the promotion finds the one that stayed, though it is the oldest.
+/// TAO in 2000: threads that ran the event loop for a limited time were told all together that it
+/// was over; the lead was then offered to one of those that had just gone, and nobody led. Now who
+/// has left is on no list: the promotion finds the one that stayed, though it is the oldest.
 #[test]
 fn loop_threads_time_out_after_broadcast() {
     bounded(|| {
@@ -250,8 +253,8 @@ fn loop_threads_time_out_after_broadcast() {
     });
 }
 
-/// All the followers have gone by their deadlines: the promotion leaves the lead vacant, wakes nobody, and
-/// the thread that promoted takes it back.
+/// All the followers have gone by their deadlines: the promotion leaves the lead vacant, wakes
+/// nobody, and the thread that promoted takes it back.
 #[test]
 fn when_all_followers_timed_out_the_lead_is_vacant() {
     bounded(|| {
@@ -272,9 +275,10 @@ fn when_all_followers_timed_out_the_lead_is_vacant() {
     });
 }
 
-/// ACE in 2000: between the signal to the next leader and its awakening the old leader came back, took the
-/// free token again, and so on: the woken thread starved. Now an offered lead is for the elected thread
-/// alone. The old leader comes back within a microsecond, and finds that it must follow.
+/// ACE in 2000: between the signal to the next leader and its awakening the old leader came back,
+/// took the free token again, and so on: the woken thread starved. Now an offered lead is for the
+/// elected thread alone. The old leader comes back within a microsecond, and finds that it must
+/// follow.
 #[test]
 fn no_barging_between_signal_and_wake() {
     bounded(|| {
@@ -309,8 +313,8 @@ fn no_barging_between_signal_and_wake() {
     });
 }
 
-/// The same at the end of an event: the thread that promoted is done before the woken one has opened its
-/// eyes. It may not take back what it has offered.
+/// The same at the end of an event: the thread that promoted is done before the woken one has
+/// opened its eyes. It may not take back what it has offered.
 #[test]
 fn offered_lead_is_not_taken_back() {
     bounded(|| {
@@ -330,9 +334,10 @@ fn offered_lead_is_not_taken_back() {
     });
 }
 
-/// Grizzly 1131: when no follower was free to take over, no thread selected any more, for ever. Jetty 6496:
-/// a count of hand-overs under way leaked on that path, until it said that nobody was free. Now the lead
-/// lies open, the next thread that is done takes it, and a hundred rounds later everything is as it was.
+/// Grizzly 1131: when no follower was free to take over, no thread selected any more, for ever.
+/// Jetty 6496: a count of hand-overs under way leaked on that path, until it said that nobody was
+/// free. Now the lead lies open, the next thread that is done takes it, and a hundred rounds later
+/// everything is as it was.
 #[test]
 fn follower_unavailable_keeps_leader() {
     bounded(|| {
@@ -372,9 +377,9 @@ fn gated(scene: &Scene) -> (SimPeer, mpsc::Sender<()>) {
     (peer, permission)
 }
 
-/// gRPC 12413: a poller that was kicked for a reason other than an event went away and kept its role, so
-/// nobody polled. Now the clock kicks the leader, and its successor leads; a change of interest kicks that
-/// one, and it finds the event that nobody was interested in until then.
+/// gRPC 12413: a poller that was kicked for a reason other than an event went away and kept its
+/// role, so nobody polled. Now the clock kicks the leader, and its successor leads; a change of
+/// interest kicks that one, and it finds the event that nobody was interested in until then.
 #[test]
 fn kicked_poller_passes_role() {
     bounded(|| {
@@ -401,9 +406,9 @@ fn kicked_poller_passes_role() {
     });
 }
 
-/// Jetty 6495: the hand-over waited for the thread that it handed to. Now it waits for nobody: neither for
-/// a follower, if there is none, nor for the one that was woken, which is held up here before it can do
-/// anything with the lead.
+/// Jetty 6495: the hand-over waited for the thread that it handed to. Now it waits for nobody:
+/// neither for a follower, if there is none, nor for the one that was woken, which is held up here
+/// before it can do anything with the lead.
 #[test]
 fn handoff_never_blocks() {
     bounded(|| {
@@ -450,9 +455,10 @@ impl Observer for HoldsUp {
     }
 }
 
-/// Jetty 13371 and 13372: each hand-over was a call inside the one before, until the stack was full. Now
-/// a thread with a very small stack goes through a hundred thousand turns: half of them because a handler
-/// stops before its source ran dry, half because each handler causes the next event.
+/// Jetty 13371 and 13372: each hand-over was a call inside the one before, until the stack was
+/// full. Now a thread with a very small stack goes through a hundred thousand turns: half of them
+/// because a handler stops before its source ran dry, half because each handler causes the next
+/// event.
 #[test]
 fn handoff_does_not_recurse() {
     bounded(|| {

@@ -1,5 +1,6 @@
-//! L2 after a surprise: who led as the standby has a successor itself, nobody is taken for asleep who is not,
-//! and a newcomer waits for no tick. Real threads on the simulated set, by exact counts.
+//! L2 after a surprise: who led as the standby has a successor itself, nobody is taken for asleep
+//! who is not, and a newcomer waits for no tick. Real threads on the simulated set, by exact
+//! counts.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -12,8 +13,9 @@ use paceline::{observe::Role, Context, Order};
 
 const ORDERS: [Order; 4] = [Order::Newest, Order::Oldest, Order::Priority, Order::System];
 
-/// One handler after the other blocks by surprise, until one thread is left. Each time one look is enough:
-/// the standby that took the lead has appointed the next one, as long as there was anyone (I2).
+/// One handler after the other blocks by surprise, until one thread is left. Each time one look is
+/// enough: the standby that took the lead has appointed the next one, as long as there was anyone
+/// (I2).
 #[test]
 fn surprise_behind_surprise_is_found() {
     bounded(|| {
@@ -47,8 +49,8 @@ fn surprise_behind_surprise_is_found() {
     });
 }
 
-/// A standby that took the lead is asleep no more. When it goes away in its turn there is nobody to wake, and
-/// the first thread that is back takes the lead at once: no wake, no tick.
+/// A standby that took the lead is asleep no more. When it goes away in its turn there is nobody to
+/// wake, and the first thread that is back takes the lead at once: no wake, no tick.
 #[test]
 fn standby_that_leads_is_not_woken() {
     bounded(|| {
@@ -78,8 +80,9 @@ fn standby_that_leads_is_not_woken() {
     });
 }
 
-/// A handler that calls for help, or goes away, answers for the lead that it opened itself. Here somebody has
-/// led since, and opened it anew for another event, and a standby watches that: nobody else is woken.
+/// A handler that calls for help, or goes away, answers for the lead that it opened itself. Here
+/// somebody has led since, and opened it anew for another event, and a standby watches that: nobody
+/// else is woken.
 #[test]
 fn help_is_for_ones_own_opening() {
     bounded(|| {
@@ -120,8 +123,8 @@ fn help_is_for_ones_own_opening() {
     });
 }
 
-/// A thread that comes while the lead lies open, in an order that may prefer somebody else: it has that one
-/// elected, or leads itself. The clock stands still, and yet what waits is served.
+/// A thread that comes while the lead lies open, in an order that may prefer somebody else: it has
+/// that one elected, or leads itself. The clock stands still, and yet what waits is served.
 #[test]
 fn newcomer_needs_no_tick() {
     bounded(|| {
@@ -141,8 +144,8 @@ fn newcomer_needs_no_tick() {
     });
 }
 
-/// Nobody leads for a while. If a follower was asleep that was blindness, and counts as such; if all threads
-/// were busy it was not.
+/// Nobody leads for a while. If a follower was asleep that was blindness, and counts as such; if
+/// all threads were busy it was not.
 #[test]
 fn only_a_pool_with_a_sleeper_is_blind() {
     bounded(|| {
@@ -168,8 +171,9 @@ fn only_a_pool_with_a_sleeper_is_blind() {
     });
 }
 
-/// Who leads behind a surprise is a matter of the order. Newest first, the standby is awake already: it leads, and
-/// nobody is woken. By priority it has the highest of those who wait woken, and stands by on.
+/// Who leads behind a surprise is a matter of the order. Newest first, the standby is awake
+/// already: it leads, and nobody is woken. By priority it has the highest of those who wait woken,
+/// and stands by on.
 #[test]
 fn order_decides_who_leads_behind_a_surprise() {
     bounded(|| {

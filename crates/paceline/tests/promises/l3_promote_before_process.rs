@@ -1,5 +1,5 @@
-//! L3: promote before process. At a handler's first instruction its thread has given the lead away (L3a),
-//! and a follower that slept has been woken for it (L3b).
+//! L3: promote before process. At a handler's first instruction its thread has given the lead away
+//! (L3a), and a follower that slept has been woken for it (L3b).
 
 use std::{
     io::{Read, Write},
@@ -19,9 +19,9 @@ use paceline::{
     observe::Role, simulated::Simulation, Context, Interest, Next, Pool, SetKind, Wake,
 };
 
-/// "Process, then promote" is the tutorial's first mistake: while a handler runs, the pool is blind. The
-/// types forbid it to us; here the handlers themselves look, under load, at what their thread is to the
-/// pool in the moment in which they begin.
+/// "Process, then promote" is the tutorial's first mistake: while a handler runs, the pool is
+/// blind. The types forbid it to us; here the handlers themselves look, under load, at what their
+/// thread is to the pool in the moment in which they begin.
 #[test]
 fn handlers_begin_as_processing() {
     bounded(|| {
@@ -74,8 +74,9 @@ fn index_in_pool() -> usize {
     index.parse().unwrap()
 }
 
-/// What a role says is one thing; what counts is the lead itself (L3a). In a handler, with no follower at
-/// hand, a newcomer leads at once and finds the next event, which this handler waits for.
+/// What a role says is one thing; what counts is the lead itself (L3a). In a handler, with no
+/// follower at hand, a newcomer leads at once and finds the next event, which this handler waits
+/// for.
 #[test]
 fn lead_is_free_at_the_first_instruction() {
     bounded(|| {
@@ -98,8 +99,9 @@ fn lead_is_free_at_the_first_instruction() {
     });
 }
 
-/// In the eager form the sleeping follower was woken before the handler's first instruction (L3b): the
-/// handler sees the wake counted, and sees the follower lead while it has not done anything yet.
+/// In the eager form the sleeping follower was woken before the handler's first instruction (L3b):
+/// the handler sees the wake counted, and sees the follower lead while it has not done anything
+/// yet.
 #[test]
 fn follower_is_woken_before_the_first_instruction() {
     bounded(|| {
@@ -124,8 +126,8 @@ fn follower_is_woken_before_the_first_instruction() {
     });
 }
 
-/// tokio 4730 with its many duplicates, brpc 452: a handler that blocks stops the poll, and so everyone.
-/// Here it blocks until another connection was served, which takes another leader.
+/// tokio 4730 with its many duplicates, brpc 452: a handler that blocks stops the poll, and so
+/// everyone. Here it blocks until another connection was served, which takes another leader.
 #[test]
 fn blocking_handler_leaves_a_leader() {
     bounded(|| {
@@ -161,8 +163,8 @@ fn blocking_handler_leaves_a_leader() {
     });
 }
 
-/// The same to the end: of four threads three are held up in their handlers, and the fourth leads and
-/// serves, event after event. When it is over, all four are there again.
+/// The same to the end: of four threads three are held up in their handlers, and the fourth leads
+/// and serves, event after event. When it is over, all four are there again.
 #[test]
 fn one_free_thread_is_enough() {
     bounded(|| {
@@ -197,8 +199,9 @@ fn one_free_thread_is_enough() {
     });
 }
 
-/// L3b, where nobody observes: the textbook's wake goes the same way. Whoever is elected leads, and serves the next event
-/// before this one's handler has begun. The clock stands still: no tick has a part in it.
+/// L3b, where nobody observes: the textbook's wake goes the same way. Whoever is elected leads, and
+/// serves the next event before this one's handler has begun. The clock stands still: no tick has a
+/// part in it.
 #[test]
 fn eager_without_observers() {
     bounded(|| {

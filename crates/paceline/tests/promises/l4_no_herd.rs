@@ -1,5 +1,5 @@
-//! L4: a promotion wakes at most one thread. And in an idle pool nobody wakes (L2): by the kernel's own
-//! count of how often each thread went to sleep.
+//! L4: a promotion wakes at most one thread. And in an idle pool nobody wakes (L2): by the kernel's
+//! own count of how often each thread went to sleep.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ use crate::support::{
 };
 use paceline::{Context, Interest, Next, Pool};
 
-/// corosio 33: a wake-up woke everyone. Now of all the followers that sleep a promotion wakes one, and the
-/// others do not even turn over: the kernel's own count of their naps says so.
+/// corosio 33: a wake-up woke everyone. Now of all the followers that sleep a promotion wakes one,
+/// and the others do not even turn over: the kernel's own count of their naps says so.
 #[test]
 fn herd_on_wakeup_is_one() {
     bounded(|| {
@@ -46,7 +46,8 @@ fn herd_on_wakeup_is_one() {
         drop(processing.run());
         assert_eq!(peer.received(), b"0");
 
-        // From now on two threads turn over per event: the leader, which handles it, and its successor.
+        // From now on two threads turn over per event: the leader, which handles it, and its
+        // successor.
         for round in 1..=5 {
             let before = settled_naps(&tasks);
             peer.send(b"x");
@@ -60,8 +61,8 @@ fn herd_on_wakeup_is_one() {
     });
 }
 
-/// async-io 8 and 40, Grizzly 1712: something polled while there was nothing to do. Now, with connections
-/// open and settled, no thread of the pool runs at all.
+/// async-io 8 and 40, Grizzly 1712: something polled while there was nothing to do. Now, with
+/// connections open and settled, no thread of the pool runs at all.
 #[test]
 fn idle_pool_costs_nothing() {
     bounded(|| {
@@ -94,8 +95,8 @@ fn idle_pool_costs_nothing() {
     });
 }
 
-/// The kernel's numbers of this process's threads whose names are this and a number. (On a busy machine there may be a
-/// watcher too.)
+/// The kernel's numbers of this process's threads whose names are this and a number. (On a busy
+/// machine there may be a watcher too.)
 fn tasks_named(prefix: &str) -> Vec<u32> {
     let is_meant = |name: &str| {
         let number = name.trim_end().strip_prefix(prefix);

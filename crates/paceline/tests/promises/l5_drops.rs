@@ -1,8 +1,10 @@
-//! L5, where values of the user's are dropped that one registration has: handlers, sources, work, timers, items. A group's
-//! handler that panicked in `closed` and left two pieces of work behind, each of which panicked when it was dropped,
-//! aborted the process. Now a destructor of the user's takes nothing along, whichever thread runs it and wherever.
+//! L5, where values of the user's are dropped that one registration has: handlers, sources, work,
+//! timers, items. A group's handler that panicked in `closed` and left two pieces of work behind,
+//! each of which panicked when it was dropped, aborted the process. Now a destructor of the user's
+//! takes nothing along, whichever thread runs it and wherever.
 //!
-//! One table: each row drops values that panic, in one place. (What several threads share is in the other one.)
+//! One table: each row drops values that panic, in one place. (What several threads share is in the
+//! other one.)
 
 use std::{
     io::{self, Write},
@@ -343,7 +345,8 @@ const TABLE: &[Row] = &[
     }),
 ];
 
-/// No panic of a destructor aborts the process, takes a thread along, or keeps another value from being dropped.
+/// No panic of a destructor aborts the process, takes a thread along, or keeps another value from
+/// being dropped.
 #[test]
 fn what_a_registration_has() {
     each_survives(module_path!(), "what_a_registration_has", TABLE);

@@ -1,10 +1,12 @@
-//! L5, where values of the user's are dropped that several threads share: observers, hooks and settings of a pool, sources of
-//! a `SourcePool`, what a `Mux` has. A source that panicked when it was dropped aborted the process: its end was caught, but
-//! the thread that led it had the last reference, and dropped that in the middle of its turn. So did an observer that went
-//! while a thread called it, and two hooks of one pool. Now a destructor of the user's takes nothing along, on any
-//! thread and in any place.
+//! L5, where values of the user's are dropped that several threads share: observers, hooks and
+//! settings of a pool, sources of a `SourcePool`, what a `Mux` has. A source that panicked when it
+//! was dropped aborted the process: its end was caught, but the thread that led it had the last
+//! reference, and dropped that in the middle of its turn. So did an observer that went while a
+//! thread called it, and two hooks of one pool. Now a destructor of the user's takes nothing along,
+//! on any thread and in any place.
 //!
-//! One table: each row drops values that panic, in one place. (What belongs to one registration is in the other one.)
+//! One table: each row drops values that panic, in one place. (What belongs to one registration is
+//! in the other one.)
 
 use std::{
     io::{self, Write},
@@ -185,7 +187,8 @@ impl Protocol for Tiny {
     }
 }
 
-/// A connection whose stream, protocol and connector panic when they are dropped; and its first peer.
+/// A connection whose stream, protocol and connector panic when they are dropped; and its first
+/// peer.
 fn mux(field: &Field) -> (Mux<Tiny>, TcpStream) {
     let ((near, far), of_connector) = (tcp_pair(), field.grenade());
     let stream = Explosive {
@@ -370,7 +373,8 @@ const TABLE: &[Row] = &[
     }),
 ];
 
-/// No panic of a destructor aborts the process, takes a thread along, or keeps another value from being dropped.
+/// No panic of a destructor aborts the process, takes a thread along, or keeps another value from
+/// being dropped.
 #[test]
 fn what_threads_share() {
     each_survives(module_path!(), "what_threads_share", TABLE);

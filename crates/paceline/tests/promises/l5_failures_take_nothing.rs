@@ -1,5 +1,5 @@
-//! L5: what a user's code does wrong costs its own handle and nothing else: neither the lead, nor a thread,
-//! nor another handle. E4: and the handle is closed, not left asleep.
+//! L5: what a user's code does wrong costs its own handle and nothing else: neither the lead, nor a
+//! thread, nor another handle. E4: and the handle is closed, not left asleep.
 
 use std::{
     env,
@@ -28,9 +28,10 @@ use paceline::{
 };
 use paceline::{Descriptor, Source};
 
-/// The paper's decorator (E4): a handler that fails skips the line that reactivates its handle, which sleeps
-/// for ever; and where the exception goes on, it takes the thread with it. Now the thread that called the
-/// handler goes on with the lead in its hands; the handler is told why its handle was closed.
+/// The paper's decorator (E4): a handler that fails skips the line that reactivates its handle,
+/// which sleeps for ever; and where the exception goes on, it takes the thread with it. Now the
+/// thread that called the handler goes on with the lead in its hands; the handler is told why its
+/// handle was closed.
 #[test]
 fn panicking_handler_takes_only_its_handle() {
     bounded(|| {
@@ -51,8 +52,8 @@ fn panicking_handler_takes_only_its_handle() {
     });
 }
 
-/// A pool that loses a thread per panic serves until the last one is gone. Two threads survive two hundred
-/// panics, and at the end one leads and the other sleeps, as at the beginning.
+/// A pool that loses a thread per panic serves until the last one is gone. Two threads survive two
+/// hundred panics, and at the end one leads and the other sleeps, as at the beginning.
 #[test]
 fn no_thread_is_lost_by_panics() {
     bounded(|| {
@@ -76,8 +77,9 @@ fn no_thread_is_lost_by_panics() {
     });
 }
 
-/// What a panic says may be text of two kinds, or anything. It may even be a value whose destructor panics
-/// again, outside of the first net, with another value of that kind: each is told, and does no harm.
+/// What a panic says may be text of two kinds, or anything. It may even be a value whose destructor
+/// panics again, outside of the first net, with another value of that kind: each is told, and does
+/// no harm.
 #[test]
 fn panics_of_every_kind_are_told() {
     bounded(|| {
@@ -121,8 +123,9 @@ impl Drop for PanicsOnDrop {
     }
 }
 
-/// The hook that is told about the end fails itself: after a proper end, after a panic, and in the middle of
-/// somebody else's call of `close`, who must not be hit by it. The descriptor is closed in each case.
+/// The hook that is told about the end fails itself: after a proper end, after a panic, and in the
+/// middle of somebody else's call of `close`, who must not be hit by it. The descriptor is closed
+/// in each case.
 #[test]
 fn panicking_closed_takes_nothing() {
     bounded(|| {
@@ -171,7 +174,8 @@ fn panicking_closed_does_not_stop_a_shutdown() {
     });
 }
 
-/// A connection whose handler panics when it is told about its end; `calls` counts how often it is told.
+/// A connection whose handler panics when it is told about its end; `calls` counts how often it is
+/// told.
 fn sore(
     scene: &Scene,
     ready: fn() -> io::Result<Next>,
@@ -202,7 +206,8 @@ impl<S> EventHandler<S> for Sore {
     }
 }
 
-/// Destructors panic too, the handler's as well as the source's: caught and counted, and the slot is free.
+/// Destructors panic too, the handler's as well as the source's: caught and counted, and the slot
+/// is free.
 #[test]
 fn panicking_drop_takes_nothing() {
     bounded(|| {
@@ -263,8 +268,8 @@ impl Source for Explosive {
     }
 }
 
-/// The two destructors of one registration panic: if the second one runs while the first one unwinds, the
-/// language ends the whole process. Each must have a net of its own.
+/// The two destructors of one registration panic: if the second one runs while the first one
+/// unwinds, the language ends the whole process. Each must have a net of its own.
 #[test]
 fn both_drops_panicking_do_not_end_the_process() {
     in_a_child("both_drops_panicking_do_not_end_the_process", || {
@@ -290,8 +295,8 @@ fn both_drops_panicking_do_not_end_the_process() {
     });
 }
 
-/// A source's own methods are the user's code too. One that can't tell its descriptor any more costs its own
-/// handle, not the process.
+/// A source's own methods are the user's code too. One that can't tell its descriptor any more
+/// costs its own handle, not the process.
 #[test]
 fn panicking_source_does_not_end_the_process() {
     in_a_child("panicking_source_does_not_end_the_process", || {
@@ -407,8 +412,8 @@ fn failing_handler_takes_only_its_handle() {
     });
 }
 
-/// "Would block" from the lent source means "nothing more now". From elsewhere it is an error like any other:
-/// taken for the same, it would leave a handle asleep that no event will wake.
+/// "Would block" from the lent source means "nothing more now". From elsewhere it is an error like
+/// any other: taken for the same, it would leave a handle asleep that no event will wake.
 #[test]
 fn would_block_of_ones_own_is_an_error() {
     bounded(|| {
@@ -436,8 +441,8 @@ fn would_block_of_ones_own_is_an_error() {
     });
 }
 
-/// An error is user data as well: the one that is dropped by the pool, because the handler does not want to
-/// be told, panics while it is dropped.
+/// An error is user data as well: the one that is dropped by the pool, because the handler does not
+/// want to be told, panics while it is dropped.
 #[test]
 fn error_that_panics_on_drop_takes_nothing() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! L5, the other half: a panic of the pool's own code, or of an observer, which runs in the middle of it, ends
-//! the process. What it leaves behind could keep no promise.
+//! L5, the other half: a panic of the pool's own code, or of an observer, which runs in the middle
+//! of it, ends the process. What it leaves behind could keep no promise.
 
 use std::{
     env, os::unix::process::ExitStatusExt, process::Command, sync::mpsc, thread, time::Duration,
@@ -19,7 +19,8 @@ impl Observer for Fragile {
     }
 }
 
-/// On a thread of the pool's own, and on one that joined: the process dies of SIGABRT, and has said why.
+/// On a thread of the pool's own, and on one that joined: the process dies of SIGABRT, and has said
+/// why.
 #[test]
 fn panic_of_an_observer_aborts() {
     const NAME: &str = "panic_of_an_observer_aborts";

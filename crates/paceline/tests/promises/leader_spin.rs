@@ -32,7 +32,8 @@ fn ask(peer: &mut UnixStream) {
     peer.read_exact(&mut [0; 1]).expect("the pool replies");
 }
 
-/// Runs `work` beside the one thread of a pool, with its number and a connection to it; then the pool is shut down.
+/// Runs `work` beside the one thread of a pool, with its number and a connection to it; then the
+/// pool is shut down.
 fn beside_a_leader(spin: Duration, work: impl FnOnce(u32, &mut UnixStream)) {
     let pool = Pool::builder().threads(0).leader_spin(spin).build();
     let pool = pool.expect("a pool");
@@ -48,8 +49,8 @@ fn beside_a_leader(spin: Duration, work: impl FnOnce(u32, &mut UnixStream)) {
     });
 }
 
-/// A leader that spins for ever would cost a core for nothing (async-io 8, 40): it sleeps when its while is
-/// over, and after an event the while begins anew and ends too.
+/// A leader that spins for ever would cost a core for nothing (async-io 8, 40): it sleeps when its
+/// while is over, and after an event the while begins anew and ends too.
 #[test]
 fn it_ends() {
     bounded(|| {
@@ -82,9 +83,10 @@ fn it_is_ended_by_whatever_ends_a_sleep() {
     });
 }
 
-/// What it is for: between two requests that follow each other, nobody goes to sleep. While nothing comes it looks on,
-/// and so runs on: one that slept would have had no reason to get up. (That it never slept does not show that alone: on
-/// a busy machine the next request may be there before it can.)
+/// What it is for: between two requests that follow each other, nobody goes to sleep. While nothing
+/// comes it looks on, and so runs on: one that slept would have had no reason to get up. (That it
+/// never slept does not show that alone: on a busy machine the next request may be there before it
+/// can.)
 #[test]
 fn it_answers_without_having_slept() {
     bounded(|| {

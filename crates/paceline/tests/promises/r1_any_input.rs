@@ -1,5 +1,5 @@
-//! R1: no input makes it panic or hang: whatever several threads do in whatever order, each registration
-//! is told its end exactly once, and everything is dropped.
+//! R1: no input makes it panic or hang: whatever several threads do in whatever order, each
+//! registration is told its end exactly once, and everything is dropped.
 
 use std::{
     io::{self, ErrorKind, Read, Write},

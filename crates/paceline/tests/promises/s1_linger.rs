@@ -1,7 +1,8 @@
-//! S1, S3: sockets with SO_LINGER whose peers do not read. close(2) waits for them until their time is over, also where
-//! they are non-blocking: a shutdown of 300 ms took ten seconds for a linger time of ten, and so did the drop of a pool.
-//! Now a pool that ends closes them at once, and the kernel goes on sending what it has. (Here the linger time is an hour,
-//! so each test ends only if no thread waits for that.)
+//! S1, S3: sockets with SO_LINGER whose peers do not read. close(2) waits for them until their time
+//! is over, also where they are non-blocking: a shutdown of 300 ms took ten seconds for a linger
+//! time of ten, and so did the drop of a pool. Now a pool that ends closes them at once, and the
+//! kernel goes on sending what it has. (Here the linger time is an hour, so each test ends only if
+//! no thread waits for that.)
 
 use std::{
     io::{self, Read, Write},
@@ -94,7 +95,8 @@ fn shut(pool: &Pool) -> ShutdownReport {
     pool.shutdown(Duration::ZERO)
 }
 
-/// What is left is closed by the thread that calls the shutdown, on every set; the peer gets what was sent.
+/// What is left is closed by the thread that calls the shutdown, on every set; the peer gets what
+/// was sent.
 #[test]
 fn ended_by_force() {
     for set in kernel_sets() {
@@ -196,7 +198,8 @@ fn a_reset_stays_a_reset() {
     });
 }
 
-/// A simulated descriptor is only a number: an option is not set on a file of this process that happens to have it.
+/// A simulated descriptor is only a number: an option is not set on a file of this process that
+/// happens to have it.
 #[test]
 fn simulated_descriptors_are_left_alone() {
     bounded(|| {

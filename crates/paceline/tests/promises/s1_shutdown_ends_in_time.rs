@@ -1,4 +1,5 @@
-//! S1: shutdown ends by its deadline, from any role, called from anywhere, also before anyone joined.
+//! S1: shutdown ends by its deadline, from any role, called from anywhere, also before anyone
+//! joined.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -42,8 +43,8 @@ fn simulated(threads: usize) -> (Simulation, Pool) {
     (world, pool)
 }
 
-/// From outside, with idle handles: all are told, the pool's threads and those that joined go, and the
-/// report is clean.
+/// From outside, with idle handles: all are told, the pool's threads and those that joined go, and
+/// the report is clean.
 #[test]
 fn from_outside() {
     bounded(|| {
@@ -94,8 +95,9 @@ fn sleepers_of_every_order_go() {
     });
 }
 
-/// A server whose leader blocks in the set for ever can't be stopped (spserver, read). Here the leader
-/// sleeps, nothing will ever happen, and the shutdown wakes it. Threads that joined return `Ok`.
+/// A server whose leader blocks in the set for ever can't be stopped (spserver, read). Here the
+/// leader sleeps, nothing will ever happen, and the shutdown wakes it. Threads that joined return
+/// `Ok`.
 #[test]
 fn shutdown_wakes_blocked_leader() {
     bounded(|| {
@@ -143,9 +145,9 @@ fn join_timeout_tells_the_shutdown() {
     });
 }
 
-/// A stop that came before the server had made its wake-up channel was forgotten, and the server ran
-/// for ever (Thrift 2142). Ours is built with its waker, so a shutdown right after the build ends even
-/// threads that have not run yet.
+/// A stop that came before the server had made its wake-up channel was forgotten, and the server
+/// ran for ever (Thrift 2142). Ours is built with its waker, so a shutdown right after the build
+/// ends even threads that have not run yet.
 #[test]
 fn stop_with_no_waker_yet() {
     bounded(|| {
@@ -157,8 +159,8 @@ fn stop_with_no_waker_yet() {
     });
 }
 
-/// Threads that entered the event loop after its end was asked for ran it for ever, because each entry
-/// cleared the flag (ACE 1999). Here the end is sticky: who joins later is told at once.
+/// Threads that entered the event loop after its end was asked for ran it for ever, because each
+/// entry cleared the flag (ACE 1999). Here the end is sticky: who joins later is told at once.
 #[test]
 fn shutdown_flag_sticky_before_join() {
     bounded(|| {
@@ -174,8 +176,8 @@ fn shutdown_flag_sticky_before_join() {
     });
 }
 
-/// A handler ends its own pool: it is not waited for, though its handle is still open; the others are
-/// gone when the call returns.
+/// A handler ends its own pool: it is not waited for, though its handle is still open; the others
+/// are gone when the call returns.
 #[test]
 fn from_a_handler() {
     bounded(|| {
@@ -214,9 +216,10 @@ fn from_closed() {
             let (reports, report) = mpsc::channel();
             let handler = EndsPool(pool.downgrade(), reports);
             let handle = pool.register(stream, Interest::READ, handler).unwrap();
-            match by_pool {
-                true => peer.finish(),
-                false => handle.close().unwrap(),
+            if by_pool {
+                peer.finish()
+            } else {
+                handle.close().unwrap()
             }
             let report = report.recv_timeout(LONG).unwrap();
             assert!(report.is_clean(), "{report}");
@@ -238,8 +241,8 @@ impl EventHandler<SimStream> for EndsPool {
     }
 }
 
-/// Two threads end the pool at the same time: both calls return, and together they list what was left
-/// once.
+/// Two threads end the pool at the same time: both calls return, and together they list what was
+/// left once.
 #[test]
 fn from_two_threads_at_once() {
     bounded(|| {
@@ -267,8 +270,8 @@ fn from_two_threads_at_once() {
     });
 }
 
-/// Two handlers end the pool at the same time, so each waits for a thread that waits for it. Both end
-/// by their deadline.
+/// Two handlers end the pool at the same time, so each waits for a thread that waits for it. Both
+/// end by their deadline.
 #[test]
 fn from_two_handlers_at_once() {
     bounded(|| {
@@ -301,8 +304,9 @@ fn from_two_handlers_at_once() {
     });
 }
 
-/// A handler of one pool closes a handle of a second pool, whose `closed` ends the first. The first pool
-/// does not know that it was called from its own handler; it ends by its deadline all the same.
+/// A handler of one pool closes a handle of a second pool, whose `closed` ends the first. The first
+/// pool does not know that it was called from its own handler; it ends by its deadline all the
+/// same.
 #[test]
 fn from_a_handler_through_another_pool() {
     bounded(|| {
@@ -329,9 +333,9 @@ fn from_a_handler_through_another_pool() {
     });
 }
 
-/// The wake-up channel of ACE's reactor was a handle like the others: its thread suspended it during the
-/// upcall, and wakes were lost (ACE 1998, 3714). Ours is no handle of the pool. Each of many rounds, and
-/// the shutdown in the end, need a wake of a leader that sleeps.
+/// The wake-up channel of ACE's reactor was a handle like the others: its thread suspended it
+/// during the upcall, and wakes were lost (ACE 1998, 3714). Ours is no handle of the pool. Each of
+/// many rounds, and the shutdown in the end, need a wake of a leader that sleeps.
 #[test]
 fn wakeup_source_never_deactivated() {
     bounded(|| {
@@ -355,9 +359,9 @@ fn wakeup_source_never_deactivated() {
     });
 }
 
-/// Whoever wrote to a full notify pipe was blocked until the reactor read it, for ever if that was the
-/// reactor's own thread (ACE 2465). Here far more wakes than any pipe holds are left while nobody waits,
-/// and none of them blocks.
+/// Whoever wrote to a full notify pipe was blocked until the reactor read it, for ever if that was
+/// the reactor's own thread (ACE 2465). Here far more wakes than any pipe holds are left while
+/// nobody waits, and none of them blocks.
 #[test]
 fn wakeup_never_blocks_when_full() {
     for set in kernel_sets() {
@@ -371,8 +375,8 @@ fn wakeup_never_blocks_when_full() {
     }
 }
 
-/// A handler that does not return is not waited for beyond the deadline: its thread and its handle are
-/// listed, and both end when it returns.
+/// A handler that does not return is not waited for beyond the deadline: its thread and its handle
+/// are listed, and both end when it returns.
 #[test]
 fn stuck_handler_is_listed() {
     bounded(|| {
@@ -461,8 +465,9 @@ fn is_draining(world: &Simulation, pool: &Pool) -> bool {
     registered.map(|handle| handle.close()).is_err()
 }
 
-/// While a shutdown ends what is left, a request for one of those handles comes from a thread that holds a lock which
-/// the handler's `closed` takes. The request calls nobody, so nobody waits for himself.
+/// While a shutdown ends what is left, a request for one of those handles comes from a thread that
+/// holds a lock which the handler's `closed` takes. The request calls nobody, so nobody waits for
+/// himself.
 #[test]
 fn requests_during_the_end_call_nobody() {
     bounded(|| {
@@ -482,8 +487,8 @@ fn requests_during_the_end_call_nobody() {
             move || pool.shutdown(LONG)
         });
         wait_until(|| is_draining(&world, &pool));
-        // Time for the drain is over, time for the pool's thread to leave is not: with the thread still there, the
-        // second handle could be busy instead of unfinished.
+        // Time for the drain is over, time for the pool's thread to leave is not: with the thread
+        // still there, the second handle could be busy instead of unfinished.
         world.clock().advance(LONG / 10 * 9);
         told_closed.recv_timeout(LONG).unwrap();
         let held = lock.lock().unwrap();
@@ -496,8 +501,8 @@ fn requests_during_the_end_call_nobody() {
     });
 }
 
-/// A handle at rest whose peer has not taken all of its output, which may be called all the same; and what it does
-/// at its end.
+/// A handle at rest whose peer has not taken all of its output, which may be called all the same;
+/// and what it does at its end.
 fn flooded(
     world: &Simulation,
     pool: &Pool,

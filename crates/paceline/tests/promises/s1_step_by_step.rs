@@ -1,5 +1,5 @@
-//! S1 by steps: a shutdown on a clock that stands still until the test moves it. Who goes, goes because it was
-//! woken, and not because the time is over.
+//! S1 by steps: a shutdown on a clock that stands still until the test moves it. Who goes, goes
+//! because it was woken, and not because the time is over.
 
 use std::{
     io,
@@ -69,8 +69,8 @@ impl Scene {
     }
 }
 
-/// The last handle ends on a thread that does not lead, while the leader sleeps: it is woken, finds nothing left,
-/// and everyone goes.
+/// The last handle ends on a thread that does not lead, while the leader sleeps: it is woken, finds
+/// nothing left, and everyone goes.
 #[test]
 fn last_end_wakes_the_leader() {
     bounded(|| {
@@ -83,7 +83,8 @@ fn last_end_wakes_the_leader() {
     });
 }
 
-/// Two ask for the end at once, and the second one takes nothing back: what is not done yet ends when it is.
+/// Two ask for the end at once, and the second one takes nothing back: what is not done yet ends
+/// when it is.
 #[test]
 fn asking_twice_is_asking() {
     bounded(|| {
@@ -100,8 +101,8 @@ fn asking_twice_is_asking() {
     });
 }
 
-/// A handler does not come to an end. When the time to drain is over the leader is woken and goes, though nothing
-/// happens in its set; only the thread in the handler is stuck.
+/// A handler does not come to an end. When the time to drain is over the leader is woken and goes,
+/// though nothing happens in its set; only the thread in the handler is stuck.
 #[test]
 fn leader_is_sent_home() {
     bounded(|| {

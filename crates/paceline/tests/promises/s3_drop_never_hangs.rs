@@ -57,7 +57,8 @@ fn right_after_the_build() {
     });
 }
 
-/// Clones share the pool: it lives until the last one goes, also one in a thread that is lent to it.
+/// Clones share the pool: it lives until the last one goes, also one in a thread that is lent to
+/// it.
 #[test]
 fn while_threads_are_joined() {
     bounded(|| {
@@ -94,8 +95,8 @@ fn while_threads_are_joined() {
     });
 }
 
-/// A handler that owns the last handle to its own pool drops it while it runs: the drop does not wait
-/// for the handler, which goes on to its end and is told then.
+/// A handler that owns the last handle to its own pool drops it while it runs: the drop does not
+/// wait for the handler, which goes on to its end and is told then.
 #[test]
 fn from_a_handler() {
     bounded(|| {
@@ -121,8 +122,8 @@ fn from_a_handler() {
     });
 }
 
-/// The last handle to the pool is inside a handler that ends: it is dropped together with the handler,
-/// by a thread of the pool or by the thread that closed it.
+/// The last handle to the pool is inside a handler that ends: it is dropped together with the
+/// handler, by a thread of the pool or by the thread that closed it.
 #[test]
 fn together_with_a_handler() {
     bounded(|| {
@@ -136,9 +137,10 @@ fn together_with_a_handler() {
             });
             let handle = pool.register(near, Interest::READ, handler).unwrap();
             drop(pool);
-            match by_pool {
-                true => far.write_all(b"x").unwrap(),
-                false => handle.close().unwrap(),
+            if by_pool {
+                far.write_all(b"x").unwrap()
+            } else {
+                handle.close().unwrap()
             }
             end.recv_timeout(LONG).unwrap();
             witness.wait_for(Role::Gone, 2);
@@ -253,8 +255,8 @@ thread_local! {
     static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
-/// The last handle to a pool is a variable of a thread, and is dropped when that thread ends: later than whatever the
-/// pool itself keeps there.
+/// The last handle to a pool is a variable of a thread, and is dropped when that thread ends: later
+/// than whatever the pool itself keeps there.
 #[test]
 fn from_a_variable_of_a_thread() {
     bounded(|| {
@@ -269,8 +271,8 @@ fn from_a_variable_of_a_thread() {
     });
 }
 
-/// S1, S3: a handler whose `closed` waits for the end of its timer, which waits for its turn, when the pool ends. The
-/// thread that ends the pool ends the timer as well.
+/// S1, S3: a handler whose `closed` waits for the end of its timer, which waits for its turn, when
+/// the pool ends. The thread that ends the pool ends the timer as well.
 #[test]
 fn the_end_waits_for_no_turn() {
     const SOON: Duration = Duration::from_millis(5);

@@ -1,4 +1,5 @@
-//! The watcher: behind handlers that often block by surprise, somebody leads long before the next tick.
+//! The watcher: behind handlers that often block by surprise, somebody leads long before the next
+//! tick.
 
 use std::{
     fs, io,

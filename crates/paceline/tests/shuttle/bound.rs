@@ -1,4 +1,5 @@
-//! Many threads, one connection, under every schedule: over a real socket, whose peer is one of the threads.
+//! Many threads, one connection, under every schedule: over a real socket, whose peer is one of the
+//! threads.
 
 use std::{
     io::{Read, Write},
@@ -42,8 +43,8 @@ fn connected() -> (Mux<Tiny>, UnixStream) {
     (Builder::new().calls(8).build(near, Tiny).unwrap(), far)
 }
 
-/// Answers so many requests with the same body, of those that it has the newest first; half of a reply at a time. Then
-/// the connection ends.
+/// Answers so many requests with the same body, of those that it has the newest first; half of a
+/// reply at a time. Then the connection ends.
 fn answer(mut far: UnixStream, mut count: usize) {
     let mut requests = Vec::new();
     while count > 0 {
@@ -62,7 +63,8 @@ fn answer(mut far: UnixStream, mut count: usize) {
     }
 }
 
-/// So many threads call, each several times; how many calls failed. A reply is its caller's own (B1).
+/// So many threads call, each several times; how many calls failed. A reply is its caller's own
+/// (B1).
 fn failed_calls(mux: &Mux<Tiny>) -> usize {
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -84,7 +86,8 @@ fn failed_calls(mux: &Mux<Tiny>) -> usize {
     failed.sum()
 }
 
-/// B1, B2, B3: callers lead in turns, and replies come in another order; everyone gets its own, and nobody is left asleep.
+/// B1, B2, B3: callers lead in turns, and replies come in another order; everyone gets its own, and
+/// nobody is left asleep.
 #[test]
 fn shuttle_bound_many_callers() {
     check(|| {
@@ -97,7 +100,8 @@ fn shuttle_bound_many_callers() {
     });
 }
 
-/// B2, E14: the connection ends in the middle of it. Everyone gets its reply, or is told, also who calls later.
+/// B2, E14: the connection ends in the middle of it. Everyone gets its reply, or is told, also who
+/// calls later.
 #[test]
 fn shuttle_bound_loss_reaches_everyone() {
     check(|| {

@@ -1,5 +1,6 @@
-//! L2, W1 and I1-I4 as liveness by steps: between two steps of the clock the pool comes to rest, every thread
-//! accounted for, and what the promises say must hold there after so many steps and not one more.
+//! L2, W1 and I1-I4 as liveness by steps: between two steps of the clock the pool comes to rest,
+//! every thread accounted for, and what the promises say must hold there after so many steps and
+//! not one more.
 
 use std::sync::atomic::AtomicU64;
 
@@ -160,9 +161,10 @@ impl Steps {
     }
 }
 
-/// L2, I1, I2: handlers block for ever, one after the other, until one thread is left; a tick comes at any
-/// moment of each promotion. Afterwards an event is served after two looks at most (none if the handler told,
-/// or if the policy wakes for every event), and as long as nobody leads each tick is a look: somebody stands by.
+/// L2, I1, I2: handlers block for ever, one after the other, until one thread is left; a tick comes
+/// at any moment of each promotion. Afterwards an event is served after two looks at most (none if
+/// the handler told, or if the policy wakes for every event), and as long as nobody leads each tick
+/// is a look: somebody stands by.
 fn blind_for_two_looks(wake: Wake, order: Order, telling: Telling) {
     check(move || {
         const THREADS: usize = 5;
@@ -252,12 +254,14 @@ struct IdleCore {
 impl IdleCore {
     const CORES: usize = 2;
 
-    /// At rest, with so many events that no handler has finished. Such a state may outlast so many looks.
+    /// At rest, with so many events that no handler has finished. Such a state may outlast so many
+    /// looks.
     fn check(&mut self, steps: &Steps, unfinished: usize, most: u64) {
         steps.settle();
-        self.since = match steps.gate.waiting() < Self::CORES.min(unfinished) {
-            true => self.since.or(Some(steps.ticks())),
-            false => None,
+        self.since = if steps.gate.waiting() < Self::CORES.min(unfinished) {
+            self.since.or(Some(steps.ticks()))
+        } else {
+            None
         };
         let looks = self.since.map_or(0, |since| steps.ticks() - since);
         assert!(looks <= most, "a core is idle after {looks} looks (W1)");
@@ -274,8 +278,8 @@ fn many_events(order: Order) -> (Steps, Vec<SimPeer>) {
     (steps, peers)
 }
 
-/// W1: more events than cores, and handlers that end one by one, each before or after a tick. An idle core
-/// is seen after one look at most, and has its thread after the second.
+/// W1: more events than cores, and handlers that end one by one, each before or after a tick. An
+/// idle core is seen after one look at most, and has its thread after the second.
 fn idle_core_for_two_looks(order: Order) {
     check(move || {
         let (steps, _peers) = many_events(order);
@@ -320,8 +324,8 @@ fn shuttle_idle_core_system() {
     idle_core_for_two_looks(Order::System);
 }
 
-/// W1 with a tick at any moment of each end. Here the test can't see if for a moment all cores were busy, after
-/// which the two looks begin anew, so it grants one more.
+/// W1 with a tick at any moment of each end. Here the test can't see if for a moment all cores were
+/// busy, after which the two looks begin anew, so it grants one more.
 fn idle_core_in_a_race(order: Order) {
     check(move || {
         let (steps, _peers) = many_events(order);
@@ -346,9 +350,9 @@ fn shuttle_idle_core_in_a_race_oldest() {
     idle_core_in_a_race(Order::Oldest);
 }
 
-/// I3, I4: guests whose time ends, tick by tick, in whatever role they have then, while events come; and
-/// one handler is stuck for ever. Where nobody is stuck somebody leads at every rest, without another tick;
-/// else by the second. What was sent is answered.
+/// I3, I4: guests whose time ends, tick by tick, in whatever role they have then, while events
+/// come; and one handler is stuck for ever. Where nobody is stuck somebody leads at every rest,
+/// without another tick; else by the second. What was sent is answered.
 fn leavers_have_successors(wake: Wake, order: Order, stuck: bool) {
     check(move || {
         const GUESTS: usize = 3;
@@ -426,8 +430,9 @@ fn shuttle_leavers_eager_system() {
     leavers_have_successors(Wake::Eager, Order::System, false);
 }
 
-/// S1: the standby looks while the pool drains, so that the leader has a look of its own before it sleeps; and the last
-/// handle is ended by another thread meanwhile. What ends the drain is noticed all the same.
+/// S1: the standby looks while the pool drains, so that the leader has a look of its own before it
+/// sleeps; and the last handle is ended by another thread meanwhile. What ends the drain is noticed
+/// all the same.
 #[test]
 fn shuttle_shutdown_against_a_look() {
     check(|| {

@@ -1,5 +1,5 @@
-//! The concurrent set, in which all threads wait at once, under every schedule: what is told to one thread is lost to
-//! none, whoever sleeps, comes and goes.
+//! The concurrent set, in which all threads wait at once, under every schedule: what is told to one
+//! thread is lost to none, whoever sleeps, comes and goes.
 
 use paceline::{ConcurrentContext, TaskContext};
 
@@ -101,8 +101,8 @@ fn shuttle_open_concurrent_handle() {
     });
 }
 
-/// Timers are set from two threads, the nearer one later or earlier, while all sleep or are about to; and work is posted.
-/// Each is called once, when its time has come.
+/// Timers are set from two threads, the nearer one later or earlier, while all sleep or are about
+/// to; and work is posted. Each is called once, when its time has come.
 #[test]
 fn shuttle_open_timers_and_posts() {
     check(|| {
@@ -138,7 +138,8 @@ fn shuttle_open_timers_and_posts() {
     });
 }
 
-/// Input comes while the idle time-out of its handle passes. It is answered, or the handle was closed for being idle.
+/// Input comes while the idle time-out of its handle passes. It is answered, or the handle was
+/// closed for being idle.
 #[test]
 fn shuttle_open_input_against_time_out() {
     check(|| {

@@ -1,4 +1,5 @@
-//! Elastic pools: threads are called and retire while events come, and the pool ends at any moment of that.
+//! Elastic pools: threads are called and retire while events come, and the pool ends at any moment
+//! of that.
 
 use std::ops::RangeInclusive;
 
@@ -10,8 +11,8 @@ fn elastic_on(world: &Simulation, threads: RangeInclusive<usize>) -> Builder {
     builder_on(world, 0).threads(threads).keep_alive(KEEP_ALIVE)
 }
 
-/// L1, L2, H1, H2: every byte comes back to the connection that sent it, in order, while threads come and go; and there
-/// are never more than may be.
+/// L1, L2, H1, H2: every byte comes back to the connection that sent it, in order, while threads
+/// come and go; and there are never more than may be.
 fn every_byte_while_threads_come_and_go(wake: Wake, order: Order) {
     check(move || {
         const MOST: usize = 4;

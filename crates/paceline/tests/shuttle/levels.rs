@@ -1,4 +1,5 @@
-//! Handles that move between pools, under every schedule: nothing is lost on the way, nothing is told twice.
+//! Handles that move between pools, under every schedule: nothing is lost on the way, nothing is
+//! told twice.
 
 use paceline::Level;
 use shuttle::sync::Mutex;
@@ -59,8 +60,9 @@ impl EventHandler<SimStream> for Wanderer {
     }
 }
 
-/// H1, H2, H3 under faults: a handle is moved to and fro, from elsewhere and by its handler, while its bytes flow. Every
-/// byte comes back, in order, no notification that was taken is lost, and its end is told once.
+/// H1, H2, H3 under faults: a handle is moved to and fro, from elsewhere and by its handler, while
+/// its bytes flow. Every byte comes back, in order, no notification that was taken is lost, and its
+/// end is told once.
 #[test]
 fn shuttle_moved_to_and_fro() {
     check(|| {
@@ -118,7 +120,8 @@ fn shuttle_moved_to_and_fro() {
     });
 }
 
-/// H3: the end of a handle is asked for while it moves. If that was accepted it ends, wherever it is.
+/// H3: the end of a handle is asked for while it moves. If that was accepted it ends, wherever it
+/// is.
 #[test]
 fn shuttle_close_against_a_move() {
     check(|| {
@@ -140,8 +143,8 @@ fn shuttle_close_against_a_move() {
     });
 }
 
-/// S2: a level is shut down while a handle moves into it. The handle goes on where it was, or ends there; either way its
-/// end is told once, and nothing of it is left.
+/// S2: a level is shut down while a handle moves into it. The handle goes on where it was, or ends
+/// there; either way its end is told once, and nothing of it is left.
 #[test]
 fn shuttle_move_against_shutdown() {
     check(|| {

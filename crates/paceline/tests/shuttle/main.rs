@@ -1,10 +1,10 @@
 //! The real pool on the simulated set, under shuttle's scheduler: random and adversarial schedules.
 //!
-//! Run by `cargo xtask shuttle`. Two modes. *Safety*: the world misbehaves throughout (doubled, stale
-//! and single events, interrupted and short operations), and nothing may be lost, doubled, misrouted
-//! or handled by two threads at once. *Liveness*: the faults stop, and everything must finish; a
-//! thread that is never woken is a deadlock, which shuttle reports with a schedule to replay. What must
-//! happen within so many steps of the clock is in `by_steps.rs`.
+//! Run by `cargo xtask shuttle`. Two modes. *Safety*: the world misbehaves throughout (doubled,
+//! stale and single events, interrupted and short operations), and nothing may be lost, doubled,
+//! misrouted or handled by two threads at once. *Liveness*: the faults stop, and everything must
+//! finish; a thread that is never woken is a deadlock, which shuttle reports with a schedule to
+//! replay. What must happen within so many steps of the clock is in `by_steps.rs`.
 
 #![cfg(shuttle)]
 
@@ -205,8 +205,8 @@ fn shuttle_kept_output_arrives() {
     });
 }
 
-/// H3, E5: handles are closed from elsewhere while their events are handled, and their descriptors are
-/// reused at once. The new connection is served, `closed` is told once for each.
+/// H3, E5: handles are closed from elsewhere while their events are handled, and their descriptors
+/// are reused at once. The new connection is served, `closed` is told once for each.
 #[test]
 fn shuttle_close_and_reuse() {
     check(|| {
@@ -232,8 +232,8 @@ fn shuttle_close_and_reuse() {
     });
 }
 
-/// E3, I3, I4: application threads join for a time and leave, in whatever role their time ends, while
-/// a thread of the pool's own stays. Nobody keeps the lead, nothing is lost.
+/// E3, I3, I4: application threads join for a time and leave, in whatever role their time ends,
+/// while a thread of the pool's own stays. Nobody keeps the lead, nothing is lost.
 fn join_and_leave(world: fn() -> Simulation) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -270,8 +270,8 @@ fn shuttle_join_and_leave() {
     join_and_leave(world);
 }
 
-/// S1, S2, S3: a shutdown at any moment, from a thread of its own or by dropping the pool, while events
-/// come. All threads go, every registration ends once, everything is dropped.
+/// S1, S2, S3: a shutdown at any moment, from a thread of its own or by dropping the pool, while
+/// events come. All threads go, every registration ends once, everything is dropped.
 fn shutdown_at_any_moment(world: fn() -> Simulation) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -303,8 +303,8 @@ fn shuttle_shutdown_at_any_moment() {
     shutdown_at_any_moment(world);
 }
 
-/// S3: the last handle to the pool is dropped while its threads work. Nothing hangs, nothing is told
-/// twice, and all is dropped when the threads are gone.
+/// S3: the last handle to the pool is dropped while its threads work. Nothing hangs, nothing is
+/// told twice, and all is dropped when the threads are gone.
 fn drop_at_any_moment(world: fn() -> Simulation) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -322,8 +322,8 @@ fn shuttle_drop_at_any_moment() {
     drop_at_any_moment(world);
 }
 
-/// S2: a registration with input waiting races with a shutdown. It is refused, or its input is handled, or the report
-/// is not clean.
+/// S2: a registration with input waiting races with a shutdown. It is refused, or its input is
+/// handled, or the report is not clean.
 fn register_against_shutdown(world: fn() -> Simulation) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -349,7 +349,8 @@ fn shuttle_register_against_shutdown() {
     register_against_shutdown(world);
 }
 
-/// H2: suspended and resumed while a visit has claimed input and a notification: nothing of it is lost.
+/// H2: suspended and resumed while a visit has claimed input and a notification: nothing of it is
+/// lost.
 #[test]
 fn shuttle_suspended_while_claimed() {
     check(|| {

@@ -1,5 +1,5 @@
-//! The set that reports once and must be armed again, and what may be asked of a handle from elsewhere, under
-//! every schedule: nothing is lost, nobody is left asleep.
+//! The set that reports once and must be armed again, and what may be asked of a handle from
+//! elsewhere, under every schedule: nothing is lost, nobody is left asleep.
 
 use super::*;
 
@@ -48,8 +48,8 @@ fn shuttle_one_shot_every_byte_eager_oldest() {
     every_byte_comes_back_once(one_shot, Wake::Eager, Order::Oldest);
 }
 
-/// H2: what is wanted of a handle changes all the time, from elsewhere, while its bytes flow in both directions
-/// and output is kept. What is wanted in the end arrives in the end.
+/// H2: what is wanted of a handle changes all the time, from elsewhere, while its bytes flow in
+/// both directions and output is kept. What is wanted in the end arrives in the end.
 pub(super) fn meddled_with(world: fn() -> Simulation) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -90,8 +90,8 @@ fn shuttle_one_shot_meddled_with() {
     meddled_with(one_shot);
 }
 
-/// H3, E5: who closes and waits comes back when handler and source are gone; the descriptor is used again at
-/// once, and the new connection is served.
+/// H3, E5: who closes and waits comes back when handler and source are gone; the descriptor is used
+/// again at once, and the new connection is served.
 pub(super) fn close_and_reuse(world: fn() -> Simulation) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -121,8 +121,8 @@ fn shuttle_one_shot_close_and_reuse() {
     close_and_reuse(one_shot);
 }
 
-/// Two wait for the end of a handle whose handler ends it by itself, at any moment of that end. Each comes back,
-/// and when it does nothing is left.
+/// Two wait for the end of a handle whose handler ends it by itself, at any moment of that end.
+/// Each comes back, and when it does nothing is left.
 #[test]
 fn shuttle_close_and_wait_against_its_own_end() {
     check(|| {
@@ -193,9 +193,10 @@ pub(super) fn settle(world: &Simulation, threads: usize) {
     }
 }
 
-/// ACE 2010: notifications were put into a queue and a pipe, which were drained in the wrong order, so that one
-/// stayed behind. Here several threads notify two handles, while their handlers run, for input too, and while the
-/// leader goes to sleep. Of each handle the last notification is followed by a call that knows of it.
+/// ACE 2010: notifications were put into a queue and a pipe, which were drained in the wrong order,
+/// so that one stayed behind. Here several threads notify two handles, while their handlers run,
+/// for input too, and while the leader goes to sleep. Of each handle the last notification is
+/// followed by a call that knows of it.
 pub(super) fn no_notification_is_lost(world: fn() -> Simulation, wake: Wake) {
     check(move || {
         let world = world();

@@ -1,4 +1,5 @@
-//! Handles that belong to certain threads: their events get there, whatever else the pool does at that moment.
+//! Handles that belong to certain threads: their events get there, whatever else the pool does at
+//! that moment.
 
 use std::sync::Mutex;
 
@@ -23,8 +24,8 @@ impl EventHandler<SimStream> for AtHome {
     }
 }
 
-/// H1, H2 under faults: every byte comes back, and only its own threads have called: of one handle one of them, of
-/// another one of two; a third is sticky.
+/// H1, H2 under faults: every byte comes back, and only its own threads have called: of one handle
+/// one of them, of another one of two; a third is sticky.
 fn every_byte_at_home(wake: Wake, order: Order) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -83,7 +84,8 @@ fn shuttle_pins_every_byte_eager() {
     every_byte_at_home(Wake::Eager, Order::Oldest);
 }
 
-/// H2: the thread that a handle belongs to leaves at any moment, while its events are on their way to it.
+/// H2: the thread that a handle belongs to leaves at any moment, while its events are on their way
+/// to it.
 #[test]
 fn shuttle_pins_whoever_leaves() {
     check(|| {

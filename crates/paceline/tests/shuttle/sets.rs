@@ -1,4 +1,5 @@
-//! Threads that roam between sets, under every schedule: no set is left without a leader while somebody is free.
+//! Threads that roam between sets, under every schedule: no set is left without a leader while
+//! somebody is free.
 
 use paceline::{Leaders, Sets, TaskContext};
 
@@ -27,8 +28,8 @@ fn ticks_until(world: &Simulation, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// L2, H1, H2 over all sets, under faults: every byte comes back to its connection, whoever serves it. When the sets are
-/// dropped everybody goes (S3).
+/// L2, H1, H2 over all sets, under faults: every byte comes back to its connection, whoever serves
+/// it. When the sets are dropped everybody goes (S3).
 fn every_byte_comes_back(wake: Wake) {
     check(move || {
         let (world, tally) = (world(), Tally::default());
@@ -64,8 +65,9 @@ fn shuttle_roaming_every_byte_eager() {
     every_byte_comes_back(Wake::Eager);
 }
 
-/// The invariant of the lounge: a handler blocks by surprise, and its set is left without a leader, while one thread is
-/// free. That one comes after two looks of the watch: at once if the wake is eager, at a calm time after eight ticks.
+/// The invariant of the lounge: a handler blocks by surprise, and its set is left without a leader,
+/// while one thread is free. That one comes after two looks of the watch: at once if the wake is
+/// eager, at a calm time after eight ticks.
 fn blind_set_is_found(wake: Wake, set: usize) {
     check(move || {
         let most = match wake {
@@ -123,14 +125,15 @@ fn shuttle_roaming_blind_set_is_found_eager() {
     blind_set_is_found(Wake::Eager, 0);
 }
 
-/// The same, and the event is for another set: whoever led it has set it aside, and does not come back.
+/// The same, and the event is for another set: whoever led it has set it aside, and does not come
+/// back.
 #[test]
 fn shuttle_roaming_set_aside_is_found() {
     blind_set_is_found(Wake::Adaptive, 1);
 }
 
-/// S1: one of the sets ends at any moment, and the end needs none of the time that it was given, whoever sleeps or serves where;
-/// the other is served on.
+/// S1: one of the sets ends at any moment, and the end needs none of the time that it was given,
+/// whoever sleeps or serves where; the other is served on.
 #[test]
 fn shuttle_roaming_shutdown_at_any_moment() {
     check(|| {
@@ -149,7 +152,8 @@ fn shuttle_roaming_shutdown_at_any_moment() {
     });
 }
 
-/// Who sleeps in all sets at once is woken by whatever one of them has for its leader: posts to each, while events come.
+/// Who sleeps in all sets at once is woken by whatever one of them has for its leader: posts to
+/// each, while events come.
 #[test]
 fn shuttle_roaming_posts_to_all() {
     check(|| {

@@ -1,4 +1,5 @@
-//! Handlers that wait for something of their own, under every schedule: who is recalled comes back, wherever it is.
+//! Handlers that wait for something of their own, under every schedule: who is recalled comes back,
+//! wherever it is.
 
 use paceline::{Errand, InHandler, Recall, Returned, Serve};
 use shuttle::sync::{
@@ -39,8 +40,8 @@ impl Bell {
     }
 }
 
-/// B2, W1: the standby has looked while the handler ran, so that its thread, back at the front, has a look of its own
-/// before it sleeps there. That look may use up the wake by which it is recalled.
+/// B2, W1: the standby has looked while the handler ran, so that its thread, back at the front, has
+/// a look of its own before it sleeps there. That look may use up the wake by which it is recalled.
 #[test]
 fn shuttle_recall_against_a_look() {
     check(|| {

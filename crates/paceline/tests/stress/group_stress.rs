@@ -97,14 +97,16 @@ impl GroupHandler<TcpStream> for Hall {
     }
 
     fn deserted(&mut self) -> Next {
-        match self.stays {
-            true => Next::Continue,
-            false => Next::Close,
+        if self.stays {
+            Next::Continue
+        } else {
+            Next::Close
         }
     }
 }
 
-/// Every message comes back once, in order, and every connection ends once, whichever groups it was in.
+/// Every message comes back once, in order, and every connection ends once, whichever groups it was
+/// in.
 pub fn run(set: SetKind, wake: Wake, messages: u64) {
     let name = format!("{set:?}, {wake:?}");
     let pool = Pool::builder().threads(4).name("stress").handle_set(set);

@@ -1,7 +1,8 @@
 //! Messages that know where they belong, and those who count what went wrong with them.
 //!
-//! A message is: connection, number in sequence, length (four bytes each), contents that follow from
-//! connection and number. Whoever receives one can tell whether it is the one that had to come.
+//! A message is: connection, number in sequence, length (four bytes each), contents that follow
+//! from connection and number. Whoever receives one can tell whether it is the one that had to
+//! come.
 
 #![allow(
     dead_code,
@@ -151,9 +152,10 @@ impl Inspector {
         self.next = sequence + 1;
         let mut contents = self.partial[at].iter().enumerate();
         let intact = contents.all(|(at, byte)| *byte == content(connection, sequence, at));
-        match intact {
-            true => one(&to.messages),
-            false => one(&to.garbled),
+        if intact {
+            one(&to.messages)
+        } else {
+            one(&to.garbled)
         };
     }
 }

@@ -1,7 +1,7 @@
 //! Everything at once, many times: no message is lost, doubled or misrouted (H1, H2, H3, S2, L5).
 //!
-//! `cargo xtask stress` runs it in release mode; `PACELINE_STRESS_MESSAGES` says how many messages each
-//! wake policy gets, all sets and orders together.
+//! `cargo xtask stress` runs it in release mode; `PACELINE_STRESS_MESSAGES` says how many messages
+//! each wake policy gets, all sets and orders together.
 
 mod simulated;
 
@@ -37,10 +37,10 @@ const VISITORS: u32 = 2;
 /// From this many messages on, progress is told.
 const LARGE: u64 = 200_000;
 
-/// Every message of a thousand connections comes back once, in order and to its own connection, while
-/// connections are half-closed, reset and replaced, handles are closed and their interest is toggled
-/// by other threads, and application threads join and leave. Each of these alone has broken a system
-/// of this kind (ACE 2395, 4129; tokio 6133; TAO 2000); together they meet in every order.
+/// Every message of a thousand connections comes back once, in order and to its own connection,
+/// while connections are half-closed, reset and replaced, handles are closed and their interest is
+/// toggled by other threads, and application threads join and leave. Each of these alone has broken
+/// a system of this kind (ACE 2395, 4129; tokio 6133; TAO 2000); together they meet in every order.
 ///
 /// Every handle set, wake policy and order, each with each, gets an equal share of the messages.
 #[test]
@@ -48,21 +48,22 @@ fn nothing_is_lost_doubled_or_misrouted_over_tcp() {
     stress_all(&SetKind::Epoll);
 }
 
-/// The same on one-shot epoll, where a handle is silent from its event until it is armed again: a handle
-/// that rests without being armed would lose what comes.
+/// The same on one-shot epoll, where a handle is silent from its event until it is armed again: a
+/// handle that rests without being armed would lose what comes.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_one_shot() {
     stress_all(&SetKind::OneShot);
 }
 
-/// The same on `poll`, where besides the table changes while the leader sleeps with a copy of it (E6).
+/// The same on `poll`, where besides the table changes while the leader sleeps with a copy of it
+/// (E6).
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_poll() {
     stress_all(&SetKind::Poll);
 }
 
-/// The same on a concurrent set, where all threads wait at once, and each handle goes back through the kernel. It has
-/// no orders and no wake policy.
+/// The same on a concurrent set, where all threads wait at once, and each handle goes back through
+/// the kernel. It has no orders and no wake policy.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_a_concurrent_set() {
     for wake in [Wake::Eager, Wake::Adaptive] {
@@ -70,7 +71,8 @@ fn nothing_is_lost_doubled_or_misrouted_on_a_concurrent_set() {
     }
 }
 
-/// The same on a completion set, whose ring is full again and again, and whose polls end for that and begin anew.
+/// The same on a completion set, whose ring is full again and again, and whose polls end for that
+/// and begin anew.
 #[test]
 fn nothing_is_lost_doubled_or_misrouted_on_a_completion_set() {
     if is_to_be_had(&SetKind::Completion) {
@@ -80,8 +82,8 @@ fn nothing_is_lost_doubled_or_misrouted_on_a_completion_set() {
     }
 }
 
-/// Posts and timers from several threads, half as many as messages: each post is done once, each timer called once, or
-/// not after it was cancelled.
+/// Posts and timers from several threads, half as many as messages: each post is done once, each
+/// timer called once, or not after it was cancelled.
 #[test]
 fn posts_and_timers_are_done_once() {
     for wake in [Wake::Eager, Wake::Adaptive] {
@@ -91,8 +93,8 @@ fn posts_and_timers_are_done_once() {
     }
 }
 
-/// Connections change groups all the time, by their handlers and from outside, a quarter as many messages: each comes
-/// back once.
+/// Connections change groups all the time, by their handlers and from outside, a quarter as many
+/// messages: each comes back once.
 #[test]
 fn members_that_move_lose_nothing() {
     for wake in [Wake::Eager, Wake::Adaptive] {
@@ -274,9 +276,10 @@ impl Bench {
             let _ = handle.close();
             return;
         }
-        let meanwhile = match random.once_in(2) {
-            true => Interest::NONE,
-            false => Interest::READ | Interest::WRITE,
+        let meanwhile = if random.once_in(2) {
+            Interest::NONE
+        } else {
+            Interest::READ | Interest::WRITE
         };
         // It may end at any moment: then there is nothing to toggle.
         let _ = handle.set_interest(meanwhile);
@@ -297,8 +300,8 @@ impl Bench {
     }
 }
 
-/// Listens; each connection has an echo of its own. Some have little room for output, so that much of
-/// it is kept.
+/// Listens; each connection has an echo of its own. Some have little room for output, so that much
+/// of it is kept.
 fn serve(pool: &Pool, bench: &Arc<Bench>) -> paceline::Listener {
     let bench = Arc::clone(bench);
     let mut random = Random::new(1);
@@ -380,9 +383,10 @@ where
         if self.entered.swap(true, Ordering::SeqCst) {
             self.bench.odd("two threads in one handler".to_owned());
         }
-        let told = match self.thorough {
-            true => self.echo_until_dry(cx),
-            false => self.echo(cx),
+        let told = if self.thorough {
+            self.echo_until_dry(cx)
+        } else {
+            self.echo(cx)
         };
         self.entered.store(false, Ordering::SeqCst);
         told
@@ -524,7 +528,8 @@ impl Connection {
         let _ = self.stream.write_all(&self.output);
     }
 
-    /// Receives until no more than `leave` messages are unanswered. `false`: the connection is over.
+    /// Receives until no more than `leave` messages are unanswered. `false`: the connection is
+    /// over.
     fn receive(&mut self, leave: u32, bench: &Bench) -> bool {
         let mut buffer = [0; 16 * 1024];
         while self.unanswered() > leave {
@@ -545,8 +550,8 @@ impl Connection {
         true
     }
 
-    /// Half-closes, so that the end of the stream follows the last message at once; all answers come,
-    /// then the end.
+    /// Half-closes, so that the end of the stream follows the last message at once; all answers
+    /// come, then the end.
     fn finish(mut self, bench: &Bench) {
         let _ = self.stream.shutdown(Shutdown::Write);
         if self.receive(0, bench) {

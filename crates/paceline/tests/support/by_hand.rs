@@ -1,4 +1,5 @@
-//! The roles stepped by hand, on the simulated set: what the test itself does, no scheduler can reorder.
+//! The roles stepped by hand, on the simulated set: what the test itself does, no scheduler can
+//! reorder.
 
 use std::{
     fs, io,
@@ -20,8 +21,8 @@ pub const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 /// Only a hang reaches it.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A pool in a world of its own, with the textbook's wake: what follows from an event needs no tick. Time
-/// stands still there until it is moved.
+/// A pool in a world of its own, with the textbook's wake: what follows from an event needs no
+/// tick. Time stands still there until it is moved.
 pub struct Scene {
     pub world: Simulation,
     pub pool: Pool,
@@ -50,7 +51,8 @@ impl Scene {
         Self::new(Unobserved)
     }
 
-    /// A connection whose bytes are sent back, by one call of its handler per event. The peer's end.
+    /// A connection whose bytes are sent back, by one call of its handler per event. The peer's
+    /// end.
     pub fn echo(&self) -> SimPeer {
         self.serve(echo)
     }
@@ -213,7 +215,8 @@ pub fn sleeps(task: u32) -> bool {
 /// For how long a thread of this process has run so far, in hundredths of a second.
 pub fn time_run(task: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/self/task/{task}/stat")).unwrap();
-    // Behind the name, which may be anything: the times as user and as system are the 12th and the 13th.
+    // Behind the name, which may be anything: the times as user and as system are the 12th and the
+    // 13th.
     let fields = text.rsplit(')').next().unwrap().split_whitespace();
     let times = fields.skip(11).take(2);
     times.map(|time| time.parse::<u64>().unwrap()).sum()

@@ -91,8 +91,8 @@ impl Server {
     }
 }
 
-/// A program that ends, with everything that it has started, when this is dropped; and also when this
-/// process ends first and drops nothing, in whatever way.
+/// A program that ends, with everything that it has started, when this is dropped; and also when
+/// this process ends first and drops nothing, in whatever way.
 pub struct Process {
     child: Child,
     guard: Guard,
@@ -118,8 +118,9 @@ impl Process {
     }
 }
 
-/// A shell that kills its process group, and with it whoever was started into that, as soon as its input
-/// ends without a word. The other end of its input is here: it ends with this value or with this process.
+/// A shell that kills its process group, and with it whoever was started into that, as soon as its
+/// input ends without a word. The other end of its input is here: it ends with this value or with
+/// this process.
 struct Guard {
     shell: Child,
 }

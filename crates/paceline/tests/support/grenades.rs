@@ -20,8 +20,8 @@ use crate::support::{bounded, name_of, wait_until, LONG};
 /// A place where values of the user's are dropped.
 pub type Row = (&'static str, fn(&Field));
 
-/// Runs each row of the table in a process of its own, which must survive. That runs the test called `name` again,
-/// which is in this module.
+/// Runs each row of the table in a process of its own, which must survive. That runs the test
+/// called `name` again, which is in this module.
 pub fn each_survives(module: &str, name: &str, table: &'static [Row]) {
     const CHILD: &str = "PACELINE_TEST_CHILD";
     if let Ok(row) = env::var(CHILD) {

@@ -41,7 +41,8 @@ use paceline::{
 /// Longer than anything here takes on the slowest machine; only a hang reaches it.
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// How long a test may take: `PACELINE_PATIENCE` seconds where that is set, for tests that shall hang.
+/// How long a test may take: `PACELINE_PATIENCE` seconds where that is set, for tests that shall
+/// hang.
 fn patience(usual: Duration) -> Duration {
     let seconds = env::var("PACELINE_PATIENCE").ok();
     let seconds = seconds.map(|text| text.parse().expect("a number of seconds"));
@@ -179,8 +180,8 @@ pub fn wait_until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Lets other threads run. A yield could last whole slices of other programs on a busy machine; who sleeps comes
-/// back soon.
+/// Lets other threads run. A yield could last whole slices of other programs on a busy machine; who
+/// sleeps comes back soon.
 pub fn pause() {
     thread::sleep(Duration::from_micros(10));
 }
@@ -191,8 +192,8 @@ pub struct Told<F> {
     closed: mpsc::Sender<Closed>,
 }
 
-/// A handler that calls `ready`, and the receiver of what it is told in the end. A second word, which
-/// must never come, would be received too.
+/// A handler that calls `ready`, and the receiver of what it is told in the end. A second word,
+/// which must never come, would be received too.
 pub fn told<F>(ready: F) -> (Told<F>, mpsc::Receiver<Closed>) {
     let (closed, end) = mpsc::channel();
     (Told { ready, closed }, end)

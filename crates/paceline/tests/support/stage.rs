@@ -1,5 +1,5 @@
-//! A pool on the simulated set whose every thread is accounted for: it leads, is inside a handler, or sleeps.
-//! Time is moved look by look.
+//! A pool on the simulated set whose every thread is accounted for: it leads, is inside a handler,
+//! or sleeps. Time is moved look by look.
 
 use std::{
     io,
@@ -135,9 +135,9 @@ impl Stage {
         self.rest(busy);
     }
 
-    /// Waits until `busy` threads are inside handlers and all others sleep, one of them as the leader:
-    /// nothing more happens by itself. (A leader that was woken does not sleep, though it still leads:
-    /// it is about to take an event, such as that of a handle whose panic was kept.)
+    /// Waits until `busy` threads are inside handlers and all others sleep, one of them as the
+    /// leader: nothing more happens by itself. (A leader that was woken does not sleep, though it
+    /// still leads: it is about to take an event, such as that of a handle whose panic was kept.)
     pub fn rest(&self, busy: usize) {
         self.rest_of(self.threads, busy);
     }
@@ -164,7 +164,8 @@ impl Stage {
         wait_until(|| self.pool.snapshot().ticks == ticks + 1);
     }
 
-    /// The same while promotions go on: the look finds another opening than the last one, and a young one.
+    /// The same while promotions go on: the look finds another opening than the last one, and a
+    /// young one.
     pub fn look_at_a_busy_pool(&self) {
         const SHORT: Duration = Duration::from_micros(1);
         self.standby_ticks();

@@ -9,8 +9,8 @@ pub(crate) struct Unowned(pub(crate) RawFd);
 
 impl AsFd for Unowned {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: not sound if the descriptor is not open, which is what the tests are about. Nothing
-        // but the pool uses it, and the pool only asks the kernel to watch that number.
+        // SAFETY: not sound if the descriptor is not open, which is what the tests are about.
+        // Nothing but the pool uses it, and the pool only asks the kernel to watch that number.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }

@@ -1,5 +1,5 @@
-//! The bound association keeps its promises (B1 to B4), and does not make the paper's mistakes (E8 to E15, E20, E21,
-//! E23).
+//! The bound association keeps its promises (B1 to B4), and does not make the paper's mistakes (E8
+//! to E15, E20, E21, E23).
 
 use std::{
     io::{self, Write},
@@ -16,8 +16,8 @@ use paceline::bound::{Builder, Elect, Mux};
 
 const SHORT: Duration = Duration::from_millis(20);
 
-/// B1: replies in another order than requests; each caller has its own. The leader reads for the others, wakes exactly
-/// those whose reply is there, and leads on.
+/// B1: replies in another order than requests; each caller has its own. The leader reads for the
+/// others, wakes exactly those whose reply is there, and leads on.
 #[test]
 fn b1_a_reply_reaches_exactly_its_caller() {
     bounded(|| {
@@ -44,7 +44,8 @@ fn b1_a_reply_reaches_exactly_its_caller() {
     });
 }
 
-/// B2: every caller ends: by its reply, its deadline, by forgetting the call, or by the loss of the connection.
+/// B2: every caller ends: by its reply, its deadline, by forgetting the call, or by the loss of the
+/// connection.
 #[test]
 fn b2_a_waiter_always_ends() {
     bounded(|| {
@@ -73,7 +74,8 @@ fn b2_a_waiter_always_ends() {
     });
 }
 
-/// B3: the leader leaves with its reply while others sleep: it elects exactly one of them, and so on to the last one.
+/// B3: the leader leaves with its reply while others sleep: it elects exactly one of them, and so
+/// on to the last one.
 #[test]
 fn b3_while_anyone_sleeps_somebody_leads() {
     bounded(|| {
@@ -105,7 +107,8 @@ fn b3_while_anyone_sleeps_somebody_leads() {
     });
 }
 
-/// B4, E12: in the paper an unknown, late or doubled reply dereferences nothing. Now they are counted, and harm nobody.
+/// B4, E12: in the paper an unknown, late or doubled reply dereferences nothing. Now they are
+/// counted, and harm nobody.
 #[test]
 fn b4_e12_unasked_replies_harm_nobody() {
     bounded(|| {
@@ -135,8 +138,9 @@ fn b4_e12_unasked_replies_harm_nobody() {
     });
 }
 
-/// E8: in the paper the leader may not be in its own table, and does not find its own reply. Here it is registered
-/// before it sends, so a leader that is alone finds it: with one write, one wait and one read, and no wake at all.
+/// E8: in the paper the leader may not be in its own table, and does not find its own reply. Here
+/// it is registered before it sends, so a leader that is alone finds it: with one write, one wait
+/// and one read, and no wake at all.
 #[test]
 fn e8_the_leader_finds_its_own_reply() {
     bounded(|| {
@@ -158,8 +162,8 @@ fn e8_the_leader_finds_its_own_reply() {
     });
 }
 
-/// E9: in the paper a promoted waiter was erased from the table, and its reply is not found. Here the elected one stays
-/// until its reply.
+/// E9: in the paper a promoted waiter was erased from the table, and its reply is not found. Here
+/// the elected one stays until its reply.
 #[test]
 fn e9_the_elected_finds_its_reply() {
     bounded(|| {
@@ -179,7 +183,8 @@ fn e9_the_elected_finds_its_reply() {
     });
 }
 
-/// E10: in the paper the last one leaves without giving the lead back, and the next caller waits for ever.
+/// E10: in the paper the last one leaves without giving the lead back, and the next caller waits
+/// for ever.
 #[test]
 fn e10_the_last_one_gives_the_lead_back() {
     bounded(|| {
@@ -195,8 +200,9 @@ fn e10_the_last_one_gives_the_lead_back() {
     });
 }
 
-/// E11: in the paper a waiter that has registered and not joined yet may be elected: nobody leads until it joins, and
-/// if its send failed, for ever. Here only a thread that sleeps is elected; a registration that is dropped is forgotten.
+/// E11: in the paper a waiter that has registered and not joined yet may be elected: nobody leads
+/// until it joins, and if its send failed, for ever. Here only a thread that sleeps is elected; a
+/// registration that is dropped is forgotten.
 #[test]
 fn e11_only_a_sleeper_is_elected() {
     bounded(|| {
@@ -225,8 +231,8 @@ fn e11_only_a_sleeper_is_elected() {
     });
 }
 
-/// E13: in the paper a blocking read of another's body holds up everyone. Here half a body is fed as it comes: the leader
-/// whose time is over leaves, and whoever comes next reads on from there.
+/// E13: in the paper a blocking read of another's body holds up everyone. Here half a body is fed
+/// as it comes: the leader whose time is over leaves, and whoever comes next reads on from there.
 #[test]
 fn e13_half_a_body_holds_up_nobody() {
     bounded(|| {
@@ -247,8 +253,9 @@ fn e13_half_a_body_holds_up_nobody() {
     });
 }
 
-/// E14: in the paper a lost connection is told to the leader only. Here everyone is told, at once: those who sleep, the
-/// leader, and those who have not joined yet; whether it ended, was reset, or sent nonsense.
+/// E14: in the paper a lost connection is told to the leader only. Here everyone is told, at once:
+/// those who sleep, the leader, and those who have not joined yet; whether it ended, was reset, or
+/// sent nonsense.
 #[test]
 fn e14_a_loss_is_told_to_everyone() {
     bounded(|| {
@@ -289,8 +296,9 @@ fn frame_of_length(id: u32, length: u32) -> Vec<u8> {
     [id.to_be_bytes(), length.to_be_bytes()].concat()
 }
 
-/// E20: in the paper a reply that is there before the join skips the wait, and the loop then overwrites the leader's id:
-/// two leaders. Here who joins late returns at once and touches nothing: the leader is still in its wait.
+/// E20: in the paper a reply that is there before the join skips the wait, and the loop then
+/// overwrites the leader's id: two leaders. Here who joins late returns at once and touches
+/// nothing: the leader is still in its wait.
 #[test]
 fn e20_reply_before_the_join_touches_nothing() {
     bounded(|| {
@@ -310,8 +318,9 @@ fn e20_reply_before_the_join_touches_nothing() {
     });
 }
 
-/// E21: in the paper the table is searched and changed while the monitor is released. Here registering, sending, joining
-/// and forgetting go on in many threads while one reads; nobody gets what is another's.
+/// E21: in the paper the table is searched and changed while the monitor is released. Here
+/// registering, sending, joining and forgetting go on in many threads while one reads; nobody gets
+/// what is another's.
 #[test]
 fn e21_the_table_changes_while_it_is_read() {
     bounded(|| {
@@ -339,7 +348,8 @@ fn e21_the_table_changes_while_it_is_read() {
     });
 }
 
-/// E23: in the paper the bound join has no time-out. Here it has one deadline for the whole join, asleep or leading.
+/// E23: in the paper the bound join has no time-out. Here it has one deadline for the whole join,
+/// asleep or leading.
 #[test]
 fn e23_a_deadline_in_every_role() {
     bounded(|| {
@@ -360,8 +370,9 @@ fn e23_a_deadline_in_every_role() {
     });
 }
 
-/// A caller lets others run and looks for its reply before it sleeps. With a slow peer that brings nothing, and is left out,
-/// the longer the more often: of 31 callers the 1st, 3rd, 7th, 15th and 31st look.
+/// A caller lets others run and looks for its reply before it sleeps. With a slow peer that brings
+/// nothing, and is left out, the longer the more often: of 31 callers the 1st, 3rd, 7th, 15th and
+/// 31st look.
 #[test]
 fn looks_in_vain_are_left_out() {
     bounded(|| {
@@ -382,7 +393,8 @@ fn looks_in_vain_are_left_out() {
     });
 }
 
-/// Who wants to read its reply by itself sleeps at once: if the leader found it awake, it would read the reply into a buffer.
+/// Who wants to read its reply by itself sleeps at once: if the leader found it awake, it would
+/// read the reply into a buffer.
 #[test]
 fn who_reads_by_itself_does_not_look() {
     bounded(|| {
@@ -408,8 +420,8 @@ fn who_reads_by_itself_does_not_look() {
     });
 }
 
-/// Oldest first, where replies come in order: every thread reads its own, and none is handed over. Newest first the one
-/// that leads reads for all the others.
+/// Oldest first, where replies come in order: every thread reads its own, and none is handed over.
+/// Newest first the one that leads reads for all the others.
 #[test]
 fn the_order_of_election() {
     bounded(|| {
@@ -436,8 +448,9 @@ fn the_order_of_election() {
     });
 }
 
-/// A protocol without ids: replies belong to requests by their order. The one whose reply comes next is elected, also
-/// if others sleep longer; whoever was forgotten keeps its place in the order.
+/// A protocol without ids: replies belong to requests by their order. The one whose reply comes
+/// next is elected, also if others sleep longer; whoever was forgotten keeps its place in the
+/// order.
 #[test]
 fn replies_in_order_without_ids() {
     bounded(|| {
@@ -499,8 +512,8 @@ fn messages_of_the_peers_own() {
     });
 }
 
-/// There is room for so many calls and no more; who is refused is told, and a place that is given back is there for the
-/// next. Replies that are kept keep their place.
+/// There is room for so many calls and no more; who is refused is told, and a place that is given
+/// back is there for the next. Replies that are kept keep their place.
 #[test]
 fn the_number_of_calls_is_bounded() {
     bounded(|| {

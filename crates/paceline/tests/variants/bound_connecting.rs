@@ -44,8 +44,8 @@ fn lost_and_made_anew() -> (Mux<Framed>, Arc<Gate>, thread::JoinHandle<io::Resul
     (mux, gate, connecting)
 }
 
-/// B2: a connection is made anew, and that takes long. A call that came meanwhile waited until the attempt had ended,
-/// whatever its own deadline was. Now it waits until its deadline.
+/// B2: a connection is made anew, and that takes long. A call that came meanwhile waited until the
+/// attempt had ended, whatever its own deadline was. Now it waits until its deadline.
 #[test]
 fn a_call_waits_for_a_connection_until_its_deadline() {
     bounded(|| {
@@ -59,7 +59,8 @@ fn a_call_waits_for_a_connection_until_its_deadline() {
         };
         gate.let_through(2);
         for outcome in [connecting.join().unwrap(), shares.join().unwrap()] {
-            // The second one may have made an attempt of its own, if it came too late for the first.
+            // The second one may have made an attempt of its own, if it came too late for the
+            // first.
             assert_eq!(
                 outcome.unwrap_err().kind(),
                 io::ErrorKind::ConnectionRefused

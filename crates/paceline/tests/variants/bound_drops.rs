@@ -1,5 +1,5 @@
-//! A lost connection was dropped under the locks of its `Mux`: a stream whose destructor called that one waited for itself.
-//! Now it is dropped without a lock, when others can connect anew.
+//! A lost connection was dropped under the locks of its `Mux`: a stream whose destructor called
+//! that one waited for itself. Now it is dropped without a lock, when others can connect anew.
 
 use std::{
     io::{self, Read, Write},
@@ -48,7 +48,8 @@ impl Drop for Calls {
     }
 }
 
-/// The destructor takes another connection in place of the lost one, and uses the `Mux` in every other way.
+/// The destructor takes another connection in place of the lost one, and uses the `Mux` in every
+/// other way.
 #[test]
 fn a_lost_stream_is_dropped_without_a_lock() {
     bounded(|| {

@@ -1,5 +1,5 @@
-//! What goes out of a multiplexed connection when the peer is slow, and what happens when the connection ends: losses,
-//! closing, and connections that follow.
+//! What goes out of a multiplexed connection when the peer is slow, and what happens when the
+//! connection ends: losses, closing, and connections that follow.
 
 use std::{
     io::{self, IoSlice, Read, Write},
@@ -21,9 +21,9 @@ use paceline::bound::{Builder, Callers, Mux, Stream};
 
 const MEGABYTE: usize = 1024 * 1024;
 
-/// The peer reads nothing for a while. Sending never blocks: what the socket does not take is kept, up to a bound, and
-/// beyond that a request is refused and given back. Whoever leads sends what was kept as soon as there is room, while it
-/// reads.
+/// The peer reads nothing for a while. Sending never blocks: what the socket does not take is kept,
+/// up to a bound, and beyond that a request is refused and given back. Whoever leads sends what was
+/// kept as soon as there is room, while it reads.
 #[test]
 fn what_the_socket_does_not_take_is_kept() {
     bounded(|| {
@@ -70,9 +70,9 @@ fn what_the_socket_does_not_take_is_kept() {
     });
 }
 
-/// Found by stress: the socket was full, everyone who had sent gave up and went, and their requests took all the room. So
-/// nobody could call, nobody led, and what was kept was never sent, for ever. Now whoever wants to call, or to send, sends
-/// what is kept if nobody leads.
+/// Found by stress: the socket was full, everyone who had sent gave up and went, and their requests
+/// took all the room. So nobody could call, nobody led, and what was kept was never sent, for ever.
+/// Now whoever wants to call, or to send, sends what is kept if nobody leads.
 #[test]
 fn kept_output_of_those_who_went_is_sent() {
     bounded(|| {
@@ -104,8 +104,8 @@ fn kept_output_of_those_who_went_is_sent() {
     });
 }
 
-/// A leader waits long for its own reply, and meanwhile others come, give up and go, more of them than there is room for.
-/// Nobody answers them. Those who went give way.
+/// A leader waits long for its own reply, and meanwhile others come, give up and go, more of them
+/// than there is room for. Nobody answers them. Those who went give way.
 #[test]
 fn those_who_gave_up_give_way() {
     bounded(|| {
@@ -120,7 +120,8 @@ fn those_who_gave_up_give_way() {
             let told = mux.call(b"x", Duration::from_millis(2)).unwrap_err();
             assert_eq!(told.kind(), io::ErrorKind::TimedOut);
         }
-        // And one that comes after them sleeps in the place of one of them, is found there, and woken.
+        // And one that comes after them sleeps in the place of one of them, is found there, and
+        // woken.
         let last = {
             let mux = mux.clone();
             thread::spawn(move || call(&mux, b"last"))
@@ -176,8 +177,8 @@ fn a_leader_is_called_once_for_kept_output() {
     });
 }
 
-/// Many threads send at once, to a peer that answers only when it has all: each request arrives whole and once, and
-/// there were not more writes than requests.
+/// Many threads send at once, to a peer that answers only when it has all: each request arrives
+/// whole and once, and there were not more writes than requests.
 #[test]
 fn senders_combine() {
     const THREADS: usize = 16;
@@ -243,9 +244,9 @@ fn close_tells_everyone() {
     });
 }
 
-/// `waiter_on_replaced_set_is_moved` (gRPC 14217): a waiter stayed on a set that was replaced, for ever. Here whoever
-/// waits on a connection that is replaced was told that it is lost; nobody is moved to the new one without knowing. Its
-/// request may have been carried out.
+/// `waiter_on_replaced_set_is_moved` (gRPC 14217): a waiter stayed on a set that was replaced, for
+/// ever. Here whoever waits on a connection that is replaced was told that it is lost; nobody is
+/// moved to the new one without knowing. Its request may have been carried out.
 #[test]
 fn waiter_on_replaced_connection_is_told() {
     bounded(|| {
@@ -280,8 +281,9 @@ fn waiter_on_replaced_connection_is_told() {
     });
 }
 
-/// `concurrent_connects_coalesce` (TAO 2935): several threads that wanted the same peer made a connection each. Here those
-/// who find the connection lost at the same time make one; an attempt that fails is shared as well.
+/// `concurrent_connects_coalesce` (TAO 2935): several threads that wanted the same peer made a
+/// connection each. Here those who find the connection lost at the same time make one; an attempt
+/// that fails is shared as well.
 #[test]
 fn concurrent_connects_coalesce() {
     const THREADS: usize = 8;
@@ -369,8 +371,8 @@ fn a_lost_connection_is_made_anew() {
     });
 }
 
-/// The connection is lost with requests in the queue that the socket never took: their callers are told, and on the next
-/// connection there is room.
+/// The connection is lost with requests in the queue that the socket never took: their callers are
+/// told, and on the next connection there is room.
 #[test]
 fn kept_output_is_lost_with_its_connection() {
     bounded(|| {
@@ -421,8 +423,9 @@ impl Stream for Fragile {
     }
 }
 
-/// L5, B2: a stream of the user's own panics in the middle of a write. Whoever wrote was writing for all: it must not keep
-/// the pen. Everyone is told that the connection is lost, and the next one is as good as new.
+/// L5, B2: a stream of the user's own panics in the middle of a write. Whoever wrote was writing
+/// for all: it must not keep the pen. Everyone is told that the connection is lost, and the next
+/// one is as good as new.
 #[test]
 fn a_stream_that_panics_does_not_keep_the_pen() {
     bounded(|| {
@@ -470,22 +473,24 @@ impl AsFd for Talkative {
 impl Stream for Talkative {
     fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
         let message = frame(PEERS_OWN, b"news");
-        match self.talks.load(Ordering::Acquire) {
-            true => (&mut &message[..]).read(into),
-            false => (&self.stream).read(into),
+        if self.talks.load(Ordering::Acquire) {
+            (&mut &message[..]).read(into)
+        } else {
+            (&self.stream).read(into)
         }
     }
 
     fn write_some(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self.is_full.load(Ordering::Acquire) {
-            true => Err(io::ErrorKind::WouldBlock.into()),
-            false => (&self.stream).write_vectored(bytes),
+        if self.is_full.load(Ordering::Acquire) {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            (&self.stream).write_vectored(bytes)
         }
     }
 }
 
-/// B2: a leader to whom much comes looks before it sleeps; if there is always something, it never sleeps. What was kept is
-/// sent all the same, as soon as there is room.
+/// B2: a leader to whom much comes looks before it sleeps; if there is always something, it never
+/// sleeps. What was kept is sent all the same, as soon as there is room.
 #[test]
 fn kept_output_is_sent_however_much_comes() {
     bounded(|| {

@@ -1,5 +1,6 @@
-//! What other people's multiplexed connections got wrong, and ours must not: the hazards' names are in the tests or in
-//! their first lines. And the hand-over of the event: a caller that reads its reply by itself.
+//! What other people's multiplexed connections got wrong, and ours must not: the hazards' names are
+//! in the tests or in their first lines. And the hand-over of the event: a caller that reads its
+//! reply by itself.
 
 use std::{
     io::{self, Read, Write},
@@ -21,8 +22,9 @@ fn caller(mux: &Mux<Framed>) -> thread::JoinHandle<io::Result<Vec<u8>>> {
     thread::spawn(move || call(&mux, b"x"))
 }
 
-/// `reply_before_waiter_joins` (TAO 2005): the reply was there before the waiter, who then waited for it for ever. Here
-/// another thread has read it, or it is still in the socket: found either way, and at once.
+/// `reply_before_waiter_joins` (TAO 2005): the reply was there before the waiter, who then waited
+/// for it for ever. Here another thread has read it, or it is still in the socket: found either
+/// way, and at once.
 #[test]
 fn reply_before_waiter_joins() {
     bounded(|| {
@@ -41,8 +43,9 @@ fn reply_before_waiter_joins() {
     });
 }
 
-/// `reply_before_leader_loop_rechecked` (TAO 2001): a leader found its own reply among others that it had read, and
-/// waited for it once more. Here all that was read is given out, and then the leader looks for its own.
+/// `reply_before_leader_loop_rechecked` (TAO 2001): a leader found its own reply among others that
+/// it had read, and waited for it once more. Here all that was read is given out, and then the
+/// leader looks for its own.
 #[test]
 fn reply_before_leader_loop_rechecked() {
     bounded(|| {
@@ -68,8 +71,9 @@ fn reply_before_leader_loop_rechecked() {
     });
 }
 
-/// `timeout_races_reply_dispatch` (TAO 2001): a reply slot was left dangling. Here replies and deadlines come at about
-/// the same time, many times; each caller has its own reply or none, and nothing is left behind.
+/// `timeout_races_reply_dispatch` (TAO 2001): a reply slot was left dangling. Here replies and
+/// deadlines come at about the same time, many times; each caller has its own reply or none, and
+/// nothing is left behind.
 #[test]
 fn timeout_races_reply_dispatch() {
     bounded(|| {
@@ -118,8 +122,9 @@ fn timeout_races_reply_dispatch() {
     });
 }
 
-/// `zero_timeout_wait_is_final` (TAO 2006): a waiter that had timed out became the leader, and stuck. Here a join
-/// without time takes what is there and returns, whoever leads; and it can be repeated.
+/// `zero_timeout_wait_is_final` (TAO 2006): a waiter that had timed out became the leader, and
+/// stuck. Here a join without time takes what is there and returns, whoever leads; and it can be
+/// repeated.
 #[test]
 fn zero_timeout_wait_is_final() {
     bounded(|| {
@@ -158,8 +163,8 @@ fn zero_timeout_wait_is_final() {
     });
 }
 
-/// `monotonic_deadlines`: others count on the wall clock (ACE, TAO), which jumps. Here a deadline is a span, or a point on
-/// the monotonic clock; one for the whole join, whatever comes meanwhile.
+/// `monotonic_deadlines`: others count on the wall clock (ACE, TAO), which jumps. Here a deadline
+/// is a span, or a point on the monotonic clock; one for the whole join, whatever comes meanwhile.
 #[test]
 fn monotonic_deadlines() {
     bounded(|| {
@@ -183,8 +188,9 @@ fn monotonic_deadlines() {
     });
 }
 
-/// `reply_and_leadership_are_distinct_signals` (TAO): one condition served both, and the leadership was lost. Here one
-/// thread is told its reply, another one is elected, at the same moment: the first leaves, the second leads.
+/// `reply_and_leadership_are_distinct_signals` (TAO): one condition served both, and the leadership
+/// was lost. Here one thread is told its reply, another one is elected, at the same moment: the
+/// first leaves, the second leads.
 #[test]
 fn reply_and_leadership_are_distinct_signals() {
     bounded(|| {
@@ -212,8 +218,8 @@ fn reply_and_leadership_are_distinct_signals() {
     });
 }
 
-/// `elected_then_timed_out_passes_on`, for a connection (TAO 842): the one that is elected leaves at its deadline, and the
-/// one that sleeps behind it leads.
+/// `elected_then_timed_out_passes_on`, for a connection (TAO 842): the one that is elected leaves
+/// at its deadline, and the one that sleeps behind it leads.
 #[test]
 fn elected_then_timed_out_passes_on() {
     bounded(|| {
@@ -240,8 +246,8 @@ fn elected_then_timed_out_passes_on() {
     });
 }
 
-/// The hand-over of the event: a thread that sleeps until its reply begins is called by the leader, reads the body by
-/// itself, to its end and no further, and passes the lead on.
+/// The hand-over of the event: a thread that sleeps until its reply begins is called by the leader,
+/// reads the body by itself, to its end and no further, and passes the lead on.
 #[test]
 fn a_caller_reads_its_reply_by_itself() {
     bounded(|| {
@@ -284,8 +290,8 @@ fn a_caller_reads_its_reply_by_itself() {
     });
 }
 
-/// Who reads by itself may lead itself, may stop in the middle (the rest is skipped), and gets it from a buffer if its
-/// reply came before it joined.
+/// Who reads by itself may lead itself, may stop in the middle (the rest is skipped), and gets it
+/// from a buffer if its reply came before it joined.
 #[test]
 fn a_reader_may_stop_in_the_middle() {
     bounded(|| {
@@ -366,7 +372,8 @@ impl Protocol for Lines {
     }
 }
 
-/// A line that is too long is too long, whether it comes in one piece or in several: what fits depends on no timing.
+/// A line that is too long is too long, whether it comes in one piece or in several: what fits
+/// depends on no timing.
 #[test]
 fn the_longest_header_is_the_same_however_it_comes() {
     bounded(|| {
@@ -380,12 +387,11 @@ fn the_longest_header_is_the_same_however_it_comes() {
                         .try_for_each(|piece| peer.0.write_all(piece))
                 });
                 let reply = mux.call("ask", LONG);
-                match is_accepted {
-                    true => assert_eq!(reply.unwrap().len(), length + 1),
-                    false => {
-                        let told = reply.unwrap_err().to_string();
-                        assert!(told.contains("no header within 4096 bytes"), "{told}");
-                    }
+                if is_accepted {
+                    assert_eq!(reply.unwrap().len(), length + 1)
+                } else {
+                    let told = reply.unwrap_err().to_string();
+                    assert!(told.contains("no header within 4096 bytes"), "{told}");
                 }
                 // It may find that the other side has given up.
                 let _ = answering.join().unwrap();

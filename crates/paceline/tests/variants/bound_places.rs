@@ -60,8 +60,9 @@ fn forget_and_answer(mux: &Mux<Plain>, peer: &mut UnixStream, count: usize) {
     peer.write_all(&requests).unwrap();
 }
 
-/// B2: the server paused, all calls timed out and were dropped, and then the server answered all of them. No caller was
-/// left to read the replies, so every further call was refused for ever. Now a call that finds no place reads first.
+/// B2: the server paused, all calls timed out and were dropped, and then the server answered all of
+/// them. No caller was left to read the replies, so every further call was refused for ever. Now a
+/// call that finds no place reads first.
 #[test]
 fn replies_that_nobody_reads_make_room() {
     bounded(|| {
@@ -83,7 +84,8 @@ fn replies_that_nobody_reads_make_room() {
     });
 }
 
-/// Before the reply that makes room the peer says more than one read brings: one refusal reads on until there is a place.
+/// Before the reply that makes room the peer says more than one read brings: one refusal reads on
+/// until there is a place.
 #[test]
 fn what_comes_before_a_reply_is_read_too() {
     bounded(|| {
@@ -100,7 +102,8 @@ fn what_comes_before_a_reply_is_read_too() {
     });
 }
 
-/// A request is one byte. A reply is its length in four bytes, and so many bytes; with this bit it is the peer's own message.
+/// A request is one byte. A reply is its length in four bytes, and so many bytes; with this bit it
+/// is the peer's own message.
 struct Wide;
 
 const PEERS_OWN: u32 = 1 << 31;
@@ -130,7 +133,8 @@ impl Protocol for Wide {
     }
 }
 
-/// The same where a pool reads the connection, and all its threads are busy: the caller need not wait for them.
+/// The same where a pool reads the connection, and all its threads are busy: the caller need not
+/// wait for them.
 #[test]
 fn replies_make_room_while_the_pool_is_busy() {
     bounded(|| {
@@ -150,8 +154,8 @@ fn replies_make_room_while_the_pool_is_busy() {
     });
 }
 
-/// Many callers find no place at the same moment, and all replies have come. One of them reads; the others are not refused
-/// meanwhile.
+/// Many callers find no place at the same moment, and all replies have come. One of them reads; the
+/// others are not refused meanwhile.
 #[test]
 fn all_who_find_no_place_get_one() {
     const CALLERS: usize = 4;
@@ -174,8 +178,9 @@ fn all_who_find_no_place_get_one() {
     });
 }
 
-/// B2: more was kept than a connection may keep, and no caller was left to send it when the peer read again: every further
-/// request was refused for ever. Now a request that finds no room sends what was kept first.
+/// B2: more was kept than a connection may keep, and no caller was left to send it when the peer
+/// read again: every further request was refused for ever. Now a request that finds no room sends
+/// what was kept first.
 #[test]
 fn output_that_nobody_sends_makes_room() {
     bounded(|| {
@@ -207,8 +212,8 @@ fn fill(mux: &Mux<Plain>, request: &[u8]) -> io::Error {
     }
 }
 
-/// The same while the peer can't read, because nobody reads its replies: what has come is read before a request is
-/// refused.
+/// The same while the peer can't read, because nobody reads its replies: what has come is read
+/// before a request is refused.
 #[test]
 fn a_peer_that_waits_for_its_reader_goes_on() {
     bounded(|| {
@@ -236,8 +241,8 @@ fn a_peer_that_waits_for_its_reader_goes_on() {
     });
 }
 
-/// Ids of few bits: places were lost for good when calls timed out, although the server answered all of them. Now the id
-/// of a late reply is free again.
+/// Ids of few bits: places were lost for good when calls timed out, although the server answered
+/// all of them. Now the id of a late reply is free again.
 #[test]
 fn ids_of_few_bits_do_not_run_out() {
     fn for_bits<const BITS: u32>(calls: u32) {
@@ -276,8 +281,9 @@ fn ids_of_few_bits_do_not_run_out() {
     });
 }
 
-/// B1, with ids so few that they are used again and again: calls are sent, joined and dropped, and the server answers them
-/// late, early and in any order. Each caller has the number that it asked for, and in the end all ids are there.
+/// B1, with ids so few that they are used again and again: calls are sent, joined and dropped, and
+/// the server answers them late, early and in any order. Each caller has the number that it asked
+/// for, and in the end all ids are there.
 #[test]
 fn late_replies_reach_no_newer_call() {
     fn for_bits<const BITS: u32>(calls: u32) {

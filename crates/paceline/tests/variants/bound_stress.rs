@@ -1,5 +1,6 @@
-//! Many callers on few connections that are lost again and again, deadlines of every length, replies in any order, doubled
-//! and made-up ones among them: every reply is its caller's own, and nothing is left behind.
+//! Many callers on few connections that are lost again and again, deadlines of every length,
+//! replies in any order, doubled and made-up ones among them: every reply is its caller's own, and
+//! nothing is left behind.
 
 use std::{
     env, io,

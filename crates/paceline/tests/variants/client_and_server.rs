@@ -1,5 +1,6 @@
-//! Client and server at once (N1): handlers of a pool call other pools, which call back, and back again; every thread may
-//! be waiting for a reply, and the requests that those replies depend on are still served.
+//! Client and server at once (N1): handlers of a pool call other pools, which call back, and back
+//! again; every thread may be waiting for a reply, and the requests that those replies depend on
+//! are still served.
 
 use std::{
     env,
@@ -22,7 +23,8 @@ use paceline::{
     Context, EventHandler, Handle, Leaders, Next, Pool, Serve, SetKind, Sets, TaskContext, Wake,
 };
 
-/// What a server does with a request, after it gave the connection back: so the next request on it is served meanwhile.
+/// What a server does with a request, after it gave the connection back: so the next request on it
+/// is served meanwhile.
 type Work = Arc<dyn Fn(&mut TaskContext<'_>, &[u8]) -> Vec<u8> + Send + Sync>;
 
 /// One connection of a server.
@@ -125,7 +127,8 @@ impl Ring {
     }
 }
 
-/// Depth, and a number to be told again: as many calls deep, and then back with how many there were.
+/// Depth, and a number to be told again: as many calls deep, and then back with how many there
+/// were.
 fn deeper(cx: &mut TaskContext<'_>, next: &Mux<Framed>, body: &[u8]) -> Vec<u8> {
     let (depth, number) = (body[0], &body[1..]);
     if depth == 0 {
@@ -187,8 +190,8 @@ fn nested_upcalls_to_depth_64() {
     });
 }
 
-/// By default the seventeenth handler that would wait on one thread is refused, with an error that comes back up the whole
-/// chain; nothing hangs, and the next chain is served.
+/// By default the seventeenth handler that would wait on one thread is refused, with an error that
+/// comes back up the whole chain; nothing hangs, and the next chain is served.
 #[test]
 fn the_seventeenth_is_refused() {
     bounded_by(LONG, || {
@@ -203,7 +206,8 @@ fn the_seventeenth_is_refused() {
     });
 }
 
-/// What a thread serves while it waits, one after the other: the only thread of a pool, whose peer replies.
+/// What a thread serves while it waits, one after the other: the only thread of a pool, whose peer
+/// replies.
 #[test]
 fn every_way_to_wait_ends() {
     bounded_by(LONG, || {
@@ -227,7 +231,8 @@ fn every_way_to_wait_ends() {
     });
 }
 
-/// Another thread reads the reply of a handler whose thread follows meanwhile, or leads: it is recalled from there.
+/// Another thread reads the reply of a handler whose thread follows meanwhile, or leads: it is
+/// recalled from there.
 #[test]
 fn recalled_for_a_reply_that_another_thread_has_read() {
     bounded_by(LONG, || {
@@ -251,7 +256,8 @@ fn recalled_for_a_reply_that_another_thread_has_read() {
     });
 }
 
-/// A connection is shared by handlers of a pool and by threads that are in none: whoever reads, reads for all.
+/// A connection is shared by handlers of a pool and by threads that are in none: whoever reads,
+/// reads for all.
 #[test]
 fn handlers_and_others_share_a_connection() {
     bounded_by(LONG, || {
@@ -291,7 +297,8 @@ fn handlers_and_others_share_a_connection() {
     });
 }
 
-/// The loss of a connection is told to handlers that wait for a reply on it, and the end of a pool too.
+/// The loss of a connection is told to handlers that wait for a reply on it, and the end of a pool
+/// too.
 #[test]
 fn a_loss_reaches_who_waits_in_a_handler() {
     bounded_by(LONG, || {
@@ -322,8 +329,8 @@ fn a_loss_reaches_who_waits_in_a_handler() {
     });
 }
 
-/// B2: whoever finds the loss tells it to a handler that waits, also where the pool that reads the connection has no thread
-/// for it: that handler is another pool's.
+/// B2: whoever finds the loss tells it to a handler that waits, also where the pool that reads the
+/// connection has no thread for it: that handler is another pool's.
 #[test]
 fn a_loss_is_told_while_the_reader_is_busy() {
     bounded_by(LONG, || {
@@ -344,8 +351,8 @@ fn a_loss_is_told_while_the_reader_is_busy() {
     });
 }
 
-/// B2: the pool that reads a connection ends, and the connection does not. A handler of another pool, which relied on it,
-/// reads for itself from then on.
+/// B2: the pool that reads a connection ends, and the connection does not. A handler of another
+/// pool, which relied on it, reads for itself from then on.
 #[test]
 fn who_waits_reads_when_the_reader_has_ended() {
     bounded_by(LONG, || {
@@ -362,7 +369,8 @@ fn who_waits_reads_when_the_reader_has_ended() {
     });
 }
 
-/// A pool that reads, and one of a single thread that calls: of that one can be seen when it sleeps.
+/// A pool that reads, and one of a single thread that calls: of that one can be seen when it
+/// sleeps.
 fn reader_and_caller() -> (Pool, Pool, Simulation) {
     let world = Simulation::new(1);
     let reads = Pool::builder().threads(1).build().unwrap();
@@ -396,7 +404,8 @@ fn attached_once() {
     });
 }
 
-/// S2: the last handle to a connection is dropped, and the pool lets go of it too: the peer sees the end.
+/// S2: the last handle to a connection is dropped, and the pool lets go of it too: the peer sees
+/// the end.
 #[test]
 fn dropped_by_all_callers_is_closed() {
     bounded_by(LONG, || {
@@ -413,8 +422,8 @@ fn dropped_by_all_callers_is_closed() {
     });
 }
 
-/// B2: two replies in one segment. The first is for a thread that reads it by itself; the second, in the buffer behind it,
-/// for a handler, which no descriptor tells of it.
+/// B2: two replies in one segment. The first is for a thread that reads it by itself; the second,
+/// in the buffer behind it, for a handler, which no descriptor tells of it.
 #[test]
 fn a_reply_behind_one_that_its_caller_reads() {
     bounded_by(LONG, || {
@@ -448,9 +457,10 @@ fn a_reply_behind_one_that_its_caller_reads() {
     });
 }
 
-/// A peer does not read: what is kept waits for room, and nobody is called for nothing meanwhile. A hundred posts, one after
-/// the other, are a hundred turns then; a connection that is called again and again has one between any two of them (F1).
-/// (Some turns are the connection's own, while the system's buffers fill.)
+/// A peer does not read: what is kept waits for room, and nobody is called for nothing meanwhile. A
+/// hundred posts, one after the other, are a hundred turns then; a connection that is called again
+/// and again has one between any two of them (F1). (Some turns are the connection's own, while the
+/// system's buffers fill.)
 #[test]
 fn kept_output_waits_for_room() {
     bounded_by(LONG, || {
@@ -483,8 +493,8 @@ fn pass_a_post(pool: &Pool) {
     told.recv_timeout(LONG).unwrap();
 }
 
-/// A handler in one of several sets whose threads roam calls, and its thread serves that set meanwhile. (That it does not
-/// go on to another one: see `roaming_by_hand.rs`.)
+/// A handler in one of several sets whose threads roam calls, and its thread serves that set
+/// meanwhile. (That it does not go on to another one: see `roaming_by_hand.rs`.)
 #[test]
 fn called_in_a_set_whose_threads_roam() {
     bounded_by(LONG, || {

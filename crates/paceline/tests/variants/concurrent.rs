@@ -1,4 +1,5 @@
-//! Concurrent handles: several threads use one at once, nothing is lost, and its end is told when all have left.
+//! Concurrent handles: several threads use one at once, nothing is lost, and its end is told when
+//! all have left.
 
 use std::{
     io,
@@ -42,8 +43,8 @@ fn receive(cx: &mut Cx<'_>) -> io::Result<u8> {
     Ok(byte[0])
 }
 
-/// Ten datagrams are queued; the handler lets nobody go before three threads are inside. An iterative handle would wait
-/// for ever. Each datagram comes once.
+/// Ten datagrams are queued; the handler lets nobody go before three threads are inside. An
+/// iterative handle would wait for ever. Each datagram comes once.
 #[test]
 fn several_threads_receive_at_once() {
     bounded(|| {
@@ -76,8 +77,8 @@ fn several_threads_receive_at_once() {
     });
 }
 
-/// H2: whenever a datagram comes, while others are being received or just as the last one finds nothing, somebody
-/// receives it; and each once.
+/// H2: whenever a datagram comes, while others are being received or just as the last one finds
+/// nothing, somebody receives it; and each once.
 #[test]
 fn nothing_is_lost_or_doubled() {
     const DATAGRAMS: usize = 2000;
@@ -162,8 +163,8 @@ impl ConcurrentHandler<UdpSocket> for Held {
     }
 }
 
-/// Closed while two threads are inside: told once, after both have left; `close_and_wait` returns after that, and the
-/// slot is another's long before.
+/// Closed while two threads are inside: told once, after both have left; `close_and_wait` returns
+/// after that, and the slot is another's long before.
 #[test]
 fn closed_when_the_last_one_has_left() {
     bounded(|| {
@@ -314,8 +315,8 @@ fn the_example_answers_on(set: &str) {
     assert_eq!(silent, set == "concurrent", "{text}");
 }
 
-/// H3: a thread is still inside when its handle is closed and its slot given to another. That it finds nothing there says
-/// nothing about the other: what had come for that one is not lost.
+/// H3: a thread is still inside when its handle is closed and its slot given to another. That it
+/// finds nothing there says nothing about the other: what had come for that one is not lost.
 #[test]
 fn who_leaves_late_harms_nobody() {
     bounded(|| {
@@ -375,7 +376,8 @@ fn who_leaves_late_harms_nobody() {
     });
 }
 
-/// Called for nothing but a notification, and closes: it is closed. And a notification whose call panicked is not used up.
+/// Called for nothing but a notification, and closes: it is closed. And a notification whose call
+/// panicked is not used up.
 #[test]
 fn notified_only() {
     bounded(|| {
@@ -402,7 +404,8 @@ fn notified_only() {
     });
 }
 
-/// L5: two threads fail at once, and the error of the second, which nobody needs, panics when it is dropped.
+/// L5: two threads fail at once, and the error of the second, which nobody needs, panics when it is
+/// dropped.
 #[test]
 fn an_error_that_panics_when_dropped() {
     #[derive(Debug)]
@@ -442,7 +445,8 @@ fn an_error_that_panics_when_dropped() {
     });
 }
 
-/// S2: two threads inside of one handle shut the pool down. Its handle is excused once: the drain goes on for the others.
+/// S2: two threads inside of one handle shut the pool down. Its handle is excused once: the drain
+/// goes on for the others.
 #[test]
 fn excused_once() {
     const CALLS: usize = 50;

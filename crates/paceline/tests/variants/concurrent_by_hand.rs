@@ -1,4 +1,5 @@
-//! Concurrent handles, stepped by hand on the simulated set: what one call finds, and what it leaves for the next.
+//! Concurrent handles, stepped by hand on the simulated set: what one call finds, and what it
+//! leaves for the next.
 
 use std::{
     io::{self, Read},
@@ -81,7 +82,8 @@ fn operations_say_what_they_found() {
     );
 }
 
-/// A call may take everything that is there: then nobody is called until more comes, and then somebody is.
+/// A call may take everything that is there: then nobody is called until more comes, and then
+/// somebody is.
 #[test]
 fn one_call_takes_everything() {
     let (scene, calls) = (Scene::unobserved(), Arc::new(AtomicUsize::new(0)));
@@ -104,8 +106,8 @@ fn one_call_takes_everything() {
     }
 }
 
-/// H2: something comes while one thread is inside and nobody else shall be called. What that thread puts back does not
-/// take it away.
+/// H2: something comes while one thread is inside and nobody else shall be called. What that thread
+/// puts back does not take it away.
 #[test]
 fn putting_back_takes_nothing_away() {
     bounded(|| {
@@ -145,8 +147,8 @@ fn putting_back_takes_nothing_away() {
     });
 }
 
-/// "Would block" of the source closes nothing. Another error does, though the source had run dry; and so does a "would
-/// block" that came from elsewhere: nobody waits for it.
+/// "Would block" of the source closes nothing. Another error does, though the source had run dry;
+/// and so does a "would block" that came from elsewhere: nobody waits for it.
 #[test]
 fn only_the_sources_would_block_is_harmless() {
     type Handler = fn(&mut Cx<'_>) -> io::Result<Next>;
@@ -177,7 +179,8 @@ fn only_the_sources_would_block_is_harmless() {
     }
 }
 
-/// H2: who leaves without having looked, also by a panic, puts back what was ready: the next call is for that.
+/// H2: who leaves without having looked, also by a panic, puts back what was ready: the next call
+/// is for that.
 #[test]
 fn who_has_not_looked_puts_it_back() {
     let world = Simulation::new(1);

@@ -1,4 +1,5 @@
-//! Service levels: a handle goes on in another pool with all that it has, and nothing is lost on the way (H1, H2, H3).
+//! Service levels: a handle goes on in another pool with all that it has, and nothing is lost on
+//! the way (H1, H2, H3).
 
 use std::{
     io::{self, Read, Write},
@@ -21,8 +22,8 @@ use paceline::{
     OutputLimit, Pool, SetKind,
 };
 
-/// A handler tells the class of its connection by the first byte, and moves; the rest is read there. The new key is told,
-/// and the old one is stale.
+/// A handler tells the class of its connection by the first byte, and moves; the rest is read
+/// there. The new key is told, and the old one is stale.
 #[test]
 fn unread_input_goes_along() {
     bounded(|| {
@@ -194,7 +195,8 @@ impl Write for &Buffered {
     }
 }
 
-/// H2: what a source has in a buffer of its own is dispatched there too (several requests in one TLS record: Ice's bug).
+/// H2: what a source has in a buffer of its own is dispatched there too (several requests in one
+/// TLS record: Ice's bug).
 #[test]
 fn buffered_input_goes_along() {
     bounded(|| {
@@ -276,7 +278,8 @@ fn busy_handles_stay() {
     });
 }
 
-/// A handler whose move is refused in the end is told so, and goes on where it is: with its unread input.
+/// A handler whose move is refused in the end is told so, and goes on where it is: with its unread
+/// input.
 #[test]
 fn who_stays_is_told() {
     bounded(|| {
@@ -294,7 +297,8 @@ fn who_stays_is_told() {
     });
 }
 
-/// A handler that wants to move a member of a group, or to a level that is shut down, is told at once.
+/// A handler that wants to move a member of a group, or to a level that is shut down, is told at
+/// once.
 #[test]
 fn handlers_are_refused_at_once() {
     bounded(|| {
@@ -414,7 +418,8 @@ fn a_panic_on_the_way_is_told() {
     });
 }
 
-/// A time-out that a handler gave its handle when it was told of the move was overwritten by the one that had come along.
+/// A time-out that a handler gave its handle when it was told of the move was overwritten by the
+/// one that had come along.
 #[test]
 fn a_time_that_is_given_on_the_way_holds() {
     struct Hurries;

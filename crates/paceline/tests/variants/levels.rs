@@ -101,7 +101,8 @@ impl EventHandler<TcpStream> for Gate {
     }
 }
 
-/// S1, S2: all levels end together, in the time of one, with one report that names the level where something was left.
+/// S1, S2: all levels end together, in the time of one, with one report that names the level where
+/// something was left.
 #[test]
 fn one_report_for_all() {
     bounded(|| {
@@ -197,15 +198,17 @@ impl Wanderer {
         }
         cx.write_all(&buffer[..count])?;
         let levels = &self.world.levels;
-        match self.random.once_in(3) {
-            true => cx.move_to(&levels[self.random.below(levels.len() as u64) as usize]),
-            false => Ok(Next::Continue),
+        if self.random.once_in(3) {
+            cx.move_to(&levels[self.random.below(levels.len() as u64) as usize])
+        } else {
+            Ok(Next::Continue)
         }
     }
 }
 
-/// H1, H2: sixteen connections wander between levels on all kinds of sets, by their handlers and from outside, while their
-/// clients talk. Every byte comes back in order; each is with one thread at a time; each end is told once.
+/// H1, H2: sixteen connections wander between levels on all kinds of sets, by their handlers and
+/// from outside, while their clients talk. Every byte comes back in order; each is with one thread
+/// at a time; each end is told once.
 #[test]
 fn nothing_is_lost_under_load() {
     const CONNECTIONS: usize = 16;
@@ -298,7 +301,8 @@ fn push_around(world: &World, is_over: &AtomicBool) {
     }
 }
 
-/// The example tells what each class has waited, with levels and without: every connection moves, or none.
+/// The example tells what each class has waited, with levels and without: every connection moves,
+/// or none.
 #[test]
 fn the_example_tells_both_classes() {
     bounded(|| {

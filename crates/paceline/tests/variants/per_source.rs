@@ -1,5 +1,6 @@
-//! A leader per source: for sources that have a wait of their own. At most one thread waits in each (L1), a source has a
-//! leader while a thread is free (L2), the lead is given away before the handler runs (L3), and all ends in time (S1).
+//! A leader per source: for sources that have a wait of their own. At most one thread waits in each
+//! (L1), a source has a leader while a thread is free (L2), the lead is given away before the
+//! handler runs (L3), and all ends in time (S1).
 
 use std::{
     collections::HashSet,
@@ -47,7 +48,8 @@ impl BlockingSource for Watched {
     }
 }
 
-/// A source that brings nothing, waits for ever, and can be interrupted. Counts how often it was asked.
+/// A source that brings nothing, waits for ever, and can be interrupted. Counts how often it was
+/// asked.
 #[derive(Clone, Default)]
 struct Deaf(Arc<(Mutex<bool>, Condvar, AtomicUsize)>);
 
@@ -74,8 +76,9 @@ impl BlockingSource for Deaf {
     }
 }
 
-/// brpc 1120: every thread led some source, and nobody was left to do anything. With as many sources as threads the pool
-/// is refused, and so is a source too many; guests, who may leave, do not count. What is over makes room.
+/// brpc 1120: every thread led some source, and nobody was left to do anything. With as many
+/// sources as threads the pool is refused, and so is a source too many; guests, who may leave, do
+/// not count. What is over makes room.
 #[test]
 fn leaders_always_fewer_than_threads() {
     bounded(|| {
@@ -127,8 +130,9 @@ fn what_is_over_makes_room() {
     });
 }
 
-/// A panic of the interrupter's maker left `add` after it had taken a place, which nothing gave back: the pool had room
-/// for one source less, and did not end with its last one. Now the pool is as it was before that call. (L5, S1)
+/// A panic of the interrupter's maker left `add` after it had taken a place, which nothing gave
+/// back: the pool had room for one source less, and did not end with its last one. Now the pool is
+/// as it was before that call. (L5, S1)
 #[test]
 fn a_panic_in_add_takes_no_place() {
     struct Bad(mpsc::Sender<()>);
@@ -177,8 +181,8 @@ fn a_panic_in_add_takes_no_place() {
     });
 }
 
-/// Three sources, five threads: every event is handled once, one thread waits in each source at a time, and it is not
-/// always the same one.
+/// Three sources, five threads: every event is handled once, one thread waits in each source at a
+/// time, and it is not always the same one.
 #[test]
 fn any_follower_takes_any_source() {
     const EVENTS: u32 = 2_000;
@@ -218,7 +222,8 @@ fn any_follower_takes_any_source() {
     });
 }
 
-/// L3: a handler that blocks leaves its source a leader: the next event of the same source is handled meanwhile.
+/// L3: a handler that blocks leaves its source a leader: the next event of the same source is
+/// handled meanwhile.
 #[test]
 fn promoted_before_the_handler_runs() {
     bounded(|| {
@@ -278,8 +283,8 @@ fn whoever_comes_back_takes_it() {
     });
 }
 
-/// S1: leaders that wait for ever are interrupted, others look up; a handler that does not return is listed. An idle
-/// source that can be interrupted is asked once, and costs nothing.
+/// S1: leaders that wait for ever are interrupted, others look up; a handler that does not return
+/// is listed. An idle source that can be interrupted is asked once, and costs nothing.
 #[test]
 fn shutdown_ends_in_time() {
     bounded(|| {
@@ -331,8 +336,8 @@ fn ended_from_a_handler_and_by_a_drop() {
     });
 }
 
-/// L5: a handler that panics takes neither its thread nor its source along. A wait that fails or panics ends its source,
-/// which is listed by name; the others go on.
+/// L5: a handler that panics takes neither its thread nor its source along. A wait that fails or
+/// panics ends its source, which is listed by name; the others go on.
 #[test]
 fn failures_stay_where_they_are() {
     struct Failing(&'static str);

@@ -1,4 +1,5 @@
-//! Handles that belong to certain threads: hybrid associations, where some handles have their threads and the others any.
+//! Handles that belong to certain threads: hybrid associations, where some handles have their
+//! threads and the others any.
 
 use std::{
     io::{Read, Write},
@@ -56,8 +57,9 @@ fn echo(pool: &Pool, threads: &[ThreadId], callers: &Arc<Mutex<Vec<ThreadId>>>) 
     peer
 }
 
-/// Every event of a pinned handle is handled once, by a thread that it belongs to, whatever else the pool does: two
-/// handles for each thread, two for each pair of neighbours, and as many that belong to anyone.
+/// Every event of a pinned handle is handled once, by a thread that it belongs to, whatever else
+/// the pool does: two handles for each thread, two for each pair of neighbours, and as many that
+/// belong to anyone.
 fn all_at_home(builder: Builder) {
     const THREADS: usize = 4;
     const ROUNDS: usize = 300;
@@ -154,7 +156,8 @@ fn who_is_free_of_a_subset() {
     });
 }
 
-/// A sticky handle goes where it was while that thread is free; while it is busy, to another, and stays there.
+/// A sticky handle goes where it was while that thread is free; while it is busy, to another, and
+/// stays there.
 #[test]
 fn sticky_goes_where_it_was() {
     bounded(|| {
@@ -203,8 +206,8 @@ fn lead_instead<'p>(scene: &'p Scene, event: &Guest) -> Leader<'p> {
     leader
 }
 
-/// Another thread leads: a sticky handle is handed to its own, which sleeps, as long as its span lasts. That begins anew
-/// with each call. When it is over, whoever leads has it.
+/// Another thread leads: a sticky handle is handed to its own, which sleeps, as long as its span
+/// lasts. That begins anew with each call. When it is over, whoever leads has it.
 #[test]
 fn sticky_is_handed_while_its_span_lasts() {
     bounded(|| {
@@ -404,7 +407,8 @@ impl Stay {
     }
 }
 
-/// A thread that waits in a handler serves what is pinned to it meanwhile, unless it serves nothing.
+/// A thread that waits in a handler serves what is pinned to it meanwhile, unless it serves
+/// nothing.
 #[test]
 fn waiting_thread_serves_its_own() {
     bounded(|| {
@@ -427,8 +431,8 @@ fn waiting_thread_serves_its_own() {
     });
 }
 
-/// A thread that waits in a handler for one thing is not free for others: a sticky handle goes to another thread, and one
-/// that is pinned to several to another of these.
+/// A thread that waits in a handler for one thing is not free for others: a sticky handle goes to
+/// another thread, and one that is pinned to several to another of these.
 #[test]
 fn waiting_thread_is_not_free() {
     bounded(|| {

@@ -65,7 +65,8 @@ fn elastic(world: &Simulation, set: impl FnOnce(Builder) -> Builder) -> Pool {
     set(pool).build().unwrap()
 }
 
-/// Another thread that joins a pool, and a handle that keeps it busy: before that its handler may stay.
+/// Another thread that joins a pool, and a handle that keeps it busy: before that its handler may
+/// stay.
 struct Other {
     thread: thread::JoinHandle<io::Result<()>>,
     peer: SimPeer,
@@ -116,8 +117,8 @@ impl Other {
     }
 }
 
-/// L2: one that leads promotes, and relies on the only one that sleeps. That one was just handed something that takes long:
-/// somebody else is called, who leads.
+/// L2: one that leads promotes, and relies on the only one that sleeps. That one was just handed
+/// something that takes long: somebody else is called, who leads.
 #[test]
 fn who_was_handed_leaves_somebody_behind() {
     bounded(|| {
@@ -186,7 +187,8 @@ fn who_has_stayed_leaves_somebody_behind() {
     });
 }
 
-/// The same for a thread that was called, and is handed something before it could lead: it is here, so one more is called.
+/// The same for a thread that was called, and is handed something before it could lead: it is here,
+/// so one more is called.
 #[test]
 fn who_was_called_and_handed_is_here() {
     bounded(|| {

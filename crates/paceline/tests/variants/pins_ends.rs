@@ -1,5 +1,5 @@
-//! What becomes of events that wait for their thread when that one leaves, or the pool ends; and what can't belong to a
-//! thread.
+//! What becomes of events that wait for their thread when that one leaves, or the pool ends; and
+//! what can't belong to a thread.
 
 use std::{
     io::ErrorKind,
@@ -129,7 +129,8 @@ fn last_of_a_subset_gives_back() {
     });
 }
 
-/// It waits for two threads, both busy. One leaves and comes back, which is not told; then the other leaves. It is told.
+/// It waits for two threads, both busy. One leaves and comes back, which is not told; then the
+/// other leaves. It is told.
 #[test]
 fn who_came_back_is_told() {
     bounded(|| {
@@ -191,7 +192,8 @@ fn first_come_first_served() {
     });
 }
 
-/// The roles by hand: who was handed an event handles it before it leads, wherever it was meanwhile.
+/// The roles by hand: who was handed an event handles it before it leads, wherever it was
+/// meanwhile.
 #[test]
 fn handed_before_it_leads() {
     bounded(|| {

@@ -1,4 +1,5 @@
-//! Queues as sources: what was accepted is handled once, in order, within bounds; or given back, or in the report (S2).
+//! Queues as sources: what was accepted is handled once, in order, within bounds; or given back, or
+//! in the report (S2).
 
 use std::{
     collections::HashSet,
@@ -34,7 +35,8 @@ impl<T, F: FnMut(T) + Send + 'static> ItemHandler<T> for Told<F> {
     }
 }
 
-/// A handler that adds up what it gets, and counts how often it is told the end; by several threads at once.
+/// A handler that adds up what it gets, and counts how often it is told the end; by several threads
+/// at once.
 #[derive(Clone, Default)]
 struct Sum(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -142,7 +144,8 @@ fn impossible_capacities() {
     }
 }
 
-/// A leader that sleeps is woken by the first item, and only by that: the others cost no system call.
+/// A leader that sleeps is woken by the first item, and only by that: the others cost no system
+/// call.
 #[test]
 fn one_wake_for_many() {
     bounded(|| {
@@ -171,8 +174,8 @@ fn one_wake_for_many() {
     });
 }
 
-/// F1: a queue that is never empty starves no handle. Its handler sends the next item to itself; after each of its
-/// turns the others have theirs.
+/// F1: a queue that is never empty starves no handle. Its handler sends the next item to itself;
+/// after each of its turns the others have theirs.
 #[test]
 fn a_queue_that_is_never_empty() {
     let (scene, count) = (Scene::unobserved(), Arc::new(AtomicUsize::new(0)));
@@ -200,7 +203,8 @@ fn a_queue_that_is_never_empty() {
     own.lock().unwrap().take();
 }
 
-/// H1: one thread at a time, whoever sends from wherever, and the items of each sender in its order.
+/// H1: one thread at a time, whoever sends from wherever, and the items of each sender in its
+/// order.
 #[test]
 fn one_at_a_time_and_in_order() {
     const ITEMS: usize = 5_000;
@@ -256,7 +260,8 @@ fn handled_by_several_threads_at_once() {
     });
 }
 
-/// On every set, with either kind of handler: all that was sent is handled, and the pool ends clean.
+/// On every set, with either kind of handler: all that was sent is handled, and the pool ends
+/// clean.
 #[test]
 fn on_every_set() {
     for set in kernel_sets() {
@@ -278,7 +283,8 @@ fn on_every_set() {
     }
 }
 
-/// A panic takes its own item along, is told, and by policy the queue goes on; or it ends, and what was left is counted.
+/// A panic takes its own item along, is told, and by policy the queue goes on; or it ends, and what
+/// was left is counted.
 #[test]
 fn a_panic_takes_one_item() {
     for (panics, handled, left) in [(Panics::Keep, 9, 0), (Panics::Close, 4, 5)] {
@@ -365,7 +371,8 @@ fn it_ends_with_its_last_sender() {
     assert_eq!((sum.get(), sum.ends()), (3, 1));
 }
 
-/// Closed by one, it is closed for all: what was sent before is handled, what comes later given back.
+/// Closed by one, it is closed for all: what was sent before is handled, what comes later given
+/// back.
 #[test]
 fn closed_for_all() {
     let scene = Scene::unobserved();
@@ -386,7 +393,8 @@ fn closed_for_all() {
     assert!(matches!(end.try_recv().unwrap(), Closed::Finished));
 }
 
-/// S2: what nobody handled stands in the report, and is dropped; the senders that are left do not keep it.
+/// S2: what nobody handled stands in the report, and is dropped; the senders that are left do not
+/// keep it.
 #[test]
 fn what_was_not_handled_is_in_the_report() {
     let pool = Pool::builder().threads(0).build().unwrap();

@@ -1,4 +1,5 @@
-//! Rings between processes: whole records in order; a bell only for who sleeps; and the death of the other side is told.
+//! Rings between processes: whole records in order; a bell only for who sleeps; and the death of
+//! the other side is told.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -33,8 +34,8 @@ fn record(number: usize) -> Vec<u8> {
     (0..size).map(|byte| (byte + number) as u8).collect()
 }
 
-/// On every set of the kernel: records come whole and in order, through a ring that is much too small for all of them;
-/// and when the producer goes, the consumer is told after the last one.
+/// On every set of the kernel: records come whole and in order, through a ring that is much too
+/// small for all of them; and when the producer goes, the consumer is told after the last one.
 #[test]
 fn whole_and_in_order_on_every_set() {
     const RECORDS: usize = 3_000;
@@ -62,7 +63,8 @@ fn whole_and_in_order_on_every_set() {
     }
 }
 
-/// A handler that takes one record per call is called again for the next: what waits in memory is not forgotten.
+/// A handler that takes one record per call is called again for the next: what waits in memory is
+/// not forgotten.
 #[test]
 fn one_record_per_call() {
     bounded(|| {
@@ -83,8 +85,8 @@ fn one_record_per_call() {
     });
 }
 
-/// The producer makes a system call only if the consumer has said that it sleeps: one byte for the first record after
-/// that, and none for the others.
+/// The producer makes a system call only if the consumer has said that it sleeps: one byte for the
+/// first record after that, and none for the others.
 #[test]
 fn a_bell_only_for_who_sleeps() {
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -137,7 +139,8 @@ fn a_full_ring() {
     });
 }
 
-/// The other side is gone: a producer that rings, waits or finds no room learns it; a consumer after the last record.
+/// The other side is gone: a producer that rings, waits or finds no room learns it; a consumer
+/// after the last record.
 #[test]
 fn the_other_side_is_gone() {
     bounded(|| {
@@ -158,7 +161,8 @@ fn the_other_side_is_gone() {
     });
 }
 
-/// R1: a peer that rings without end, and sends nothing, does not hold a thread: others are served meanwhile.
+/// R1: a peer that rings without end, and sends nothing, does not hold a thread: others are served
+/// meanwhile.
 #[test]
 fn an_endless_bell() {
     bounded(|| {

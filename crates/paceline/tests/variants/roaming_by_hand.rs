@@ -1,4 +1,5 @@
-//! Threads that roam between sets, on a clock that stands still: what the watch of the lounge does, look by look.
+//! Threads that roam between sets, on a clock that stands still: what the watch of the lounge does,
+//! look by look.
 
 use std::{
     collections::HashSet,
@@ -24,8 +25,9 @@ use paceline::{
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs a test while no other of this file runs. (A watch that goes and the one that is appointed in its place may both look
-/// round if the first is kept from its core, and then each waits in some of the sets. That is allowed, and not what is tested.)
+/// Runs a test while no other of this file runs. (A watch that goes and the one that is appointed
+/// in its place may both look round if the first is kept from its core, and then each waits in some
+/// of the sets. That is allowed, and not what is tested.)
 fn one_at_a_time(test: impl FnOnce() + Send + 'static) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +112,8 @@ impl Scene {
         on_byte(self.sets.pool(set), &self.world, move |_| gate.pass()).1
     }
 
-    /// Handlers at the gate take a fifth of a tick each, so many times; the watch may look meanwhile.
+    /// Handlers at the gate take a fifth of a tick each, so many times; the watch may look
+    /// meanwhile.
     fn serve_slowly(&self, times: usize) {
         for _ in 0..times {
             self.gate.let_all_through();
@@ -132,8 +135,9 @@ impl Scene {
     }
 }
 
-/// A handler in one of several sets waits, and another thread leads there, so that its own one only follows. It is no
-/// guest that goes on to other sets when it is not needed for a while: its wait would end before its time.
+/// A handler in one of several sets waits, and another thread leads there, so that its own one only
+/// follows. It is no guest that goes on to other sets when it is not needed for a while: its wait
+/// would end before its time.
 #[test]
 fn who_waits_in_a_set_does_not_roam() {
     one_at_a_time(|| {
@@ -163,8 +167,8 @@ fn who_waits_in_a_set_does_not_roam() {
     });
 }
 
-/// Where the wake is eager nobody leaves a lead to others: any handler may block. All others are in handlers, and the last
-/// thread serves its set on, one request after the other.
+/// Where the wake is eager nobody leaves a lead to others: any handler may block. All others are in
+/// handlers, and the last thread serves its set on, one request after the other.
 #[test]
 fn the_last_one_of_an_eager_set_leads_on() {
     one_at_a_time(|| {
@@ -181,9 +185,9 @@ fn the_last_one_of_an_eager_set_leads_on() {
     });
 }
 
-/// A set is left without a leader, and the watch will look after a tick. Others rouse it meanwhile: that makes it look no
-/// later. (The others have leaders of their own: guests that serve one set alone, and are not sent away when nothing happens
-/// there.)
+/// A set is left without a leader, and the watch will look after a tick. Others rouse it meanwhile:
+/// that makes it look no later. (The others have leaders of their own: guests that serve one set
+/// alone, and are not sent away when nothing happens there.)
 #[test]
 fn rousing_the_watch_puts_no_look_off() {
     one_at_a_time(|| {
@@ -221,7 +225,8 @@ fn rousing_the_watch_puts_no_look_off() {
     });
 }
 
-/// One thread is enough for short requests, whichever set they come to: it waits in all of them, and nobody else is called.
+/// One thread is enough for short requests, whichever set they come to: it waits in all of them,
+/// and nobody else is called.
 #[test]
 fn one_thread_serves_all_sets() {
     one_at_a_time(|| {
@@ -248,9 +253,10 @@ fn a_busy_set_leaves_others_their_turn() {
         let done = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&done);
         let again = move |_: &mut Context<'_, SimStream>| {
-            Ok(match ends.load(Ordering::Relaxed) {
-                true => Next::Close,
-                false => Next::Again,
+            Ok(if ends.load(Ordering::Relaxed) {
+                Next::Close
+            } else {
+                Next::Again
             })
         };
         let echo = scene.echo(1);
@@ -265,8 +271,8 @@ fn a_busy_set_leaves_others_their_turn() {
     });
 }
 
-/// Whatever a set has for its leader ends the sleep of one that sleeps in others too: a post, a timer, a handle that is new or
-/// resumed, and the end of the pool.
+/// Whatever a set has for its leader ends the sleep of one that sleeps in others too: a post, a
+/// timer, a handle that is new or resumed, and the end of the pool.
 #[test]
 fn who_sleeps_in_all_sets_is_woken_in_each() {
     one_at_a_time(|| {
@@ -301,8 +307,8 @@ fn who_sleeps_in_all_sets_is_woken_in_each() {
     });
 }
 
-/// Who has slept in all sets sleeps in none of them while it serves one: what is posted to another wakes nobody, and is
-/// found by the look that follows.
+/// Who has slept in all sets sleeps in none of them while it serves one: what is posted to another
+/// wakes nobody, and is found by the look that follows.
 #[test]
 fn who_is_awake_in_one_set_is_awake_in_all() {
     one_at_a_time(|| {
@@ -378,8 +384,9 @@ fn a_set_that_fails_does_not_hold_up_the_others() {
     });
 }
 
-/// Many sets have something at once, and one thread serves them in turn. It sets those aside again and again that it has not
-/// looked into: that does not put off the watch, which brings another one.
+/// Many sets have something at once, and one thread serves them in turn. It sets those aside again
+/// and again that it has not looked into: that does not put off the watch, which brings another
+/// one.
 #[test]
 fn who_serves_many_sets_in_turn_is_helped() {
     const SETS: usize = 16;
@@ -405,8 +412,9 @@ fn who_serves_many_sets_in_turn_is_helped() {
     });
 }
 
-/// One thread serves two sets in turn. The one that it has just served has a tick until the watch comes, though its lead is
-/// open: the other one's handlers take a fifth of a tick each, and a tick together.
+/// One thread serves two sets in turn. The one that it has just served has a tick until the watch
+/// comes, though its lead is open: the other one's handlers take a fifth of a tick each, and a tick
+/// together.
 #[test]
 fn what_was_served_just_now_is_left_alone() {
     one_at_a_time(|| {
@@ -421,8 +429,8 @@ fn what_was_served_just_now_is_left_alone() {
     });
 }
 
-/// Handlers of one set block by surprise, one after the other. Whoever comes looks at the others first: they have their turn
-/// before everybody is stuck.
+/// Handlers of one set block by surprise, one after the other. Whoever comes looks at the others
+/// first: they have their turn before everybody is stuck.
 #[test]
 fn a_set_that_blocks_leaves_others_their_turn() {
     one_at_a_time(|| {

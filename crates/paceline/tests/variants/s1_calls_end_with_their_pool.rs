@@ -1,8 +1,9 @@
-//! S1: a handler that waits for a reply is ended by the shutdown of its pool, wherever its thread waits.
+//! S1: a handler that waits for a reply is ended by the shutdown of its pool, wherever its thread
+//! waits.
 //!
-//! The pool that read the connection gave it up as soon as its shutdown began. The thread then read by itself, away from
-//! the pool, and stayed until the call's own deadline. Now such a wait ends when the pool is closed, as every other wait
-//! inside a handler does.
+//! The pool that read the connection gave it up as soon as its shutdown began. The thread then read
+//! by itself, away from the pool, and stayed until the call's own deadline. Now such a wait ends
+//! when the pool is closed, as every other wait inside a handler does.
 
 use std::{
     io,
@@ -46,8 +47,8 @@ fn assert_ended(told: &Receiver<io::Result<Vec<u8>>>) {
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{error}");
 }
 
-/// Its own pool reads the connection, with threads that have nothing else to do or with none. The pool gives the
-/// connection up when it begins to end.
+/// Its own pool reads the connection, with threads that have nothing else to do or with none. The
+/// pool gives the connection up when it begins to end.
 #[test]
 fn of_the_pool_that_reads_the_connection() {
     bounded(|| {
@@ -70,7 +71,8 @@ fn of_the_pool_that_reads_the_connection() {
     });
 }
 
-/// No pool reads the connection: the handler's thread leads it, and others of the pool sleep behind it.
+/// No pool reads the connection: the handler's thread leads it, and others of the pool sleep behind
+/// it.
 #[test]
 fn while_it_leads_the_connection_and_while_it_follows() {
     bounded(|| {

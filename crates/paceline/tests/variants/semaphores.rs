@@ -83,16 +83,17 @@ fn one_wake_for_many() {
     });
 }
 
-/// Released by many threads, handled by many: not one too many, not one too few. And when the last clone is gone, so is
-/// the semaphore.
+/// Released by many threads, handled by many: not one too many, not one too few. And when the last
+/// clone is gone, so is the semaphore.
 #[test]
 fn counts_are_exact() {
     bounded(|| {
         for at_once in [false, true] {
             let (pool, (count, handler)) = (Pool::builder().threads(3).build().unwrap(), counter());
-            let semaphore = match at_once {
-                true => pool.sources().semaphore_concurrent(5, handler).unwrap(),
-                false => pool.sources().semaphore(5, handler).unwrap(),
+            let semaphore = if at_once {
+                pool.sources().semaphore_concurrent(5, handler).unwrap()
+            } else {
+                pool.sources().semaphore(5, handler).unwrap()
             };
             let others: Vec<_> = (0..3)
                 .map(|_| {

@@ -1,4 +1,5 @@
-//! Several sets: each with threads of its own, or one population that serves them all (relaxed serialisation).
+//! Several sets: each with threads of its own, or one population that serves them all (relaxed
+//! serialisation).
 
 use std::{
     io::{self, Read, Write},
@@ -132,7 +133,8 @@ fn bad_sets_are_refused() {
     assert!(refused(wrong.build()).contains("set 1"));
 }
 
-/// At rest every set is led, by one thread or by several, which can be seen, and the others are free. Nobody wakes.
+/// At rest every set is led, by one thread or by several, which can be seen, and the others are
+/// free. Nobody wakes.
 #[test]
 fn every_set_is_led() {
     bounded(|| [Wake::Adaptive, Wake::Eager].map(every_set_is_led_with));
@@ -196,8 +198,9 @@ impl Gates {
     }
 }
 
-/// The invariant: one set is blocked again and again, by surprise, and everybody who is free comes, until only the leader of
-/// the other set is left: that one is not taken away. Then threads come back, and all is as before.
+/// The invariant: one set is blocked again and again, by surprise, and everybody who is free comes,
+/// until only the leader of the other set is left: that one is not taken away. Then threads come
+/// back, and all is as before.
 #[test]
 fn busy_sets_get_whoever_is_free() {
     bounded(|| {
@@ -240,7 +243,8 @@ fn busy_sets_get_whoever_is_free() {
     });
 }
 
-/// Told blocking sends for the next leader at once: no tick is needed, for there is none that ever comes.
+/// Told blocking sends for the next leader at once: no tick is needed, for there is none that ever
+/// comes.
 #[test]
 fn told_blocking_sends_for_a_leader() {
     bounded(|| {
@@ -270,7 +274,8 @@ fn told_blocking_sends_for_a_leader() {
     });
 }
 
-/// S1, S2: what has arrived is still served, in every set; also in one that nobody led when the end began.
+/// S1, S2: what has arrived is still served, in every set; also in one that nobody led when the end
+/// began.
 #[test]
 fn drained_in_the_end() {
     bounded(|| {
@@ -295,8 +300,9 @@ fn drained_in_the_end() {
     });
 }
 
-/// The sets are dropped, and somebody holds their pools. Each pool loses its thread after one more event, although another
-/// thread still sleeps in the other one. (In sets of this kind each has a thread of its own that sleeps there.)
+/// The sets are dropped, and somebody holds their pools. Each pool loses its thread after one more
+/// event, although another thread still sleeps in the other one. (In sets of this kind each has a
+/// thread of its own that sleeps there.)
 #[test]
 fn held_pools_lose_their_threads() {
     bounded(|| {
@@ -367,7 +373,8 @@ fn listeners_and_guests() {
     });
 }
 
-/// Many connections on few sets and threads, handlers that sleep now and then: every byte comes back.
+/// Many connections on few sets and threads, handlers that sleep now and then: every byte comes
+/// back.
 #[test]
 fn nothing_is_lost_under_load() {
     bounded(|| {
@@ -377,7 +384,8 @@ fn nothing_is_lost_under_load() {
     });
 }
 
-/// The same in sets of other kinds, and where they are not of one kind: some can be waited in beside others, some not.
+/// The same in sets of other kinds, and where they are not of one kind: some can be waited in
+/// beside others, some not.
 #[test]
 fn roaming_in_other_sets() {
     bounded(|| {
@@ -398,7 +406,8 @@ fn roaming_in_other_sets() {
     });
 }
 
-/// A set that can't be waited in beside others is left without a leader, while the others are busy: whoever is free comes.
+/// A set that can't be waited in beside others is left without a leader, while the others are busy:
+/// whoever is free comes.
 #[test]
 fn a_set_for_itself_is_not_forgotten() {
     bounded(|| {
@@ -440,7 +449,8 @@ fn a_set_for_itself_is_not_forgotten() {
     });
 }
 
-/// The sets are dropped, and one of them is held still: nobody comes there any more, so its end waits for nobody.
+/// The sets are dropped, and one of them is held still: nobody comes there any more, so its end
+/// waits for nobody.
 #[test]
 fn a_set_that_nobody_serves_ends_at_once() {
     bounded(|| {

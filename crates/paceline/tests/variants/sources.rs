@@ -1,8 +1,8 @@
-//! Any descriptor that can be waited for is a source, on every set of the kernel: what arrives is told, and
-//! so is its end.
+//! Any descriptor that can be waited for is a source, on every set of the kernel: what arrives is
+//! told, and so is its end.
 //!
-//! The kernel's own sources (`eventfd`, `timerfd`, pseudo-terminals) are to be had from `libc` only, so the
-//! module [`system`] is unsafe code.
+//! The kernel's own sources (`eventfd`, `timerfd`, pseudo-terminals) are to be had from `libc`
+//! only, so the module [`system`] is unsafe code.
 
 #![allow(
     clippy::incompatible_msrv,
@@ -184,8 +184,8 @@ impl Drop for SocketPath {
     }
 }
 
-/// Connections at a path are accepted and served, a refused one is closed, and a listener that is closed
-/// listens no more.
+/// Connections at a path are accepted and served, a refused one is closed, and a listener that is
+/// closed listens no more.
 fn a_unix_listener(pool: &Pool) {
     let path = SocketPath::new();
     let (ends, ended) = mpsc::channel();
@@ -219,8 +219,8 @@ fn a_unix_listener(pool: &Pool) {
     wait_until(|| matches!(told(), Err(ErrorKind::ConnectionRefused)));
 }
 
-/// A path where somebody listens, or where somebody has listened, can't be listened at; the error says
-/// which path. Who listens there is not disturbed.
+/// A path where somebody listens, or where somebody has listened, can't be listened at; the error
+/// says which path. Who listens there is not disturbed.
 fn a_path_in_use(pool: &Pool) {
     let path = SocketPath::new();
     let make = |_: &UnixStream, _| Some(echo().0);
@@ -255,8 +255,8 @@ fn a_pipe(pool: &Pool) {
     seen.expect_end();
 }
 
-/// Both ends of a pipe are in one pool: one handler writes as much as there is room for, another reads it
-/// all. The writer's end is told to the reader.
+/// Both ends of a pipe are in one pool: one handler writes as much as there is room for, another
+/// reads it all. The writer's end is told to the reader.
 fn both_ends_of_a_pipe(pool: &Pool) {
     const ALL: usize = 1 << 20;
     let (reader, writer) = io::pipe().unwrap();
@@ -312,8 +312,8 @@ fn a_unix_datagram_socket(pool: &Pool) {
     wait_until(|| told() == Err(ErrorKind::ConnectionRefused));
 }
 
-/// Datagrams arrive over UDP. Nobody listens at the other end any more: the system's word of that is an
-/// error without input, and is told.
+/// Datagrams arrive over UDP. Nobody listens at the other end any more: the system's word of that
+/// is an error without input, and is told.
 fn a_udp_socket(pool: &Pool) {
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -364,8 +364,8 @@ fn an_eventfd(pool: &Pool) {
     }
 }
 
-/// An eventfd that gives one at a time is not empty after a read, and tells nothing more: the handler is
-/// called again because its source did not run dry.
+/// An eventfd that gives one at a time is not empty after a read, and tells nothing more: the
+/// handler is called again because its source did not run dry.
 fn a_counting_eventfd(pool: &Pool) {
     let near = system::eventfd(libc::EFD_SEMAPHORE);
     let mut far = near.try_clone().unwrap();
@@ -391,8 +391,8 @@ fn a_timerfd(pool: &Pool) {
     assert!(numbers.iter().count() < 1000, "its handler is gone");
 }
 
-/// A serial line, played by a pseudo-terminal in raw mode: bytes come and go as they are, also those that
-/// a terminal would act upon. When the line is cut, the end is told.
+/// A serial line, played by a pseudo-terminal in raw mode: bytes come and go as they are, also
+/// those that a terminal would act upon. When the line is cut, the end is told.
 fn a_serial_line(pool: &Pool) {
     let (mut far, near) = system::raw_terminal();
     let (handler, seen) = echo();
@@ -433,8 +433,8 @@ fn the_other_end_of_a_serial_line(pool: &Pool) {
     );
 }
 
-/// Who types an end of file (Ctrl-D) at a terminal makes a read return nothing, and may go on typing. A
-/// handler that takes it for no end is told what comes then: such an end is no hang-up.
+/// Who types an end of file (Ctrl-D) at a terminal makes a read return nothing, and may go on
+/// typing. A handler that takes it for no end is told what comes then: such an end is no hang-up.
 fn an_end_typed_at_a_terminal(pool: &Pool) {
     let (mut far, near) = system::terminal();
     let (tell, reads) = mpsc::channel();
@@ -509,7 +509,8 @@ mod system {
             it_interval: period,
             it_value: period,
         };
-        // SAFETY: `setting` lives until the call returns; nothing is written where the pointer is null.
+        // SAFETY: `setting` lives until the call returns; nothing is written where the pointer is
+        // null.
         checked(unsafe { libc::timerfd_settime(told, 0, &setting, ptr::null_mut()) });
         owned(told)
     }

@@ -1,5 +1,5 @@
-//! A handler waits for something of its own, and its thread serves the pool meanwhile (N1): hybrid associations, a thread
-//! that is unbound at first and bound while it waits.
+//! A handler waits for something of its own, and its thread serves the pool meanwhile (N1): hybrid
+//! associations, a thread that is unbound at first and bound while it waits.
 
 use std::{
     io,
@@ -42,7 +42,8 @@ fn the_only_thread_serves_while_it_waits() {
     });
 }
 
-/// A thread that waits is recalled wherever it is: asleep as follower or standby, or leading in the set.
+/// A thread that waits is recalled wherever it is: asleep as follower or standby, or leading in the
+/// set.
 #[test]
 fn recalled_from_any_role() {
     bounded(|| {
@@ -98,7 +99,8 @@ fn nested_errands_inherit_the_smaller_deadline() {
     });
 }
 
-/// A handler on top delays who waits below: that one is told when its frame is on top, however long it is done.
+/// A handler on top delays who waits below: that one is told when its frame is on top, however long
+/// it is done.
 #[test]
 fn errands_end_in_the_order_of_the_stack() {
     bounded(|| {
@@ -117,9 +119,10 @@ fn errands_end_in_the_order_of_the_stack() {
     });
 }
 
-/// TAO corrupted a flag that nested loops shared: the end of the inner one cleared it for the outer one. Here the same
-/// thread waits inside a wait; when the inner one is over it is bound on, as the outer one says. So it is not taken for
-/// free: who waits beside it, and finds a stranger's event, serves that and passes nothing on.
+/// TAO corrupted a flag that nested loops shared: the end of the inner one cleared it for the outer
+/// one. Here the same thread waits inside a wait; when the inner one is over it is bound on, as the
+/// outer one says. So it is not taken for free: who waits beside it, and finds a stranger's event,
+/// serves that and passes nothing on.
 #[test]
 fn nested_leadership_is_counted() {
     bounded(|| {
@@ -174,7 +177,8 @@ fn nested_leadership_is_counted() {
     });
 }
 
-/// Each frame has its own lead, so after many waits, one inside the other, there is one leader, and everything is served.
+/// Each frame has its own lead, so after many waits, one inside the other, there is one leader, and
+/// everything is served.
 #[test]
 fn waits_inside_waits_leave_one_leader() {
     bounded(|| {
@@ -200,8 +204,8 @@ fn waits_inside_waits_leave_one_leader() {
     });
 }
 
-/// A thread of TAO's that waited for its reply, and served a long request meanwhile, kept the lead. Here it gives it away
-/// as anyone does: the next thread that is free leads, and others are served.
+/// A thread of TAO's that waited for its reply, and served a long request meanwhile, kept the lead.
+/// Here it gives it away as anyone does: the next thread that is free leads, and others are served.
 #[test]
 fn long_upcall_releases_leadership() {
     bounded(|| {
@@ -235,9 +239,9 @@ fn long_upcall_releases_leadership() {
     });
 }
 
-/// A thread of TAO's that served no requests while it waited left an event's handle suspended. Here, who finds an event
-/// that is not its own affair, while another thread is free, puts it back and gives the lead away: it is served, by
-/// another thread, and so is the next.
+/// A thread of TAO's that served no requests while it waited left an event's handle suspended.
+/// Here, who finds an event that is not its own affair, while another thread is free, puts it back
+/// and gives the lead away: it is served, by another thread, and so is the next.
 #[test]
 fn noupcall_event_deferred_not_lost() {
     bounded(|| {
@@ -272,7 +276,8 @@ fn noupcall_event_deferred_not_lost() {
     });
 }
 
-/// What belongs to its errand it serves itself, though another thread is free; anything else it leaves to that one.
+/// What belongs to its errand it serves itself, though another thread is free; anything else it
+/// leaves to that one.
 #[test]
 fn its_own_event_is_served_by_who_waits() {
     bounded(|| {
@@ -376,7 +381,8 @@ fn who_waits_serves_if_nobody_else_can() {
     });
 }
 
-/// Threads that are free are elected before one that waits for something of its own, in every order that can name one.
+/// Threads that are free are elected before one that waits for something of its own, in every order
+/// that can name one.
 #[test]
 fn helper_yields_to_pool_threads() {
     bounded(|| {
@@ -412,8 +418,9 @@ fn helper_yields_to_pool_threads() {
     });
 }
 
-/// The stack is not endless: by default 16 handlers may wait on one thread, and the next is refused; what it was called
-/// for is not lost, and all others end well. With a higher limit there are more.
+/// The stack is not endless: by default 16 handlers may wait on one thread, and the next is
+/// refused; what it was called for is not lost, and all others end well. With a higher limit there
+/// are more.
 #[test]
 fn nested_depth_is_bounded() {
     bounded(|| {
@@ -497,8 +504,8 @@ fn refused_where_nobody_can_be_named() {
     });
 }
 
-/// L5: the question itself panics. That is the handler's panic: its handle is closed, its thread is back where it was, and
-/// everything goes on.
+/// L5: the question itself panics. That is the handler's panic: its handle is closed, its thread is
+/// back where it was, and everything goes on.
 #[test]
 fn a_question_that_panics_takes_nothing_with_it() {
     bounded(|| {

@@ -103,9 +103,10 @@ impl Checker {
         self.next = number + 1;
         let mut sent = Vec::with_capacity(length);
         append(&mut sent, connection, number);
-        match sent == message {
-            true => findings.answered += 1,
-            false => findings.lost += 1,
+        if sent == message {
+            findings.answered += 1
+        } else {
+            findings.lost += 1
         }
     }
 }

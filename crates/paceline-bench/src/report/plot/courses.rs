@@ -237,9 +237,10 @@ impl Panel {
         Panel {
             across: Scale::logarithmic((first / 1.2, last * 1.2), places),
             // What is slow may lie near zero; what is dear would press the others down to it.
-            up: match quantity.more_is_better() {
-                true => Scale::from_zero(ends, heights),
-                false => Scale::fitting(&ends, heights),
+            up: if quantity.more_is_better() {
+                Scale::from_zero(ends, heights)
+            } else {
+                Scale::fitting(&ends, heights)
             },
             places,
         }

@@ -87,9 +87,10 @@ fn beside_row(entry: &Entry<'_>) -> Vec<String> {
 
 /// The server's name, ours in bold.
 fn name(entry: &Entry<'_>) -> String {
-    match entry.is_ours() {
-        true => format!("**{}**", entry.label()),
-        false => entry.label(),
+    if entry.is_ours() {
+        format!("**{}**", entry.label())
+    } else {
+        entry.label()
     }
 }
 

@@ -66,11 +66,21 @@ fn a_rule_outside_of_the_subset_is_an_error() {
     ];
     for row in rows {
         let error = Rules::read("hba", format!("\n{row}").as_bytes());
-        let error = error.map(|_| row).expect_err("an error").to_string();
+        let error = error.map(|_| row).expect_err("an error")[0].to_string();
         assert!(error.starts_with("hba:2: syntax error: "), "{row}: {error}");
     }
-    let error = Rules::read("hba", b"\n\n\xff")
-        .expect_err("no text")
-        .to_string();
+    let error = Rules::read("hba", b"\n\n\xff").expect_err("no text")[0].to_string();
     assert_eq!(error, "hba:3: syntax error: the line is not UTF-8");
+}
+
+/// An administrator who mends one line at each start needs as many starts as there are mistakes.
+#[test]
+fn every_wrong_rule_is_named() {
+    let problems = Rules::read(
+        "hba",
+        b"local all\nlocal all all trust\n\nhost all all x md5\n",
+    );
+    let problems = problems.expect_err("two lines are wrong");
+    let lines: Vec<_> = problems.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [1, 4]);
 }

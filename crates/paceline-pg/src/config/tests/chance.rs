@@ -79,14 +79,16 @@ fn damaged_files_are_read_or_refused_with_a_line() {
         let lines = main.lines().count().max(more.lines().count()) + 1;
         match load_of(&[("main.ini", &main), ("more.ini", &more)]) {
             Ok(_) => read += 1,
-            Err(Error::Line(problem)) => {
+            Err(faulty) => {
                 refused += 1;
-                assert!(
-                    (1..=lines).contains(&(problem.line as usize)),
-                    "{problem}\n{main}\n{more}"
-                );
+                for problem in &faulty.errors {
+                    let is_whole_file = problem.reason == Reason::NoMainSection;
+                    assert!(
+                        is_whole_file || (1..=lines).contains(&(problem.line as usize)),
+                        "{problem}\n{main}\n{more}"
+                    );
+                }
             }
-            Err(_) => {}
         }
         let _ = Userlist::read("users", main.as_bytes());
         let _ = hba::Rules::read("hba", main.as_bytes());

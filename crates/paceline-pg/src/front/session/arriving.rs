@@ -106,7 +106,7 @@ impl Session {
                     login.stage = Stage::Welcome(pool);
                 }
             }
-            Welcome::Refused(Refusal::Gone) if self.pool_was_replaced(&pool) => {
+            Welcome::Refused(Refusal::Gone) => {
                 self.front.carry_out(orders);
                 return self.enter_pool_again(&pool, call);
             }
@@ -117,13 +117,9 @@ impl Session {
         self.front.carry_out(orders);
     }
 
-    /// The book has removed the pool since it was found, because it was not used.
-    fn pool_was_replaced(&self, pool: &PoolEntry) -> bool {
-        self.front.registers.pool(pool.id).is_none()
-    }
-
-    fn enter_pool_again(&mut self, pool: &PoolEntry, call: &mut Call<'_, '_, '_>) {
-        match self.front.pool_of(&pool.database, &pool.user) {
+    /// The book has removed the pool since it was found, because it was not used, or its database.
+    fn enter_pool_again(&mut self, gone: &PoolEntry, call: &mut Call<'_, '_, '_>) {
+        match self.front.pool_after(gone) {
             Some(pool) => self.await_welcome(pool, call),
             None => self.refused(&Refusal::Gone, call),
         }
@@ -140,6 +136,10 @@ impl Session {
     }
 
     fn finish_login(&mut self, pool: Arc<PoolEntry>, call: &mut Call<'_, '_, '_>) {
+        let Some(reported) = pool.reported() else {
+            // The book gives no welcome to a pool that has had no server.
+            return self.refused(&Refusal::Gone, call);
+        };
         let State::Login(login) = self.take_state() else {
             return;
         };
@@ -147,10 +147,6 @@ impl Session {
             asked: Some(asked), ..
         } = *login
         else {
-            return;
-        };
-        let Some(reported) = pool.reported() else {
-            self.state = State::Leaving(None);
             return;
         };
         let live = self.front.live();
@@ -191,14 +187,15 @@ impl Session {
         pool.database.counters.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.say(&out, call);
-        let half = ClientHalf::new(values, is_proven);
+        let values = self.front.commons.values(values);
+        let half = ClientHalf::new(values, is_proven).with_others(&asked.request.others);
         let now = self.front.now();
         self.client.watch.enter(Phase::Idle, now);
         self.state = State::Idle(Box::new(Member {
             id: asked.id,
             pool,
             half,
-            key,
+            process: key.process,
         }));
     }
 
@@ -207,7 +204,8 @@ impl Session {
         let live = self.front.live();
         let config = pool.database.config();
         let effective = live.config.effective(&config, user);
-        self.client.facts().limits = Limits::of(&effective);
+        let limits = self.front.commons.limits(Limits::of(&effective));
+        self.client.facts().limits = Some(limits);
     }
 
     fn begin_console(&mut self, access: Access, call: &mut Call<'_, '_, '_>) {
@@ -216,7 +214,7 @@ impl Session {
         };
         let Some(asked) = login.asked else { return };
         let key = self.front.new_key(self.client.number, asked.request.minor);
-        let console = ConsoleSession::new(asked.id, access, key);
+        let console = ConsoleSession::new(asked.id, access, key.process);
         self.front.console.client_logins.add(1);
         self.client.facts().is_logged_in = true;
         self.client.watch.enter(Phase::Console, self.front.now());

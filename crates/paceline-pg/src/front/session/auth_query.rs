@@ -30,7 +30,7 @@ use crate::{
         frontend::{self, Target},
         Message,
     },
-    pools::Ask,
+    pools::{Ask, Refusal},
     protocol::{ClientHalf, Mode, Output, Relay, RelaySettings, Release, Values},
 };
 
@@ -112,14 +112,14 @@ impl Session {
         let Some(id) = login.asked().map(|asked| asked.id) else {
             return;
         };
-        let pool_id = pool.id;
         login.stage = Stage::Secret(Box::new(AuthQuery {
             settings: RelaySettings::new(Mode::Transaction),
-            pool,
+            pool: Arc::clone(&pool),
             server: None,
             half: ClientHalf::new(Values::new(), true),
             replies: Vec::new(),
         }));
+        let pool_id = pool.id;
         let (asked, orders) = self
             .front
             .with_book(|book, now, orders| book.ask(id, pool_id, now, orders));
@@ -128,11 +128,33 @@ impl Session {
                 self.auth_server_given(connection, Arrival::Coming, call);
             }
             Ask::Waiting => {}
+            Ask::Refused(Refusal::Gone) => {
+                self.front.carry_out(orders);
+                return self.begin_auth_query_again(&pool, call);
+            }
             Ask::Refused(refusal) => {
                 self.refuse(refusal.code(), &refusal.to_string(), call);
             }
         }
         self.front.carry_out(orders);
+    }
+
+    /// The book has removed the pool since it was found, because it was not used.
+    fn begin_auth_query_again(&mut self, gone: &PoolEntry, call: &mut Call<'_, '_, '_>) {
+        match self.front.pool_after(gone) {
+            Some(pool) => self.begin_auth_query(pool, call),
+            None => self.refused(&Refusal::Gone, call),
+        }
+    }
+
+    /// The connection of a server that was to answer the query has ended before it was asked: another
+    /// server is.
+    pub(super) fn ask_for_secret_again(&mut self, call: &mut Call<'_, '_, '_>) {
+        let pool = match self.login().map(|login| &login.stage) {
+            Some(Stage::Secret(query)) => Arc::clone(&query.pool),
+            _ => return,
+        };
+        self.begin_auth_query(pool, call);
     }
 
     /// The book has given a server for the query.
@@ -143,20 +165,17 @@ impl Session {
         call: &mut Call<'_, '_, '_>,
     ) {
         self.front.note_assigned(&server, &self.client);
-        let State::Login(login) = &mut self.state else {
-            return self.front.give_back(&server, call);
-        };
-        let Stage::Secret(query) = &mut login.stage else {
-            return self.front.give_back(&server, call);
+        let query = match self.login().map(|login| &mut login.stage) {
+            Some(Stage::Secret(query)) => query,
+            _ => return self.decline(&server, arrival, call),
         };
         let arrival = match arrival {
             Arrival::Here => Arrival::Here,
-            Arrival::Coming => match server.take(&call.group()) {
+            Arrival::Coming => match server.take(call) {
                 Taken::Here => Arrival::Here,
                 Taken::Coming => Arrival::Coming,
-                Taken::Gone => {
-                    return self.refuse("08P01", "server conn crashed?", call);
-                }
+                // Its end is reported to the book by the group that it was in.
+                Taken::Gone => return self.ask_for_secret_again(call),
             },
         };
         query.server = Some((server, arrival));
@@ -330,6 +349,29 @@ impl Session {
                 .close_server(&server, "server conn crashed?", call);
         }
         self.refuse("08P01", "server conn crashed?", call);
+    }
+
+    /// The connection of this server has ended. `is_given`: it was on its way here.
+    pub(super) fn auth_server_gone(
+        &mut self,
+        number: u64,
+        is_given: bool,
+        call: &mut Call<'_, '_, '_>,
+    ) {
+        let asked = match self.login().map(|login| &login.stage) {
+            Some(Stage::Secret(query)) => query.server.as_ref(),
+            _ => return,
+        };
+        match asked {
+            Some((server, Arrival::Here)) if server.number == number => {
+                self.refuse("08P01", "server conn crashed?", call);
+            }
+            Some((server, Arrival::Coming)) if server.number == number => {
+                self.ask_for_secret_again(call);
+            }
+            _ if is_given => self.ask_for_secret_again(call),
+            _ => {}
+        }
     }
 
     /// The session ends while the query runs.

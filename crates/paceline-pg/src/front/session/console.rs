@@ -17,7 +17,8 @@ const LONGEST: usize = 1 << 20;
 pub(super) struct ConsoleSession {
     id: ClientId,
     access: Access,
-    key: ClientKey,
+    /// Its number in the place of a process, of its key.
+    process: i32,
     /// Others had their turn since the command came: what they had done before it shows.
     has_yielded: bool,
     /// The command that is not complete: its tag, and its operation in the book.
@@ -25,11 +26,11 @@ pub(super) struct ConsoleSession {
 }
 
 impl ConsoleSession {
-    pub(super) fn new(id: ClientId, access: Access, key: ClientKey) -> Self {
+    pub(super) fn new(id: ClientId, access: Access, process: i32) -> Self {
         Self {
             id,
             access,
-            key,
+            process,
             has_yielded: false,
             pending: None,
         }
@@ -173,7 +174,7 @@ impl Session {
         if let Some((_, operation)) = console.pending {
             self.front.give_up(operation);
         }
-        self.front.forget_key(&console.key);
+        self.front.forget_key(console.process);
         let id = console.id;
         let (_, orders) = self
             .front

@@ -6,9 +6,13 @@ use paceline::{Closed, Handle, HandleId};
 
 use super::{Arrival, Bound, Member, Session, State};
 use crate::{
-    front::{call::Call, client::Phase, server::Server},
+    front::{
+        call::Call,
+        client::{Phase, Way},
+        server::Server,
+    },
     pg_wire::{backend, NewReport, Severity},
-    pools::Left,
+    pools::{ClientId, Left},
     protocol::{AfterLoss, Broken, Loss, Mode, Relay, Release, Violation},
 };
 
@@ -86,12 +90,13 @@ impl Session {
     /// The session is over: its server is given back or closed, and the book forgets the client.
     fn end(&mut self, call: &mut Call<'_, '_, '_>) {
         let state = self.take_state();
-        let on_its_way = self.client.close_mail().map(|given| given.server);
+        let on_its_way = self.close_mail();
         self.client.watch.enter(Phase::Login, self.front.now());
         match state {
             State::Bound(member, bound) => self.end_bound(member, bound, call),
             State::Idle(member) | State::Waiting(member) => self.forget(&member),
             State::Login(login) => self.end_login(*login, call),
+            State::Shared(away) => self.forget_client(away.id, away.process),
             State::Console(console) => self.end_console(*console),
             State::Leaving(_) => {}
         }
@@ -100,14 +105,32 @@ impl Session {
         self.front.clients().remove(self.client.number, id);
     }
 
+    /// No server is taken any more. The one that comes here by itself; one that the client had to fetch
+    /// stays where it is, and goes back to the book.
+    pub(super) fn close_mail(&self) -> Option<Arc<Server>> {
+        let given = self.client.close_mail()?;
+        match given.way {
+            Way::Sent => Some(given.server),
+            Way::Fetch => {
+                self.front.abandon(&given.server);
+                None
+            }
+        }
+    }
+
     fn end_bound(&mut self, member: Box<Member>, bound: Bound, call: &mut Call<'_, '_, '_>) {
         let Bound {
             server, arrival, ..
         } = bound;
-        let (release, mode) = {
+        let terms = member.pool.terms();
+        let mode = terms.relay.mode;
+        let resets = terms.reset.is_some() && (mode == Mode::Session || self.resets_always());
+        let (release, is_spoilt) = {
             let core = server.core();
-            (core.half.may_release(), member.pool.terms().relay.mode)
+            let is_reset = resets && terms.reset.as_deref().is_some_and(resets_parameters);
+            (core.half.may_release(), core.half.is_altered() && !is_reset)
         };
+        drop(terms);
         let is_clean = self.input_is_clean(&member);
         self.forget(&member);
         if arrival == Arrival::Coming {
@@ -121,8 +144,10 @@ impl Session {
                 call,
             );
         }
-        let resets = member.pool.terms().reset.is_some();
-        if resets && (mode == Mode::Session || self.resets_always()) {
+        if is_spoilt {
+            let reason = "its parameters can't be reset";
+            self.front.close_server(&server, reason, call);
+        } else if resets {
             self.front.reset_server(&server, call);
         } else {
             self.front.give_back(&server, call);
@@ -139,11 +164,14 @@ impl Session {
     }
 
     fn forget(&self, member: &Member) {
-        let id = member.id;
+        self.forget_client(member.id, member.process);
+    }
+
+    fn forget_client(&self, id: ClientId, process: i32) {
         let (_left, orders): (Left, _) = self
             .front
             .with_book(|book, now, orders| book.leave(id, now, orders));
-        self.front.forget_key(&member.key);
+        self.front.forget_key(process);
         self.front.carry_out(orders);
     }
 
@@ -174,6 +202,9 @@ impl Session {
         }
         if let Some(server) = self.front.server_at(member.id()) {
             self.front.server_gone(&server, "server conn crashed?");
+            // It may have been on its way to this client, which is not noted at the server before it
+            // has arrived.
+            self.forget_lost(server.number, call);
         }
     }
 
@@ -187,13 +218,12 @@ impl Session {
         let (after, farewell, mode) = {
             let mut core = server.core();
             let terms = member.pool.terms();
-            let is_standby = core.half.hot_standby() == Some(true);
             let mut relay = Relay {
                 client: &mut member.half,
                 server: &mut core.half,
                 settings: &terms.relay,
             };
-            let after = relay.server_lost(is_standby, &mut words);
+            let after = relay.server_lost(&mut words);
             let farewell = core.half.farewell().map(<[u8]>::to_vec);
             (after, farewell, terms.relay.mode)
         };
@@ -232,10 +262,11 @@ impl Session {
             return;
         };
         let text = broken.to_string();
+        let loss = bound.server.core().half.loss();
         self.front.close_server(&bound.server, &text, call);
         self.state = State::Idle(member);
         self.log_refusal(&text);
-        self.fail(&broken.report(), &text, call);
+        self.fail(&broken.report(loss), &text, call);
     }
 
     /// A server is here that the client does not have.
@@ -255,6 +286,10 @@ impl Session {
                 self.go_on_without_server(call);
             }
             State::Waiting(member) if is_given => self.ask_again(member, call),
+            State::Login(login) => {
+                self.state = State::Login(login);
+                self.auth_server_gone(number, is_given, call);
+            }
             State::Leaving(Some(server)) if server.number == number => {
                 self.state = State::Leaving(None);
                 self.close_group(call);
@@ -265,6 +300,8 @@ impl Session {
 
     fn ask_again(&mut self, member: Box<Member>, call: &mut Call<'_, '_, '_>) {
         self.state = State::Idle(member);
+        self.reading = super::Reading::On;
+        self.listen_to_client();
         self.take_input(call);
     }
 
@@ -277,8 +314,16 @@ impl Session {
     }
 }
 
+/// Whether a query is known to give all parameters their values of the server's start.
+fn resets_parameters(query: &[u8]) -> bool {
+    let query = query.trim_ascii();
+    let query = query.strip_suffix(b";").unwrap_or(query).trim_ascii();
+    let known: [&[u8]; 2] = [b"DISCARD ALL", b"RESET ALL"];
+    known.iter().any(|known| query.eq_ignore_ascii_case(known))
+}
+
 /// What a client gets whose session ends with its server.
-fn crash_report(after: AfterLoss) -> Vec<u8> {
+pub(crate) fn crash_report(after: AfterLoss) -> Vec<u8> {
     let (code, text) = match after {
         AfterLoss::Kept(Loss::Nothing | Loss::RolledBack) => ("08006", "server conn crashed?"),
         AfterLoss::Kept(Loss::Unknown) | AfterLoss::Closed => (
@@ -347,7 +392,8 @@ impl crate::front::state::Front {
         self.carry_out(orders);
     }
 
-    /// A client has left before its server came: the home gives it back.
+    /// A client does not take a server that is at its home, or on its way from there: the home gives
+    /// it back.
     pub(crate) fn abandon(&self, server: &Arc<Server>) {
         let mut core = server.core();
         core.client = None;

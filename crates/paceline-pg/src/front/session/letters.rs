@@ -20,6 +20,7 @@ impl Session {
         if let Some(given) = self.client.take_to_fetch() {
             self.server_given(given, Arrival::Coming, call);
         }
+        self.shared_replies(call);
         for letter in self.client.take_letters() {
             self.open(letter, call);
         }
@@ -55,18 +56,25 @@ impl Session {
     }
 
     fn dismiss(&mut self, refusal: &Refusal, call: &mut Call<'_, '_, '_>) {
-        if let State::Leaving(_) = self.state {
-            return;
+        match &mut self.state {
+            State::Leaving(_) => return,
+            State::Shared(away) => {
+                // Its statement runs, and others share the connection.
+                away.dismissed = Some(refusal.clone());
+                return;
+            }
+            _ => {}
         }
         self.refuse(refusal.code(), &refusal.to_string(), call);
     }
 
     /// One of the client's times may be over: it counts only if it still is.
     fn overdue(&mut self, overdue: Overdue, call: &mut Call<'_, '_, '_>) {
-        let limits = self.client.facts().limits;
+        let limits = self.client.facts().limits.clone().unwrap_or_default();
         let now = self.front.now();
         let is_over = match overdue {
             Overdue::Login => matches!(&self.state, State::Login(_)),
+            Overdue::Behind => self.client.is_behind(),
             other => self.client.watch.overdue(&limits, now) == Some(other),
         };
         if !is_over {
@@ -76,6 +84,11 @@ impl Session {
             Overdue::Login => self.refuse("08P01", "client_login_timeout", call),
             Overdue::Idle => self.refuse("08P01", "client_idle_timeout", call),
             Overdue::QueryWaits => self.refuse("08P01", "query_timeout", call),
+            Overdue::Queued => self.refused(&Refusal::QueryWaitTimeout, call),
+            Overdue::Behind => {
+                let text = "the replies on a shared connection are not taken";
+                self.refuse("08P01", text, call);
+            }
             Overdue::IdleInTransaction => self.end_with_server("idle transaction timeout", call),
             Overdue::Transaction => self.end_with_server("transaction timeout", call),
             Overdue::Query => self.end_with_server("query timeout", call),

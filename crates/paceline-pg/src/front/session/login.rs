@@ -9,11 +9,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{auth_query::AuthQuery, relay::Progress, Reading, Session, State};
+use super::{
+    auth_query::AuthQuery, encrypting::TlsStart, relay::Progress, Reading, Session, State,
+};
 use crate::{
     config::{
         hba::{Attempt, Method},
-        AuthType as Configured, Settings, CONSOLE,
+        AuthType as Configured, PoolMode, Settings, CONSOLE,
     },
     console::Access,
     front::{
@@ -29,18 +31,18 @@ use crate::{
         Admission, AuthType, ClientLogin, ClientStep, ClientTls, LoginSettings, Seeds,
         SessionRequest, StartupRules, StoredPassword, Transport,
     },
-    pools::{CancelAsked, CancelId, ClientId, Privilege, Refusal},
+    pools::{CancelAsked, CancelId, ClientId, Destination, Privilege, Refusal, UserId},
     protocol::Tracked,
 };
-use paceline_server::tls::TlsConnection;
 
 /// A client that logs in.
 pub(super) struct Login {
-    machine: ClientLogin,
+    pub(super) machine: ClientLogin,
     pub(super) settings: Arc<LoginSettings>,
     pub(super) stage: Stage,
     /// What the client has asked for, from its first packet on.
     pub(super) asked: Option<Asked>,
+    pub(super) tls_start: TlsStart,
 }
 
 /// What a login waits for.
@@ -84,6 +86,7 @@ impl Login {
             settings: Arc::clone(&front.live().login),
             stage: Stage::Talking,
             asked: None,
+            tls_start: TlsStart::Asked,
         }
     }
 
@@ -111,7 +114,7 @@ pub(crate) fn login_settings(
         rules: StartupRules {
             tracked: tracked.names().map(name).collect(),
             ignored: ignored.map(str::to_owned).collect(),
-            passes_others: false,
+            passes_others: true,
         },
         mock_seed: mock_seed(),
     }
@@ -157,23 +160,16 @@ impl Session {
         let settings = Arc::clone(&login.settings);
         let fed = login.machine.feed(bytes, &settings, &mut out);
         let (consumed, is_more) = (fed.consumed, matches!(fed.step, ClientStep::More));
+        if matches!(fed.step, ClientStep::StartDirectTls) {
+            login.tls_start = TlsStart::Direct;
+            self.login_step(fed.step, out, call);
+            return self.first_ciphertext(bytes, call);
+        }
         self.login_step(fed.step, out, call);
         if is_more && consumed == 0 {
             Progress::Stuck
         } else {
             Progress::Took(consumed)
-        }
-    }
-
-    /// The handshake of TLS may be done.
-    pub(super) fn note_handshake(&mut self, was_handshaking: bool) {
-        if was_handshaking && !self.wire.is_handshaking() {
-            let info = self.wire.tls_info();
-            let shown = info.map(|info| format!("{}/{}", info.version, info.cipher_suite));
-            self.client.facts().tls = shown.unwrap_or_default().into();
-            if let Some(login) = self.login() {
-                login.machine.tls_started();
-            }
         }
     }
 
@@ -210,25 +206,6 @@ impl Session {
                     return self.leave(&closing.to_string(), call);
                 }
             };
-        }
-    }
-
-    fn begin_tls(&mut self, call: &mut Call<'_, '_, '_>) {
-        let live = self.front.live();
-        let Some(tls) = &live.client_tls.tls else {
-            return self.leave("TLS is off", call);
-        };
-        let connection = match TlsConnection::server(tls) {
-            Ok(connection) => connection,
-            Err(error) => return self.leave(&error.to_string(), call),
-        };
-        let Some(handle) = self.handle.clone() else {
-            return;
-        };
-        let wire = &mut self.wire;
-        let begun = call.with(&handle, |cx| wire.begin_tls(connection, cx));
-        if let Err(error) = begun {
-            self.leave(&tls::explained(&error), call);
         }
     }
 
@@ -269,21 +246,16 @@ impl Session {
         } else {
             None
         };
-        let database = self.find_database(&request.database, is_console);
         // A name that is not known is kept only when it has proved to be a user's.
         let user_id = self.front.known_user(&request.user);
         let privilege = match access {
-            Some(Access::Admin) => Privilege::Exempt,
+            Some(Access::Admin) if self.is_trusted(&request.user, access) => Privilege::Exempt,
+            Some(Access::Admin) => Privilege::Claimed,
             _ => Privilege::Ordinary,
         };
-        let database_id = database.as_ref().map(|database| database.id);
-        let now = self.front.now();
-        let entered = self
-            .front
-            .book()
-            .enter(database_id, user_id, privilege, now);
-        let id = match entered {
-            Ok(id) => id,
+        let entered = self.enter(&request.database, is_console, user_id, privilege);
+        let (id, database) = match entered {
+            Ok(entered) => entered,
             Err(refusal) => {
                 self.refuse(refusal.code(), &refusal.to_string(), call);
                 return None;
@@ -303,6 +275,11 @@ impl Session {
         if is_console && access.is_none() {
             self.keep_asked(asked);
             self.refuse("08P01", "not allowed", call);
+            return None;
+        }
+        if let Some(text) = self.refusal_of_others(&asked) {
+            self.keep_asked(asked);
+            self.refuse("08P01", &text, call);
             return None;
         }
         if !self.choose_method(&asked, call) {
@@ -325,6 +302,19 @@ impl Session {
             }
             Some(Ok(None)) | None => Some(self.admission(&user, stored)),
         }
+    }
+
+    /// Why the client's parameters that are not tracked are refused: only a session has a server
+    /// for itself, on which it may set them.
+    fn refusal_of_others(&self, asked: &Asked) -> Option<String> {
+        let text = asked.request.refusal_of_others.clone()?;
+        let Some(database) = &asked.database else {
+            return Some(text);
+        };
+        let config = database.config();
+        let user = config.user.as_deref().unwrap_or(&asked.request.user);
+        let mode = self.front.live().config.effective(&config, user).pool_mode;
+        (mode != PoolMode::Session).then_some(text)
     }
 
     fn keep_asked(&mut self, asked: Asked) {
@@ -381,11 +371,13 @@ impl Session {
     /// Writes the line that says who wants to log in.
     fn note_attempt(&mut self, request: &SessionRequest, is_console: bool) {
         let tls = {
+            let commons = &self.front.commons;
+            let (database, user) = (commons.text(&request.database), commons.text(&request.user));
+            let application = commons.text(&application(request));
             let mut facts = self.client.facts();
-            facts.database = Arc::from(request.database.as_str());
-            facts.user = Arc::from(request.user.as_str());
+            (facts.database, facts.user) = (database, user);
             facts.is_console = is_console;
-            facts.application = application(request);
+            facts.application = application;
             if facts.tls.is_empty() {
                 "no".to_owned()
             } else {
@@ -424,6 +416,30 @@ impl Session {
 
     fn is_trusted(&self, user: &str, access: Option<Access>) -> bool {
         access.is_some() && self.is_own_user(user)
+    }
+
+    /// Counts the client for its database and its user.
+    fn enter(
+        &self,
+        name: &str,
+        is_console: bool,
+        user: Option<UserId>,
+        privilege: Privilege,
+    ) -> Result<(ClientId, Option<Arc<Database>>), Refusal> {
+        loop {
+            let database = self.find_database(name, is_console);
+            let destination = if is_console {
+                Destination::Console
+            } else {
+                Destination::from(database.as_ref().map(|database| database.id))
+            };
+            let now = self.front.now();
+            match self.front.book().enter(destination, user, privilege, now) {
+                // It was unused, and was forgotten since it was found.
+                Err(Refusal::Gone) => {}
+                entered => return entered.map(|id| (id, database)),
+            }
+        }
     }
 
     fn find_database(&self, name: &str, is_console: bool) -> Option<Arc<Database>> {
@@ -554,11 +570,11 @@ impl Session {
 /// What a client gets that was parked for too long.
 const NO_HOST: &str = "query_wait_timeout: no host of the database has the role that is asked for";
 
-fn application(request: &SessionRequest) -> Box<str> {
+fn application(request: &SessionRequest) -> String {
     let given = request
         .parameters
         .iter()
         .find(|(name, _)| name == "application_name");
     let value = given.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    value.unwrap_or_default().into()
+    value.unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! The session of a client: the handler of its group.
 //!
 //! ```text
+//!                 Idle ---share---> Shared ---> Idle
 //!   Login ------> Idle ----ask----> Waiting ----given----> Bound
 //!     |   Welcome   ^                                        |
 //!     |             +------------ release at a boundary -----+
@@ -9,24 +10,31 @@
 //! ```
 //!
 //! A transition consumes the state, so nothing of the old one is left behind. `login` is the way to
-//! `Idle`, `relay` passes bytes, `serving` takes servers and gives them back, `letters` handles what
+//! `Idle`, `relay` passes bytes, `shared` passes requests to shared connections, `serving` takes servers and gives them back, `letters` handles what
 //! others have put before the session, `leaving` ends it.
 
 mod arriving;
 mod auth_query;
 mod console;
+mod encrypting;
 mod leaving;
 mod letters;
 mod login;
 mod relay;
 mod serving;
+mod shared;
+
+#[cfg(test)]
+mod tests;
 
 use std::{io, sync::Arc, time::Duration};
 
 use paceline::{Closed, Context, GroupHandler, Handle, Interest, Members, Next};
 
-pub(crate) use self::login::login_settings;
-use self::{console::ConsoleSession, login::Login};
+use self::{console::ConsoleSession, login::Login, shared::Away};
+pub(crate) use self::{
+    leaving::crash_report, login::login_settings, relay::count_from_client, serving::Passed,
+};
 use super::{
     call::Call,
     client::Client,
@@ -36,7 +44,7 @@ use super::{
     state::Front,
     wire::Wire,
 };
-use crate::{login::ClientKey, pools::ClientId, protocol::ClientHalf};
+use crate::{pools::ClientId, protocol::ClientHalf};
 
 /// The session of a client.
 pub(crate) struct Session {
@@ -51,6 +59,8 @@ pub(crate) struct Session {
     input: Vec<u8>,
     /// Whether the client's input is wanted now.
     reading: Reading,
+    /// How many bytes of a shared connection's replies the client has not taken.
+    owed: usize,
     state: State,
 }
 
@@ -68,6 +78,8 @@ enum State {
     Idle(Box<Member>),
     Waiting(Box<Member>),
     Bound(Box<Member>, Bound),
+    /// Its request is on a shared connection, or waits for one.
+    Shared(Box<Away>),
     Console(Box<ConsoleSession>),
     Leaving(Option<Arc<Server>>),
 }
@@ -77,7 +89,8 @@ struct Member {
     id: ClientId,
     pool: Arc<PoolEntry>,
     half: ClientHalf,
-    key: ClientKey,
+    /// Its number in the place of a process, of its key.
+    process: i32,
 }
 
 /// A server that a client has.
@@ -114,6 +127,7 @@ impl Session {
             wire: Wire::Plain,
             input: Vec::new(),
             reading: Reading::On,
+            owed: 0,
             state: State::Login(Box::new(login)),
         }
     }
@@ -182,7 +196,9 @@ impl Session {
     fn listen_to_client(&self) {
         let Some(handle) = &self.handle else { return };
         // While output of the client is kept, WRITE reports that it was sent.
-        let awaits = matches!(&self.state, State::Bound(_, bound) if bound.reading == Reading::Off);
+        let is_paused =
+            matches!(&self.state, State::Bound(_, bound) if bound.reading == Reading::Off);
+        let awaits = is_paused || self.owed > 0;
         // A handle that is closed is of no interest.
         let _ = handle.set_interest(interest(self.reading, awaits));
     }
@@ -198,6 +214,18 @@ impl Session {
                 .set_interest(interest(reading, awaits));
         }
         self.listen_to_client();
+    }
+}
+
+/// A session whose connection never was a member of its group has no end that the handler is called
+/// for.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Leaving(_)) {
+            let number = self.client.number;
+            let id = self.client.facts().id;
+            self.front.clients().remove(number, id);
+        }
     }
 }
 

@@ -2,17 +2,21 @@
 
 use std::{
     io::{self, IoSlice},
-    sync::Arc,
+    sync::{atomic::Ordering, Arc},
 };
 
 use paceline::scratch;
 
-use super::{Arrival, Bound, Member, Reading, Session, State};
+use super::{encrypting::Handshake, Arrival, Bound, Reading, Session, State};
 use crate::{
     front::{buffers, call::Call, client::Phase, wire},
     pg_wire::{Header, TransactionStatus},
-    protocol::{self, FromClient, FromServer, Output, Relay, Release},
+    protocol::{self, FromClient, FromServer, Output, Relay, Release, Violation},
+    stats::Counters,
 };
+
+/// How much is received of a client whose request is on a shared connection: so its end is noticed.
+const READ_AHEAD: usize = 64 << 10;
 
 /// Whether a caller goes on with the rest of the input.
 #[must_use]
@@ -28,6 +32,7 @@ impl Session {
     /// The client has sent something, or has taken what was kept for it.
     pub(super) fn client_ready(&mut self, call: &mut Call<'_, '_, '_>) {
         self.resume_server(call);
+        self.note_taken(call);
         if self.reading == Reading::Off {
             return;
         }
@@ -41,6 +46,9 @@ impl Session {
         ) = &self.state
         {
             // Its request waits already: the socket's buffer holds the rest.
+            return self.read_client(Reading::Off);
+        }
+        if matches!(self.state, State::Shared(_)) && self.input.len() > READ_AHEAD {
             return self.read_client(Reading::Off);
         }
         if let (State::Console(_), false) = (&self.state, self.input.is_empty()) {
@@ -59,7 +67,7 @@ impl Session {
         }
     }
 
-    fn unsent_to_client(&self, call: &mut Call<'_, '_, '_>) -> usize {
+    pub(super) fn unsent_to_client(&self, call: &mut Call<'_, '_, '_>) -> usize {
         let handle = self.handle.as_ref();
         let unsent = handle.map(|handle| call.with(handle, |cx| Ok(cx.unsent())));
         unsent.and_then(Result::ok).unwrap_or(0)
@@ -73,7 +81,9 @@ impl Session {
         let was_handshaking = self.wire.is_handshaking();
         let (wire, input) = (&mut self.wire, &mut self.input);
         let arrived = call.with(&handle, |cx| wire.receive(cx, &mut buffer, input));
-        self.note_handshake(was_handshaking);
+        if self.note_handshake(was_handshaking) == Handshake::Nameless {
+            return self.leave("direct TLS without the protocol's name (ALPN)", call);
+        }
         match arrived {
             Ok(wire::Arrival::InBuffer(count)) => {
                 self.count_received(count);
@@ -111,7 +121,7 @@ impl Session {
                 State::Idle(_) => self.idle_input(rest, call),
                 State::Bound(..) => self.relay_client(rest, call),
                 State::Console(_) => self.console_input(rest, call),
-                State::Waiting(_) => Progress::Stuck,
+                State::Waiting(_) | State::Shared(_) => Progress::Stuck,
                 // What a client sends that is about to be closed is dropped.
                 State::Leaving(_) => return bytes.len(),
             };
@@ -130,11 +140,28 @@ impl Session {
                 self.leave("client close request", call);
                 Progress::Took(bytes.len())
             }
-            Ok(Some(_)) => self.ask_for_server(call),
+            Ok(Some(header)) => match self.violation_of(header) {
+                Some(violation) => {
+                    self.violation(&violation, call);
+                    Progress::Took(bytes.len())
+                }
+                None => match self.share_input(bytes) {
+                    Some(progress) => progress,
+                    None => self.ask_for_server(call),
+                },
+            },
             Err(malformed) => {
                 self.refuse("08P01", &malformed.to_string(), call);
                 Progress::Took(bytes.len())
             }
+        }
+    }
+
+    /// Why an idle client may not send this: then it needs no server.
+    fn violation_of(&self, header: Header) -> Option<Violation> {
+        match &self.state {
+            State::Idle(member) => member.pool.terms().relay.violation(header),
+            _ => None,
         }
     }
 
@@ -180,7 +207,10 @@ impl Session {
         let is_busy = core.half.is_busy();
         drop(core);
         if terms.relay.renames() {
-            count_from_client(member, &passed);
+            count_from_client(&member.pool.database.counters, &passed);
+            // The console shows it; nothing depends on it.
+            let statements = member.half.prepared_statements();
+            self.client.statements.store(statements, Ordering::Relaxed);
         }
         self.note_forwarded(is_busy);
         if !pair.to_client.is_empty() {
@@ -356,7 +386,7 @@ impl Session {
             IoSlice::new(&pair.to_client),
         ];
         if done {
-            // The next client's request does not wait for this one's reply.
+            // The book gives the server on now, and it moves when this call is over: see `serving`.
             self.note_answered(&passed, status, is_busy);
             self.release(call);
             self.send_to_client(used(&slices), call);
@@ -451,8 +481,7 @@ impl Session {
     }
 }
 
-fn count_from_client(member: &Member, passed: &FromClient) {
-    let counters = &member.pool.database.counters;
+pub(crate) fn count_from_client(counters: &Counters, passed: &FromClient) {
     counters
         .client_parses
         .add(passed.counts.client_parses.into());

@@ -1,4 +1,12 @@
 //! How a client gets a server, and how it gives the server back.
+//!
+//! # The order of a reply and the next request
+//!
+//! At the end of a transaction the book names the next client before the reply is sent, and the server
+//! moves to that client's group when the call is over. So the reply is sent first. The other order
+//! would need the session of the next client, which another thread may have; or the reply would need
+//! a call of its own, which costs a visit and waits behind every handle in the line, while the request
+//! waits for no more than one send.
 
 use std::sync::Arc;
 
@@ -52,7 +60,7 @@ impl Session {
         call: &mut Call<'_, '_, '_>,
     ) {
         self.front.note_assigned(&server, &self.client);
-        let arrival = match server.take(&call.group()) {
+        let arrival = match server.take(call) {
             Taken::Here => Arrival::Here,
             Taken::Coming => Arrival::Coming,
             Taken::Gone => {
@@ -171,12 +179,25 @@ impl Session {
                     .as_ref()
                     .is_some_and(|expected| expected.number == given.server.number);
                 self.state = State::Leaving(expected.filter(|_| !is_expected));
-                self.return_stray(&given.server, call);
+                self.decline(&given.server, arrival, call);
             }
             other => {
                 self.state = other;
-                self.return_stray(&given.server, call);
+                self.decline(&given.server, arrival, call);
             }
+        }
+    }
+
+    /// The client needs no server any more.
+    pub(super) fn decline(
+        &mut self,
+        server: &Arc<Server>,
+        arrival: Arrival,
+        call: &mut Call<'_, '_, '_>,
+    ) {
+        match arrival {
+            Arrival::Here => self.return_stray(server, call),
+            Arrival::Coming => self.front.abandon(server),
         }
     }
 
@@ -213,6 +234,16 @@ impl Session {
     }
 }
 
+/// What became of a server that was free.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// Another client has it, or its home, or it is closed.
+    On,
+    /// The client that the book gave it to has left: it is here, and goes back to the book.
+    NotTaken,
+}
+
 impl crate::front::state::Front {
     /// A server goes back to the book: to the next client, or home. It is a member of the group
     /// that calls.
@@ -228,9 +259,9 @@ impl crate::front::state::Front {
             let id = server.id;
             let (given, orders) =
                 self.with_book(|book, now, orders| book.give_back(id, connection, now, orders));
-            let is_done = self.pass_on(server, given, call);
+            let passed = self.pass_on(server, given, call);
             self.carry_out(orders);
-            if is_done {
+            if passed == Passed::On {
                 return;
             }
         }
@@ -250,25 +281,19 @@ impl crate::front::state::Front {
         self.carry_out(orders);
     }
 
-    /// Does with a server what the book says. Whether that is done; if not, the client has left
-    /// meanwhile.
+    /// Does with a server what the book says.
     pub(crate) fn pass_on(
         &self,
         server: &Arc<Server>,
         given: GiveBack<Arc<Server>>,
         call: &mut Call<'_, '_, '_>,
-    ) -> bool {
+    ) -> Passed {
         match given {
-            GiveBack::ToClient { client, .. } => self.hand_over(server, client, call),
-            GiveBack::Idle | GiveBack::Held => {
-                self.send_home(server, call);
-                true
-            }
-            GiveBack::Close { reason, .. } => {
-                self.close_server(server, &reason.to_string(), call);
-                true
-            }
+            GiveBack::ToClient { client, .. } => return self.hand_over(server, client, call),
+            GiveBack::Idle | GiveBack::Held => self.send_home(server, call),
+            GiveBack::Close { reason, .. } => self.close_server(server, &reason.to_string(), call),
         }
+        Passed::On
     }
 
     fn hand_over(
@@ -276,27 +301,33 @@ impl crate::front::state::Front {
         server: &Arc<Server>,
         client: ClientId,
         call: &mut Call<'_, '_, '_>,
-    ) -> bool {
+    ) -> Passed {
         let Some(client) = self.clients().find(client).cloned() else {
-            return false;
+            return Passed::NotTaken;
+        };
+        let Some(group) = client.group() else {
+            return Passed::NotTaken;
         };
         let given = Given {
             server: Arc::clone(server),
             way: Way::Sent,
         };
         if client.give(given) == Delivery::Closed {
-            return false;
+            return Passed::NotTaken;
         }
-        let Some(group) = client.group() else {
-            return false;
-        };
-        // A group with a server on its way does not end.
-        if call.move_to(server.handle(), group).is_err() {
-            // The server has ended: the client asks for another one.
-            self.server_gone(server, "server conn crashed?");
-            client.send(Letter::Lost(server.number));
+        // A member that the call is for moves when the call is over. If that group has ended by then,
+        // the server stays where it is, and is given back.
+        server.core().errand = Errand::GiveBack;
+        if call.move_to(server.handle(), group).is_ok() {
+            return Passed::On;
         }
-        true
+        client.send(Letter::Lost(server.number));
+        if call.has(server.handle()) {
+            return Passed::NotTaken;
+        }
+        // Its connection has ended.
+        self.close_server(server, "server conn crashed?", call);
+        Passed::On
     }
 
     fn send_home(&self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {

@@ -17,8 +17,9 @@ use paceline_server::tls::{
     Tls, TlsClient,
 };
 
+pub(crate) use self::files::Fault;
 use self::{
-    files::{roots, Pair},
+    files::{roots, Faults, Pair},
     verify::{AnyServer, NamelessServer},
 };
 use crate::config::{Settings, SslMode, TlsVersions};
@@ -44,8 +45,8 @@ pub(crate) struct ServerSide {
 
 impl ClientSide {
     /// # Errors
-    /// Names the file or the setting that can't be used.
-    pub(crate) fn new(settings: &Settings) -> io::Result<Self> {
+    /// Each names the key that can't be used.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Vec<Fault>> {
         let mode = settings.client_tls_sslmode;
         let tls = match mode {
             SslMode::Disable => None,
@@ -62,8 +63,8 @@ impl ClientSide {
 
 impl ServerSide {
     /// # Errors
-    /// Names the file or the setting that can't be used.
-    pub(crate) fn new(settings: &Settings) -> io::Result<Self> {
+    /// Each names the key that can't be used.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Vec<Fault>> {
         let mode = settings.server_tls_sslmode;
         let tls = match mode {
             SslMode::Disable => None,
@@ -73,61 +74,84 @@ impl ServerSide {
     }
 }
 
-fn accepting(settings: &Settings) -> io::Result<ServerConfig> {
-    let provider = suites(&settings.client_tls13_ciphers)?;
+fn accepting(settings: &Settings) -> Result<ServerConfig, Vec<Fault>> {
+    let mut faults = Faults::default();
+    let config = accepting_with(settings, &mut faults);
+    config.ok_or(faults.0)
+}
+
+fn accepting_with(settings: &Settings, faults: &mut Faults) -> Option<ServerConfig> {
+    let suites = suites("client_tls13_ciphers", &settings.client_tls13_ciphers);
+    let provider = faults.take(suites);
     let pair = Pair {
         certificate: ("client_tls_cert_file", &settings.client_tls_cert_file),
         key: ("client_tls_key_file", &settings.client_tls_key_file),
     };
-    let pair = pair.read(&provider)?;
+    let pair = pair.read(&self::provider(), faults);
+    let ca_file = ("client_tls_ca_file", settings.client_tls_ca_file.as_str());
+    let verifies = settings.client_tls_sslmode >= SslMode::VerifyCa;
+    let roots = verifies.then(|| faults.take(roots(ca_file.0, ca_file.1)));
+    let (provider, pair) = (provider?, pair?);
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&versions(settings.client_tls_protocols))
-        .map_err(invalid)?;
-    let config = if settings.client_tls_sslmode >= SslMode::VerifyCa {
-        let roots = roots("client_tls_ca_file", &settings.client_tls_ca_file)?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        config.with_client_cert_verifier(verifier.build().map_err(io::Error::other)?)
-    } else {
-        config.with_no_client_auth()
+        .with_protocol_versions(&versions(settings.client_tls_protocols));
+    let config = faults.take(config.map_err(fault("client_tls_protocols")))?;
+    let config = match roots {
+        Some(roots) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots?), provider);
+            let verifier = faults.take(verifier.build().map_err(fault(ca_file.0)))?;
+            config.with_client_cert_verifier(verifier)
+        }
+        None => config.with_no_client_auth(),
     };
     let mut config = config.with_cert_resolver(pair);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(config)
+    Some(config)
 }
 
-fn asking(settings: &Settings) -> io::Result<ClientConfig> {
-    let provider = suites(&settings.server_tls13_ciphers)?;
+fn asking(settings: &Settings) -> Result<ClientConfig, Vec<Fault>> {
+    let mut faults = Faults::default();
+    let config = asking_with(settings, &mut faults);
+    config.ok_or(faults.0)
+}
+
+fn asking_with(settings: &Settings, faults: &mut Faults) -> Option<ClientConfig> {
+    let suites = suites("server_tls13_ciphers", &settings.server_tls13_ciphers);
+    let provider = faults.take(suites);
+    let verifies = settings.server_tls_sslmode >= SslMode::VerifyCa;
+    let ca_file = ("server_tls_ca_file", settings.server_tls_ca_file.as_str());
+    let roots = verifies.then(|| faults.take(roots(ca_file.0, ca_file.1)));
+    let has_pair = !settings.server_tls_cert_file.is_empty();
+    let pair = Pair {
+        certificate: ("server_tls_cert_file", &settings.server_tls_cert_file),
+        key: ("server_tls_key_file", &settings.server_tls_key_file),
+    };
+    let pair = has_pair.then(|| pair.read(&self::provider(), faults));
+    let provider = provider?;
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&versions(settings.server_tls_protocols))
-        .map_err(invalid)?;
-    let ca_file = || roots("server_tls_ca_file", &settings.server_tls_ca_file);
-    let config = match settings.server_tls_sslmode {
-        SslMode::VerifyFull => config.with_root_certificates(ca_file()?),
-        SslMode::VerifyCa => {
-            let verifier = NamelessServer::new(ca_file()?, provider)?;
+        .with_protocol_versions(&versions(settings.server_tls_protocols));
+    let config = faults.take(config.map_err(fault("server_tls_protocols")))?;
+    let config = match (roots, settings.server_tls_sslmode) {
+        (Some(roots), SslMode::VerifyFull) => config.with_root_certificates(roots?),
+        (Some(roots), _) => {
+            let verifier = NamelessServer::new(roots?, provider).map_err(fault(ca_file.0));
+            let verifier = faults.take(verifier)?;
             config
                 .dangerous()
                 .with_custom_certificate_verifier(verifier)
         }
-        _ => {
+        (None, _) => {
             let verifier = AnyServer::new(provider);
             config
                 .dangerous()
                 .with_custom_certificate_verifier(verifier)
         }
     };
-    let mut config = if settings.server_tls_cert_file.is_empty() {
-        config.with_no_client_auth()
-    } else {
-        let pair = Pair {
-            certificate: ("server_tls_cert_file", &settings.server_tls_cert_file),
-            key: ("server_tls_key_file", &settings.server_tls_key_file),
-        };
-        let provider = suites(&settings.server_tls13_ciphers)?;
-        config.with_client_cert_resolver(pair.read(&provider)?)
+    let mut config = match pair {
+        Some(pair) => config.with_client_cert_resolver(pair?),
+        None => config.with_no_client_auth(),
     };
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(config)
+    Some(config)
 }
 
 fn versions(allowed: TlsVersions) -> Vec<&'static SupportedProtocolVersion> {
@@ -140,7 +164,7 @@ fn versions(allowed: TlsVersions) -> Vec<&'static SupportedProtocolVersion> {
 }
 
 /// The cryptography with the TLS 1.3 suites of this list only; those of TLS 1.2 stay.
-fn suites(list: &str) -> io::Result<Arc<CryptoProvider>> {
+fn suites(key: &'static str, list: &str) -> Result<Arc<CryptoProvider>, Fault> {
     let all = provider();
     if list.is_empty() {
         return Ok(all);
@@ -161,13 +185,17 @@ fn suites(list: &str) -> io::Result<Arc<CryptoProvider>> {
     {
         Ok(Arc::new(chosen))
     } else {
-        let text = format!("failed to set the TLSv1.3 cipher suites \"{list}\"");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        let why = format!("failed to set the TLSv1.3 cipher suites \"{list}\"");
+        Err(Fault { key, why })
     }
 }
 
-fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, error)
+/// The error of the library, as a fault of this key.
+fn fault<E: std::fmt::Display>(key: &'static str) -> impl FnOnce(E) -> Fault {
+    move |error| Fault {
+        key,
+        why: error.to_string(),
+    }
 }
 
 /// A failure of TLS in the words of OpenSSL where users search for those.

@@ -1,6 +1,7 @@
 //! Tests of the book.
 
 mod cancels;
+mod claims;
 mod commands;
 mod failover;
 mod model;

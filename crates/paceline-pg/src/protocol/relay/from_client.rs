@@ -68,7 +68,9 @@ impl Relay<'_> {
             Ok(next) => next,
             Err(violation) => {
                 stream.copy_direct();
-                self.server.model.pin();
+                if violation != Violation::SimpleQuery {
+                    self.server.model.pin();
+                }
                 return Err(violation);
             }
         };
@@ -120,17 +122,21 @@ impl Relay<'_> {
         to_client: &mut Vec<u8>,
         counts: &mut Counts,
     ) -> Result<Option<After>, Violation> {
-        let (renames, longest) = (self.settings.renames(), self.settings.longest_statement);
-        let mut is_too_long = false;
+        let settings = self.settings;
+        let (renames, longest) = (settings.renames(), settings.longest_statement);
+        let mut violation = None;
         let body = stream.rest().get(Header::LENGTH..).unwrap_or_default();
         let need = |header: Header| {
             let need = need(header, body, renames);
-            is_too_long = need == Need::Whole && header.message() > longest;
+            let is_too_long = need == Need::Whole && header.message() > longest;
+            violation = settings
+                .violation(header)
+                .or(is_too_long.then_some(Violation::LongStatement));
             need
         };
         let (step, length) = self.client.walk.step(stream.rest(), need)?;
-        if is_too_long {
-            return Err(Violation::LongStatement);
+        if let Some(violation) = violation {
+            return Err(violation);
         }
         let request = match step {
             Step::Incomplete => return Ok(None),

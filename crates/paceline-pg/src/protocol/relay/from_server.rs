@@ -36,6 +36,8 @@ impl Relay<'_> {
         let mut counts = Counts::default();
         if let Err(broken) = self.reply_steps(&mut stream, &mut counts) {
             stream.copy_direct();
+            // Behind that nothing is known any more.
+            self.server.broken = Some(self.server.loss());
             self.server.model.pin();
             return Err(broken);
         }
@@ -71,7 +73,15 @@ impl Relay<'_> {
         stream: &mut Stream<'_, '_>,
         counts: &mut Counts,
     ) -> Result<bool, Broken> {
-        let (step, length) = self.server.walk.step(stream.rest(), need)?;
+        let longest = self.settings.longest_message;
+        let mut is_too_long = false;
+        let (step, length) = self.server.walk.step(stream.rest(), |header| {
+            is_too_long = header.message() > longest;
+            need(header)
+        })?;
+        if is_too_long {
+            return Err(Broken::LongMessage);
+        }
         match step {
             Step::Incomplete => return Ok(false),
             Step::Message(message) => self.reply(message, length, stream, counts)?,
@@ -245,7 +255,10 @@ impl Relay<'_> {
                 counts.transactions += u32::from(status == TransactionStatus::Idle);
             }
         }
-        self.send_answers(stream.insert());
+        // On a shared connection the next answers are another client's.
+        if !self.server.is_shared {
+            self.send_answers(stream.insert());
+        }
         Ok(())
     }
 

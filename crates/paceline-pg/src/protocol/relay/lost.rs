@@ -28,18 +28,17 @@ pub enum AfterLoss {
 
 impl Relay<'_> {
     /// Answers the outstanding requests after a loss of the server connection: with the error 08006
-    /// if the transaction is rolled back, and 08007 if its outcome is unknown. `is_standby` says
-    /// that nothing can have been written.
-    pub fn server_lost(&mut self, is_standby: bool, to_client: &mut Vec<u8>) -> AfterLoss {
+    /// if the transaction is rolled back, and 08007 if its outcome is unknown.
+    ///
+    /// What the server has said of its role proves nothing: a standby reports that it was promoted
+    /// with the replies to the first statement after it, and that statement may have written.
+    pub fn server_lost(&mut self, to_client: &mut Vec<u8>) -> AfterLoss {
         let model = &self.server.model;
         let is_broken = model.is_pinned() || !self.server.walk.is_between_messages();
         if is_broken || !self.client.walk.is_between_messages() {
             return AfterLoss::Closed;
         }
-        let loss = match self.server.loss() {
-            Loss::Unknown if is_standby => Loss::RolledBack,
-            loss => loss,
-        };
+        let loss = self.server.loss();
         if let Some(names) = &mut self.client.names {
             names.undo_all();
         }
@@ -51,6 +50,24 @@ impl Relay<'_> {
             self.answer_outstanding(loss, to_client);
         }
         AfterLoss::Kept(loss)
+    }
+
+    /// Answers one of several clients that shared the server connection, after its loss: its batch
+    /// was sent. `is_oldest`: its replies may have begun.
+    pub fn shared_lost(&mut self, is_oldest: bool, to_client: &mut Vec<u8>) -> AfterLoss {
+        let is_torn = is_oldest && !self.server.walk.is_between_messages();
+        if is_torn || self.server.model.is_pinned() {
+            return AfterLoss::Closed;
+        }
+        if let Some(names) = &mut self.client.names {
+            names.undo_all();
+        }
+        if let Some(before) = self.server.before.take().filter(|_| is_oldest) {
+            self.client.take_over(&before);
+        }
+        backend::error(to_client, &self.report_of(Loss::Unknown));
+        backend::ready_for_query(to_client, TransactionStatus::Idle);
+        AfterLoss::Kept(Loss::Unknown)
     }
 
     /// One error and one `Z` for each request that has a `Z`.

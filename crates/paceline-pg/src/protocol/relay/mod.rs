@@ -3,6 +3,7 @@
 mod from_client;
 mod from_server;
 mod lost;
+mod shared;
 mod statements;
 mod unreplicated;
 
@@ -12,6 +13,7 @@ use paceline_pg_wire::{
 };
 
 pub use lost::AfterLoss;
+pub use shared::{batch, Batch, Shared};
 
 use super::{
     output::Stream,
@@ -107,19 +109,24 @@ const MOST_OUTSTANDING: usize = 1 << 14;
 
 impl Relay<'_> {
     /// Begins an assignment: appends the query that gives the server the parameters of the
-    /// client, if any differ. Its replies are swallowed.
+    /// client, if any differ or are not tracked. Its replies are swallowed.
     ///
     /// # Panics
     /// If the server is not at a boundary.
     pub fn begin(&mut self, to_server: &mut Vec<u8>) {
         let wanted = self.client.parameters_mut();
         let present = &self.server.parameters;
-        match parameters::compare(&self.settings.tracked, wanted, present) {
-            Comparison::Equal => {}
-            Comparison::Set(query) => {
-                self.server
-                    .begin_own(Purpose::Parameters, &query, to_server);
-            }
+        let mut query = match parameters::compare(&self.settings.tracked, wanted, present) {
+            Comparison::Equal => Vec::new(),
+            Comparison::Set(query) => query,
+        };
+        if let Some(others) = &self.client.others {
+            query.extend_from_slice(others);
+            self.server.is_altered = true;
+        }
+        if !query.is_empty() {
+            self.server
+                .begin_own(Purpose::Parameters, &query, to_server);
         }
     }
 
@@ -127,6 +134,8 @@ impl Relay<'_> {
     pub fn release(&self) -> Release {
         match self.server.may_release() {
             Release::Allowed if self.settings.mode == Mode::Session => Release::Held,
+            // Another client would find the parameters that are not tracked.
+            Release::Allowed if self.server.is_altered => Release::Held,
             Release::Allowed if !self.client.walk.is_between_messages() => Release::Held,
             release => release,
         }

@@ -400,7 +400,7 @@ fn message(request: Request<'_>) -> Message<'_> {
 }
 
 /// The names of the portal and of the statement at the start of a Bind.
-fn names_of_bind(body: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn names_of_bind(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut fields = body.splitn(3, |byte| *byte == 0);
     let (portal, name) = (fields.next()?, fields.next()?);
     let length = portal.len() + name.len();

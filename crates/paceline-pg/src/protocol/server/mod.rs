@@ -4,7 +4,7 @@ pub(crate) mod model;
 mod own;
 mod tally;
 
-use paceline_pg_wire::{TransactionStatus, Walk};
+use paceline_pg_wire::{Header, TransactionStatus, Walk};
 
 pub use own::{Alone, OwnOutcome, Purpose};
 
@@ -28,8 +28,6 @@ pub struct ServerHalf {
     pub(super) own: own::Own,
     /// The server's last message, if it announced its end.
     pub(super) farewell: Option<Box<[u8]>>,
-    /// Whether the server is a standby, if it reports that.
-    hot_standby: Option<bool>,
     /// Whether the client has got an error for a commit that did not wait for its standby: the
     /// other replies up to `Z` are swallowed.
     pub(super) is_unreplicated: bool,
@@ -37,6 +35,12 @@ pub struct ServerHalf {
     pub(super) before: Option<Values>,
     /// Whether the server has said that it takes no writes: its role may have changed.
     pub(super) is_doubtful: bool,
+    /// The loss when the server was found to be broken.
+    pub(super) broken: Option<Loss>,
+    /// Whether batches of several clients may be outstanding.
+    pub(super) is_shared: bool,
+    /// Whether it has parameters of a client that are not tracked: only a reset removes them.
+    pub(super) is_altered: bool,
     /// Whether a Flush was sent because of too many outstanding messages.
     pub(super) is_flushed: bool,
 }
@@ -139,10 +143,12 @@ impl ServerHalf {
             bound: None,
             own: own::Own::default(),
             farewell: None,
-            hot_standby: None,
             is_unreplicated: false,
             before: None,
             is_doubtful: false,
+            broken: None,
+            is_shared: false,
+            is_altered: false,
             is_flushed: false,
         }
     }
@@ -157,6 +163,31 @@ impl ServerHalf {
         } else {
             Release::Held
         }
+    }
+
+    /// Several clients share the server from now on, or no more. It is at a boundary.
+    pub fn set_shared(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+    }
+
+    /// The replies to the oldest batch: how many bytes there are up to the end of its `Z`, or all
+    /// bytes if that has not come.
+    #[must_use]
+    pub fn up_to_ready(&self, input: &[u8]) -> usize {
+        let mut at = self.walk.rest().min(input.len());
+        while let Ok(Some(header)) = Header::first(&input[at..]) {
+            at = input.len().min(at + header.message());
+            if header.tag == b'Z' {
+                return at;
+            }
+        }
+        input.len()
+    }
+
+    /// Whether the server has parameters of a client that no other client may find.
+    #[must_use]
+    pub fn is_altered(&self) -> bool {
+        self.is_altered
     }
 
     /// The transaction status in the server's last `Z`.
@@ -177,12 +208,12 @@ impl ServerHalf {
         self.own.is_running()
     }
 
-    /// The loss if the connection ended now.
+    /// The loss if the connection ended now. For a broken server: the loss then.
     pub fn loss(&self) -> Loss {
-        if self.model.is_pinned() {
-            Loss::Unknown
-        } else {
-            self.model.loss()
+        match self.broken {
+            Some(loss) => loss,
+            None if self.model.is_pinned() => Loss::Unknown,
+            None => self.model.loss(),
         }
     }
 
@@ -211,17 +242,8 @@ impl ServerHalf {
         std::mem::take(&mut self.is_doubtful)
     }
 
-    /// Whether the server has last said that it is a standby (`in_hot_standby`).
-    #[must_use]
-    pub fn hot_standby(&self) -> Option<bool> {
-        self.hot_standby
-    }
-
     /// Takes over a parameter. Its place, if it is tracked.
     pub(super) fn report(&mut self, tracked: &Tracked, name: &[u8], value: &[u8]) -> Option<usize> {
-        if name == b"in_hot_standby" {
-            self.hot_standby = Some(value == b"on");
-        }
         let place = tracked.place(name)?;
         self.parameters.set(place, value);
         Some(place)

@@ -157,7 +157,11 @@ impl ServerHalf {
                 self.model.fate(b'Z')?;
                 let status = relay::status(message)?;
                 self.model.ready(status);
-                return Ok(self.own.end(status));
+                let outcome = self.own.end(status);
+                if outcome == Some(OwnOutcome::Done(Purpose::Reset)) {
+                    self.is_altered = false;
+                }
+                return Ok(outcome);
             }
             b'T' | b'D' | b'I' => drop(self.model.fate(message.tag)?),
             tag => return Err(Broken::Unexpected(tag)),

@@ -2,6 +2,10 @@
 
 use std::net::Ipv6Addr;
 
+use memchr::memchr;
+
+use super::bytes;
+
 /// Whether `text` is a host, perhaps with a port: no user, no path, no list.
 pub(super) fn is_authority(text: &[u8]) -> bool {
     let (host, port) = match text {
@@ -9,7 +13,7 @@ pub(super) fn is_authority(text: &[u8]) -> bool {
             Some(end) => (&text[..=end], &text[end + 1..]),
             None => return false,
         },
-        _ => match text.iter().position(|byte| *byte == b':') {
+        _ => match memchr(b':', text) {
             Some(colon) => (&text[..colon], &text[colon..]),
             None => (text, &b""[..]),
         },
@@ -22,8 +26,7 @@ fn is_host(host: &[u8]) -> bool {
         let address = std::str::from_utf8(address).ok();
         return address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
     }
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    !host.is_empty() && host.iter().all(is_part)
+    !host.is_empty() && bytes::all(host, bytes::IN_HOST)
 }
 
 /// Nothing, or a colon and a number; RFC 3986 allows that no digit follows.

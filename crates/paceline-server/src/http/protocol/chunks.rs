@@ -30,14 +30,14 @@ const SPILLS: Refusal = Refusal::bad("no CRLF after the data of a chunk");
 const LONG_TRAILERS: Refusal = Refusal::new(431, "the trailers are too long");
 const ODD_TRAILER: Refusal = Refusal::bad("a trailer field is malformed");
 
-/// A decoder of one body.
+/// A decoder of one body. Narrow numbers, because each connection has room for them: all of them are bounded above.
 #[derive(Clone, Debug)]
 pub(super) struct Chunks {
     expected: Expected,
     /// So many bytes of an unfinished line hold no LF.
-    searched: usize,
-    overhead: usize,
-    trailers: usize,
+    searched: u16,
+    overhead: u16,
+    trailers: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,12 +99,12 @@ impl Chunks {
                     None => break,
                 },
                 Expected::Trailer => {
-                    let room = MOST_TRAILERS - self.trailers;
+                    let room = MOST_TRAILERS - usize::from(self.trailers);
                     let Some((line, length)) = self.line(rest, room, LONG_TRAILERS)? else {
                         break;
                     };
                     at += length;
-                    self.trailers += length;
+                    self.trailers += length as u16;
                     if line.is_empty() {
                         return Ok(Some((Part::End, at)));
                     }
@@ -122,13 +122,14 @@ impl Chunks {
         longest: usize,
         too_long: Refusal,
     ) -> Result<Line<'b>, Refusal> {
-        let found = memchr(b'\n', &rest[self.searched..]);
-        let length = found.map_or(rest.len(), |found| self.searched + found + 1);
+        let searched = usize::from(self.searched);
+        let found = memchr(b'\n', &rest[searched..]);
+        let length = found.map_or(rest.len(), |found| searched + found + 1);
         if length > longest {
             return Err(too_long);
         }
         if found.is_none() {
-            self.searched = length;
+            self.searched = length as u16;
             return Ok(None);
         }
         self.searched = 0;
@@ -155,10 +156,11 @@ impl Chunks {
     fn count_overhead(&mut self, line: usize, size: u64) -> Result<(), Refusal> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let usual = size.saturating_mul(2).saturating_add(16);
-        self.overhead = (self.overhead + line).saturating_sub(usual);
-        if self.overhead > MOST_OVERHEAD {
+        let overhead = (usize::from(self.overhead) + line).saturating_sub(usual);
+        if overhead > MOST_OVERHEAD {
             return Err(OVERHEAD);
         }
+        self.overhead = overhead as u16;
         Ok(())
     }
 

@@ -64,10 +64,6 @@ pub(crate) enum BodyStart<'b> {
 
 impl HttpCodec {
     pub(crate) fn new(limits: HeadLimits) -> Self {
-        let limits = HeadLimits {
-            head: limits.head.min(usize::from(u16::MAX)),
-            ..limits
-        };
         Self {
             limits,
             expected: Expected::Head(HeadScan::default()),
@@ -237,5 +233,16 @@ impl Codec for HttpCodec {
     /// A head has a time; a body or a message may be long, and only has to move on.
     fn is_streaming(&self) -> bool {
         self.is_within_message()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of ten thousand idle connections has a codec.
+    #[test]
+    fn a_codec_is_small() {
+        assert!(size_of::<HttpCodec>() <= 32, "{}", size_of::<HttpCodec>());
     }
 }

@@ -1,6 +1,6 @@
 //! How long the body of a request is: RFC 9112, 6.3, and nothing doubtful.
 
-use super::{Head, Refusal, Version};
+use super::{bytes, Head, Refusal, Version};
 
 /// How the end of a body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,5 @@ fn check_codings(head: &Head<'_>) -> Result<(), Refusal> {
 
 /// Whether `bytes` is a token of RFC 9110, 5.6.2.
 pub(super) fn is_token(bytes: &[u8]) -> bool {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !bytes.is_empty() && bytes.iter().all(is_part)
+    !bytes.is_empty() && bytes::all(bytes, bytes::IN_TOKEN)
 }

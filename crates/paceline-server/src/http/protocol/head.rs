@@ -88,12 +88,12 @@ impl Span {
     }
 }
 
-/// The fields of a head: a few of them in place.
+/// The fields of a head: a few of them in place, or more of them in memory of their own.
 #[derive(Clone, Debug)]
 struct Fields {
     few: [(Span, Span); FEW_FIELDS],
     count: usize,
-    more: Vec<(Span, Span)>,
+    many: Vec<(Span, Span)>,
 }
 
 impl Fields {
@@ -103,19 +103,30 @@ impl Fields {
             (name, Span::of(header.value, whole))
         });
         let mut few = [(Span::default(), Span::default()); FEW_FIELDS];
-        let mut rest = spans;
-        for (place, span) in few.iter_mut().zip(rest.by_ref()) {
+        if headers.len() > FEW_FIELDS {
+            let many = spans.collect();
+            return Self {
+                few,
+                count: 0,
+                many,
+            };
+        }
+        for (place, span) in few.iter_mut().zip(spans) {
             *place = span;
         }
         Self {
             few,
-            count: headers.len().min(FEW_FIELDS),
-            more: rest.collect(),
+            count: headers.len(),
+            many: Vec::new(),
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = (Span, Span)> + '_ {
-        self.few[..self.count].iter().chain(&self.more).copied()
+    fn all(&self) -> &[(Span, Span)] {
+        if self.many.is_empty() {
+            &self.few[..self.count]
+        } else {
+            &self.many
+        }
     }
 }
 
@@ -195,7 +206,12 @@ impl<'b> Head<'b> {
     }
 
     pub(crate) fn method(&self) -> &'b str {
-        self.text(self.index.method)
+        match self.index.method.within(self.bytes) {
+            b"GET" => "GET",
+            b"HEAD" => "HEAD",
+            b"POST" => "POST",
+            _ => self.text(self.index.method),
+        }
     }
 
     pub(crate) fn target(&self) -> &'b str {
@@ -234,14 +250,20 @@ impl<'b> Head<'b> {
     }
 
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + '_ {
-        let fields = self.index.fields.iter();
-        fields.map(|(name, value)| (self.text(name), value.within(self.bytes)))
+        let fields = self.index.fields.all().iter();
+        fields.map(|(name, value)| (self.text(*name), value.within(self.bytes)))
     }
 
     /// The values of all fields with this name, in their order.
     pub(crate) fn values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'b [u8]> + 'h {
-        let named = move |(field, _): &(&str, &[u8])| field.eq_ignore_ascii_case(name);
-        self.fields().filter(named).map(|(_, value)| value)
+        let fields = self.index.fields.all().iter();
+        let named = move |(field, _): &&(Span, Span)| {
+            let field = field.within(self.bytes);
+            field.eq_ignore_ascii_case(name.as_bytes())
+        };
+        fields
+            .filter(named)
+            .map(|(_, value)| value.within(self.bytes))
     }
 
     /// A copy that outlives the input.
@@ -286,7 +308,7 @@ impl<'b> RequestLine<'b> {
         if !is_token(method) {
             return Err(METHOD);
         }
-        if target.len() > limits.target {
+        if target.len() > limits.target() {
             return Err(LONG_TARGET);
         }
         Ok(Self {

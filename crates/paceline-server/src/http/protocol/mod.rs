@@ -14,6 +14,7 @@
 //! the first one. So nothing doubtful is repaired or passed over here.
 
 mod authority;
+mod bytes;
 mod chunks;
 mod codec;
 mod framing;
@@ -36,22 +37,37 @@ pub(super) use self::{
 #[doc(hidden)]
 pub use self::trial::{Trial, TrialRequest};
 
-/// The limits of a head.
+/// The limits of a head. Narrow numbers, because each connection has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeadLimits {
-    /// Bytes of the request line and all fields, with their ends: at most 65,535.
-    pub(crate) head: usize,
-    /// Bytes of the request-target.
-    pub(crate) target: usize,
-    pub(crate) fields: usize,
+    head: u16,
+    target: u16,
+    fields: u16,
+}
+
+impl HeadLimits {
+    /// Bytes of the request line and all fields, with their ends, at most 65,535; bytes of the
+    /// request-target; fields.
+    pub(crate) fn new(head: usize, target: usize, fields: usize) -> Self {
+        let narrow = |limit| u16::try_from(limit).unwrap_or(u16::MAX);
+        Self {
+            head: narrow(head),
+            target: narrow(target),
+            fields: narrow(fields),
+        }
+    }
+
+    fn head(self) -> usize {
+        usize::from(self.head)
+    }
+
+    fn target(self) -> usize {
+        usize::from(self.target)
+    }
 }
 
 impl Default for HeadLimits {
     fn default() -> Self {
-        Self {
-            head: 16 * 1024,
-            target: 8 * 1024,
-            fields: 100,
-        }
+        Self::new(16 * 1024, 8 * 1024, 100)
     }
 }

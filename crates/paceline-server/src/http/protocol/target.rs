@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{authority::is_authority, Refusal};
+use memchr::memchr;
+
+use super::{authority::is_authority, bytes, Refusal};
 
 /// Where the parts of a target are, in the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +65,12 @@ impl Target {
         authority: Option<Range<usize>>,
     ) -> Result<Self, Refusal> {
         let rest = &target[start..];
-        let mark = rest.iter().position(|byte| *byte == b'?');
+        let mark = memchr(b'?', rest);
         let path = start..start + mark.unwrap_or(rest.len());
         let query = mark.map(|mark| start + mark + 1..target.len());
-        let is_in_path = |byte: &u8| is_target_byte(*byte) && *byte != b'\\';
         let query_bytes = query.clone().map_or(&b""[..], |query| &target[query]);
-        if !target[path.clone()].iter().all(is_in_path)
-            || !query_bytes.iter().all(|byte| is_target_byte(*byte))
+        if !bytes::all(&target[path.clone()], bytes::IN_PATH)
+            || !bytes::all(query_bytes, bytes::IN_TARGET)
         {
             return Err(BYTES);
         }
@@ -80,12 +81,6 @@ impl Target {
             authority,
         })
     }
-}
-
-/// What browsers send as it is (the URL standard): more than RFC 3986 allows, but nothing that ends
-/// a target, or that servers read in different ways.
-fn is_target_byte(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"#\"<>".contains(&byte)
 }
 
 fn has_prefix(target: &[u8], prefix: &str) -> bool {

@@ -7,7 +7,7 @@ use paceline::Next;
 use super::{rest_of, Asked, Cx, HttpSession, Reading, Rest};
 use crate::http::{
     calls::{call_given, call_push, push_on, Pushing, Turn},
-    gather::{Gathered, Gathering},
+    gather::{Gathered, Gathering, Place},
     outgoing,
     protocol::{BodyStart, Head},
     pull::{Pipe, Pull, Pulling},
@@ -25,6 +25,7 @@ impl HttpSession {
         route: &Arc<Route>,
         asked: Asked,
         limit: u64,
+        expected: Option<u64>,
         cx: &mut Cx<'_>,
     ) -> io::Result<Next> {
         let expects = head.expects_continue();
@@ -35,6 +36,7 @@ impl HttpSession {
                     route: Arc::clone(route),
                     asked,
                     limit,
+                    expected,
                     body: Gathered::default(),
                 }));
             }
@@ -153,12 +155,13 @@ impl HttpSession {
         if gathering.body.length() + bytes.len() as u64 > limit {
             return self.answer(Decided::Now(too_long(limit)), asked, rest, cx);
         }
-        let folder = &self.app.settings.spill_folder;
+        let folder = &self.app.store.folder;
+        let expected = gathering.expected;
         let body = &mut gathering.body;
-        let added = if body.spills_with(bytes.len()) {
-            cx.blocking(|| body.add(bytes, folder))
-        } else {
-            body.add(bytes, folder)
+        let place = body.place_for(bytes.len(), expected, &self.app.store);
+        let added = match place {
+            Place::Memory => body.add(bytes, place, folder),
+            Place::File => cx.blocking(|| body.add(bytes, place, folder)),
         };
         if let Err(error) = added {
             let refusal = overloaded(format!("keep a body in {}: {error}", folder.display()));

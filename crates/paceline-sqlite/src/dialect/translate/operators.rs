@@ -1,9 +1,17 @@
 //! Operators and casts.
 
+use std::ops::Range;
+
 use super::{
-    super::{lex::Kind, types},
+    super::{
+        expression::{self, Hint},
+        infer::{self, Guess},
+        lex::Kind,
+        types,
+    },
     Pass,
 };
+use crate::types::Type;
 
 impl Pass<'_, '_> {
     pub(super) fn operator(&mut self, at: usize) -> Option<usize> {
@@ -11,6 +19,9 @@ impl Pass<'_, '_> {
             "::" => self.cast(at),
             "=" if self.source.is_one_of(at + 1, &["any", "some"]) => self.any(at, "IN"),
             "<>" | "!=" if self.source.is_word(at + 1, "all") => self.any(at, "NOT IN"),
+            "/" | "%" => self.division(at),
+            "~~" => self.like(at, "LIKE"),
+            "!~~" => self.like(at, "NOT LIKE"),
             other => self.put(at, at + 1, pattern_operator(other)?),
         }
     }
@@ -29,6 +40,9 @@ impl Pass<'_, '_> {
                 }
             }
             "regclass" => ("(SELECT p.relname FROM pg_class p WHERE p.oid = ", ")"),
+            // The number of a type becomes its name only as a text.
+            "regtype" if self.source.is_mark(written.behind, "::") => ("format_type(", ", -1)"),
+            _ if self.spells_boolean(&written, first..at) => TEXT_OF_BOOLEAN,
             _ => types::cast(&written),
         };
         let start = self.starts[first];
@@ -42,6 +56,24 @@ impl Pass<'_, '_> {
         }
         self.copied = self.source.range(written.behind - 1).end;
         Some(written.behind)
+    }
+
+    /// Whether a boolean is cast to a text.
+    fn spells_boolean(&self, written: &types::Written, operand: Range<usize>) -> bool {
+        if !written.is_text() {
+            return false;
+        }
+        match expression::hint(self.source, operand) {
+            Hint::Declared(declared) => declared.kind == Type::BOOL,
+            Hint::Guess(Guess::Column(name)) => {
+                let is_boolean = |table: &String| {
+                    let found = self.facts.schema.as_ref();
+                    found.and_then(|schema| schema.column_type(table, &name)) == Some(Type::BOOL)
+                };
+                infer::tables(self.source).iter().any(is_boolean)
+            }
+            _ => false,
+        }
     }
 
     /// `= ANY (ARRAY[..])`, `= ANY ($1)`, `<> ALL (..)`
@@ -61,7 +93,7 @@ impl Pass<'_, '_> {
             // Leaves out a cast of the whole array.
             return self.put(end - 1, close + 1, ")");
         }
-        self.closings.push((close + 1, "))"));
+        self.closings.push((close + 1, "))".to_owned()));
         self.put(
             at,
             open + 1,
@@ -89,7 +121,11 @@ impl Pass<'_, '_> {
             depth == 1 && self.source.is_word(*index, "as")
         })?;
         let written = types::written(self.source, found + 1)?;
-        let (before, after) = types::cast(&written);
+        let (before, after) = if self.spells_boolean(&written, at + 2..found) {
+            TEXT_OF_BOOLEAN
+        } else {
+            types::cast(&written)
+        };
         let first = at;
         self.put(at, at + 2, before);
         let mut next = at + 2;
@@ -104,6 +140,9 @@ impl Pass<'_, '_> {
         Some(behind)
     }
 }
+
+/// SQLite's booleans are numbers: as a text, 1 must be `true`.
+const TEXT_OF_BOOLEAN: (&str, &str) = ("pg_bool_text(", ")");
 
 /// SQLite's words for an operator that compares with a pattern.
 fn pattern_operator(operator: &str) -> Option<&'static str> {

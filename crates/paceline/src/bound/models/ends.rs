@@ -3,7 +3,7 @@
 use super::*;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// B2, E14: the connection ends while two wait. Both are told, whoever leads.
+/// B2, E14: the connection ends while two callers wait. Both get an outcome, whichever leads.
 #[test]
 fn loom_bound_loss_is_told() {
     explore(|| {
@@ -45,8 +45,8 @@ fn loom_bound_closed() {
     });
 }
 
-/// A request is sent while the connection ends: it is refused, or its caller is told. Then there is another connection,
-/// to which nothing was moved.
+/// A request is sent while the connection ends: it is refused, or its caller gets the loss. Then
+/// there is another connection, to which nothing was moved.
 #[test]
 fn loom_bound_send_against_loss() {
     explore(|| {
@@ -73,7 +73,8 @@ fn loom_bound_send_against_loss() {
     });
 }
 
-/// Another connection is made while the one who wrote last, and the leader, still tell everyone that the old one is lost.
+/// Another connection is made while the last writer and the leader still report the loss of the old
+/// one to its callers.
 #[test]
 fn loom_bound_anew_against_loss() {
     explore(|| {
@@ -98,8 +99,8 @@ fn loom_bound_anew_against_loss() {
     });
 }
 
-/// A write fails while somebody leads, waits, or is on the way there. Both are told; and what is made anew meanwhile is not
-/// taken for what was lost.
+/// A write fails while another caller leads, waits, or is on the way there. Both get the loss; a
+/// connection that is made meanwhile is not taken for the lost one.
 #[test]
 fn loom_bound_write_fails() {
     explore(|| {
@@ -129,8 +130,9 @@ fn loom_bound_write_fails() {
     });
 }
 
-/// S1: a wait is called off while its thread takes the lead, waits, or is on the way there. The thread ends its wait, and
-/// the lead is open; a call of the leader that comes too early is no reason to wait.
+/// S1: a wait is called off while its thread takes the lead, waits, or is on the way there. The
+/// thread ends its wait, and the lead is open; a call of the leader that comes too early is no
+/// reason to wait.
 #[test]
 fn loom_bound_leader_called_off() {
     explore(|| {
@@ -147,7 +149,8 @@ fn loom_bound_leader_called_off() {
     });
 }
 
-/// The same while another one leads: the sleeper ends its wait, though nobody elects it, and is found awake afterwards.
+/// The same while another caller leads: the sleeper ends its wait without an election, and is found
+/// awake afterwards.
 #[test]
 fn loom_bound_sleeper_called_off() {
     explore(|| {

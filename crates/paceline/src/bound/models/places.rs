@@ -34,8 +34,8 @@ fn forgotten(calls: &Calls) -> Option<u64> {
     Some(calls.id(key))
 }
 
-/// B2: all ids are owed, and all replies have come. Two callers find no place at the same moment: one reads for both, or
-/// each for itself, and neither is refused.
+/// B2: all ids are owed, and all replies have come. Two callers find no place at the same moment:
+/// one reads for both, or each for itself, and neither is refused.
 #[test]
 fn loom_bound_what_has_come_makes_room() {
     explore(|| {
@@ -75,8 +75,9 @@ fn loom_bound_what_has_come_makes_room() {
     });
 }
 
-/// B1: a late reply comes while another call takes the place of the one that it is for. The id is free afterwards, whichever
-/// was first: of two ids none is lost, and the new call has not got that reply.
+/// B1: a late reply comes while another call takes the place of the one that it is for. The id is
+/// free afterwards, whichever was first: of two ids none is lost, and the new call has not got that
+/// reply.
 #[test]
 fn loom_bound_late_reply_against_reclaim() {
     explore(|| {
@@ -84,7 +85,8 @@ fn loom_bound_late_reply_against_reclaim() {
         let owed = forgotten(&calls).unwrap();
         let taking = {
             let calls = Arc::clone(&calls);
-            // For a moment the place is neither forgotten nor vacant: the reader is about to give it back.
+            // For a moment the place is neither forgotten nor vacant: the reader is about to give
+            // it back.
             thread::spawn(move || loop {
                 match calls.register() {
                     Some(key) => return key,
@@ -103,8 +105,8 @@ fn loom_bound_late_reply_against_reclaim() {
     });
 }
 
-/// B2: a late reply comes while a caller finds that its id is the only one that the place could use. The caller gets the
-/// place, or the next one does.
+/// B2: a late reply comes while a caller finds that its id is the only one that the place could
+/// use. The caller gets the place, or the next one does.
 #[test]
 fn loom_bound_late_reply_against_parking() {
     explore(|| {

@@ -1,6 +1,7 @@
-//! A pool reads the connection: its reader against whoever leads.
+//! A pool reads the connection: its reader against the leading callers.
 //!
-//! The registry, the handle and the reader are the product's own; a model says when there is an edge.
+//! The registry, the handle and the reader are the product's own; a model says when there is an
+//! edge.
 
 use std::os::fd::RawFd;
 
@@ -11,7 +12,7 @@ use crate::{
     observe::Counters,
 };
 
-/// What the kernel tells of the one descriptor. Only the pool's thread looks at it.
+/// The kernel's readiness of the one descriptor. Only the pool's thread reads it.
 #[derive(Clone, Default)]
 struct Edges(Arc<std::sync::Mutex<(u64, Vec<Event>)>>);
 
@@ -117,9 +118,9 @@ impl Duty for OffDuty {
     fn call_for_help(&self) {}
 }
 
-/// B2: a thread that is in no handler has its reply, and is about to leave, while the reader hears of one more. It reads
-/// that, or finds the other one leading and turns away: then it is called when that one has left. An edge that was used
-/// up in vain does not come again.
+/// B2: a thread outside of any handler has its reply and is about to leave while the reader gets
+/// one more edge. The reader reads it, or finds the other one leading and turns away: then it is
+/// called when that one has left. An edge that was used up does not come again.
 #[test]
 fn loom_bound_reader_turned_away() {
     explore(|| {

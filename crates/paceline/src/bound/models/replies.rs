@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// B1, B3: two callers, replies in the other order, both there before anyone joins or while they do. Who leads reads for
-/// the other; who is told first leaves the lead to the other or to nobody.
+/// B1, B3: two callers, replies in the other order, both there before or during the joins. The
+/// leader reads for the other; the caller that has its reply first leaves the lead to the other, or
+/// open.
 #[test]
 fn loom_bound_two_callers() {
     explore(|| {
@@ -18,8 +19,8 @@ fn loom_bound_two_callers() {
     });
 }
 
-/// B3, E10: the last one leaves with its reply while another comes. That one leads, or is elected: its own reply comes
-/// only after the first one has gone.
+/// B3, E10: the last one leaves with its reply while another comes. That one leads, or is elected:
+/// its own reply comes only after the first one has gone.
 #[test]
 fn loom_bound_last_one_leaves() {
     explore(|| {
@@ -34,8 +35,9 @@ fn loom_bound_last_one_leaves() {
     });
 }
 
-/// `timeout_races_reply_dispatch` (TAO): the leader completes a reply while the one that waits for it gives up. It has
-/// its reply or it has not; either way the slot is given back once, and the leader reads on.
+/// `timeout_races_reply_dispatch` (TAO): the leader completes a reply while the one that waits for
+/// it gives up. It has its reply or it has not; either way the slot is given back once, and the
+/// leader reads on.
 #[test]
 fn loom_bound_reply_against_deadline() {
     explore(|| {
@@ -71,8 +73,9 @@ fn loom_bound_reply_against_deadline() {
     });
 }
 
-/// `elected_then_timed_out_passes_on`: the leader elects a sleeper whose time is over. It passes the lead on to the one
-/// that sleeps behind it, which nobody else would wake; if it had gone before, that one is elected at once.
+/// `elected_then_timed_out_passes_on`: the leader elects a sleeper whose time is over. It passes
+/// the lead on to the sleeper behind it, which no other thread would wake; if it had left before,
+/// that sleeper is elected at once.
 #[test]
 fn loom_bound_election_against_deadline() {
     explore(|| {
@@ -108,7 +111,8 @@ fn loom_bound_election_against_deadline() {
     });
 }
 
-/// A call is forgotten while its reply is read: it is late or unheard of, and its slot is given back once.
+/// A call is forgotten while its reply is read: it is late or unheard of, and its slot is given
+/// back once.
 #[test]
 fn loom_bound_forgotten_against_reply() {
     explore(|| {
@@ -126,7 +130,8 @@ fn loom_bound_forgotten_against_reply() {
     });
 }
 
-/// Who gave up joins again, while the leader leaves: it is found in the line where it was, or leads.
+/// A caller that gave up joins again while the leader leaves: it is found in the line where it was,
+/// or leads.
 #[test]
 fn loom_bound_joined_again() {
     explore(|| {
@@ -151,8 +156,9 @@ fn loom_bound_joined_again() {
     });
 }
 
-/// A call was forgotten in the line of sleepers, and its place is taken by a new one, which sleeps there while the leader
-/// leaves. It is elected where it is, or was taken off the line before, and leads.
+/// A call was forgotten in the line of sleepers, and its place is taken by a new one, which sleeps
+/// there while the leader leaves. It is elected where it is, or was taken off the line before, and
+/// leads.
 #[test]
 fn loom_bound_in_the_place_of_another() {
     explore(|| {
@@ -167,7 +173,7 @@ fn loom_bound_in_the_place_of_another() {
         assert_eq!(new.index, gone.index, "there is no other place");
         let caller = world.joined(new);
         drop(leading);
-        // Nobody else would wake it.
+        // No other thread would wake it.
         world.wire.bring(&world.reply(new));
         assert_eq!(caller.join().unwrap(), Ended::Replied);
         for key in others.into_iter().chain([leader]) {
@@ -178,8 +184,9 @@ fn loom_bound_in_the_place_of_another() {
     });
 }
 
-/// B3: a caller takes its reply and goes before the leader has it off the line. Another call has its place, and sleeps there
-/// when the leader gets to that: it stays in the line, and is elected when the leader leaves.
+/// B3: a caller takes its reply and goes before the leader has it off the line. Another call has
+/// its place, and sleeps there when the leader gets to that: it stays in the line, and is elected
+/// when the leader leaves.
 #[test]
 fn loom_bound_in_the_place_of_one_that_was_told() {
     explore(|| {
@@ -212,8 +219,9 @@ fn loom_bound_in_the_place_of_one_that_was_told() {
     });
 }
 
-/// The hand-over of the event: a sleeper wants to read its reply by itself. The leader gives it the lead in the middle of
-/// the stream; it reads to the end of its body and passes the lead on, to the one that gave it.
+/// The hand-over of the event: a sleeper wants to read its reply by itself. The leader gives it the
+/// lead in the middle of the stream; it reads to the end of its body and passes the lead on, to the
+/// one that gave it.
 #[test]
 fn loom_bound_reader() {
     explore(|| {
@@ -270,8 +278,8 @@ fn loom_bound_slots() {
     });
 }
 
-/// Two take the place of calls that were forgotten, one after the other or at once, where two ids are all that there are: the
-/// one that is owed is given to nobody (B1).
+/// Two calls take the places of forgotten ones, one after the other or at once, where only two ids
+/// exist: no caller gets the id whose reply is still owed (B1).
 #[test]
 fn loom_bound_reclaimed_at_once() {
     explore(|| {

@@ -29,8 +29,9 @@ fn loom_bound_senders_combine() {
     });
 }
 
-/// The wire takes nothing, and the leader is in its wait or on the way there. A sender leaves its request to it; as soon
-/// as there is room the leader sends it. The leader's own reply comes only after that.
+/// The wire takes nothing, and the leader is in its wait or on the way there. A sender leaves its
+/// request to it; as soon as there is room the leader sends it. The leader's own reply comes only
+/// after that.
 #[test]
 fn loom_bound_kept_output() {
     explore(|| {
@@ -47,7 +48,8 @@ fn loom_bound_kept_output() {
     });
 }
 
-/// A request is forgotten while it waits to be written: it is written or not, and its slot is given back once.
+/// A request is forgotten while it waits to be written: it is written or not, and its slot is given
+/// back once.
 #[test]
 fn loom_bound_forgotten_against_writing() {
     explore(|| {
@@ -75,8 +77,8 @@ fn loom_bound_forgotten_against_writing() {
     });
 }
 
-/// Two replies come at once, and one of their callers sends again at once, while the leader may have the pen: all that is
-/// sent is written.
+/// Two replies come at once, and one of their callers sends again at once, while the leader may
+/// have the pen: all that is sent is written.
 #[test]
 fn loom_bound_pen_of_the_leader() {
     explore(|| {

@@ -23,7 +23,7 @@ where
     /// "Would block" if it takes nothing now, or if kept output must go first.
     pub fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.outbox.is_empty() {
-            return Err(self.lent.refuse());
+            return Err(self.guard.refuse());
         }
         self.try_write(|mut source| source.write(bytes))
     }
@@ -41,7 +41,7 @@ where
         self.outbox.admit(bytes.len())?;
         let sent = if self.outbox.is_empty() {
             let mut slices = [IoSlice::new(bytes)];
-            self.lent.send(self.source, &mut slices, write_slices)?
+            self.guard.send(self.source, &mut slices, write_slices)?
         } else {
             0
         };
@@ -118,7 +118,7 @@ where
     /// bytes it took.
     fn send_now<'b>(&mut self, slices: impl Iterator<Item = &'b [u8]>) -> io::Result<usize> {
         if self.outbox.is_empty() {
-            send_slices(&mut self.lent, self.source, slices, write_slices)
+            send_slices(&mut self.guard, self.source, slices, write_slices)
         } else {
             Ok(0)
         }

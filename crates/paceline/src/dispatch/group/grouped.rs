@@ -12,19 +12,19 @@ use super::{
         entry::{Called, Done, Ending, Entry, Undone, Verdict},
         handle::{Handle, Key},
         handler::{Closed, Next},
-        kind::{Kind, Part},
-        lent::Lent,
+        kind::{Kind, Part, RoomForPart},
         provenance::Provenance,
         readiness::State,
+        readiness_guard::ReadinessGuard,
         registry::{End, LostHandle, Registry},
         slot::Owned,
-        unwind::{caught, drop_each},
     },
     inbox::Shut,
     members::NoDuty,
     roster::Reason,
     Group, GroupHandler, Member, Members, Roster,
 };
+use crate::unwind::{caught, drop_each};
 
 /// A group's handler, and its members.
 pub(in crate::dispatch) struct Grouped<S, H> {
@@ -32,7 +32,7 @@ pub(in crate::dispatch) struct Grouped<S, H> {
     roster: Roster<S>,
     kind: Arc<Kind>,
     /// The part of the last call that was of another kind.
-    part: Option<Part>,
+    part: RoomForPart,
 }
 
 /// One visit of a group.
@@ -52,11 +52,11 @@ where
             handler,
             roster: Roster::new(group),
             kind,
-            part: None,
+            part: RoomForPart::default(),
         }
     }
 
-    /// Visits the first member that waits. Tells whether the handler was called.
+    /// PoolRef the first member that waits. Returns whether the handler was called.
     fn visit_next(&mut self, visit: &mut Visit<'_>) -> bool {
         while let Some(index) = self.roster.queue.pop_front() {
             let Some(owned) = visit.registry.own_member(index) else {
@@ -73,12 +73,12 @@ where
     fn visit_member(
         &mut self,
         owned: Owned<'_>,
-        mut member: Member<S>,
+        mut member: Box<Member<S>>,
         visit: &mut Visit<'_>,
     ) -> bool {
         let (registry, readiness) = (visit.registry, owned.readiness());
-        let lent = Lent::claim(readiness, registry.read_budget(), registry.reports());
-        let seen = lent.seen;
+        let guard = ReadinessGuard::claim(readiness, registry.read_budget(), registry.reports());
+        let seen = guard.seen;
         if seen.is_closing() {
             let own = member.channel.take_end();
             let own = own.or_else(|| Some(self.roster.ending.as_ref()?.closed()));
@@ -92,8 +92,10 @@ where
         };
         let mut members = Members::new(&mut self.roster, registry, origin);
         let (handler, afterwards) = (&mut self.handler, &mut *visit.afterwards);
-        let work = |lent: Lent<'_>| member.work(lent, origin, afterwards, handler, &mut members);
-        let done = match do_what_is_due(registry, origin.key, lent, work) {
+        let work = |guard: ReadinessGuard<'_>| {
+            member.work(guard, origin, afterwards, handler, &mut members)
+        };
+        let done = match do_what_is_due(registry, origin.key, guard, work) {
             Due::Done(done) => done,
             Due::Drained if registry.finds_news(Some(member.channel.descriptor()), readiness) => {
                 Done::without_call(Verdict::Keep)
@@ -104,7 +106,9 @@ where
         if done.called == Called::Specially {
             let finding = member.channel.unread(registry.unread_limit());
             registry.note_unread(member.key, self.kind.name(), finding);
-            self.part = member.channel.take_part();
+            if let Some(part) = member.channel.take_part() {
+                self.part.put(part);
+            }
         }
         publish_sending(member.channel.sending(), readiness, seen);
         registry.note_use_of(&owned);
@@ -116,7 +120,7 @@ where
     fn conclude(
         &mut self,
         owned: Owned<'_>,
-        member: Member<S>,
+        member: Box<Member<S>>,
         verdict: Verdict,
         goes_to: Option<Group<S>>,
         visit: &mut Visit<'_>,
@@ -161,11 +165,11 @@ where
     fn let_go(
         &mut self,
         owned: Owned<'_>,
-        member: Member<S>,
+        member: Box<Member<S>>,
         goes_to: Option<Group<S>>,
         registry: &Registry,
     ) {
-        // Who is about to end ends here.
+        // A member that is about to end ends here.
         let goes_to = goes_to.filter(|_| !member.channel.is_finishing());
         let stays = match goes_to {
             None => Err(member),
@@ -184,7 +188,7 @@ where
         }
     }
 
-    /// Tells the end of a member that is out of the roster, and out of its slot.
+    /// Reports the end of a member that is out of the roster, and out of its slot.
     fn part_from(&mut self, leaver: Leaver<S>, why: Closed, visit: &mut Visit<'_>) {
         let registry = visit.registry;
         let ending = MemberEnding {
@@ -215,7 +219,8 @@ where
         }
     }
 
-    /// What becomes of the group itself. It ends if nobody is in it, nobody is about to be, and nobody wants it.
+    /// What becomes of the group itself. It ends if it has no member, no newcomer, and no handle
+    /// that wants it.
     fn fate(&mut self, visit: &Visit<'_>) -> Verdict {
         if self.roster.members.is_empty() {
             self.roster.take_in();
@@ -256,7 +261,12 @@ where
         &self.kind
     }
 
-    fn work(&mut self, lent: Lent<'_>, origin: Origin<'_>, afterwards: &mut Afterwards) -> Done {
+    fn work(
+        &mut self,
+        guard: ReadinessGuard<'_>,
+        origin: Origin<'_>,
+        afterwards: &mut Afterwards,
+    ) -> Done {
         let Some(registry) = origin.registry.upgrade() else {
             return Done::without_call(Verdict::Keep);
         };
@@ -273,20 +283,21 @@ where
         if errands.notify {
             self.call_notified(&mut visit);
         }
-        // Also then: who is notified all the time does not starve its members.
+        // Also then: constant notifications do not starve its members.
         let visited = self.visit_next(&mut visit);
         let verdict = self.fate(&visit);
         if let Verdict::Close(_) = verdict {
-            // Whoever still waits here has moved elsewhere.
+            // Members that still wait here have moved elsewhere.
             registry.send_on_all(&mut self.roster.queue);
         }
-        match self.roster.queue.is_empty() {
-            true => lent.settle(),
-            false => lent.settle_and_ask_again(),
+        if self.roster.queue.is_empty() {
+            guard.settle()
+        } else {
+            guard.settle_and_ask_again()
         }
         Done {
             verdict,
-            called: if self.part.is_some() {
+            called: if self.part.is_taken() {
                 Called::Specially
             } else {
                 Called::plainly_if(visited || errands.notify)
@@ -372,7 +383,7 @@ struct Leaver<S> {
 }
 
 impl<S: 'static> Leaver<S> {
-    fn new(member: Member<S>) -> Self {
+    fn new(member: Box<Member<S>>) -> Self {
         let (key, descriptor) = (member.key, member.channel.descriptor());
         let (source, provenance) = member.channel.into_source();
         Self {
@@ -384,7 +395,7 @@ impl<S: 'static> Leaver<S> {
         }
     }
 
-    fn by_force(member: Member<S>, state: State) -> Self {
+    fn by_force(member: Box<Member<S>>, state: State) -> Self {
         let (key, channel) = (member.key, &member.channel);
         let lost = || LostHandle::new(key, channel.unsent(), state, channel.has_unread());
         let lost = (!channel.is_lingering()).then(lost);
@@ -426,7 +437,7 @@ where
             provenance,
             ..
         } = *self;
-        // If the handler panicked there is work that nobody will do.
+        // If the handler panicked there is work that no thread will do.
         let dropped = [drop_each(members.into_work()), caught(|| drop(source))];
         // A connection counts until its source is dropped.
         drop(provenance);

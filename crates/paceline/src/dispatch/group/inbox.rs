@@ -8,14 +8,14 @@ pub(in crate::dispatch) struct Inbox<S>(Mutex<Letters<S>>);
 
 struct Letters<S> {
     /// `None`: it is shut.
-    newcomers: Option<Vec<Member<S>>>,
+    newcomers: Option<Vec<Box<Member<S>>>>,
     errands: Errands,
 }
 
 /// What is asked of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Errands {
-    /// Its handler is to be told.
+    /// Its handler is to be called for a notification.
     pub(super) notify: bool,
     /// It is to end.
     pub(super) end: bool,
@@ -26,7 +26,7 @@ pub(super) struct Errands {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shut {
     Shut,
-    /// Somebody has come.
+    /// A newcomer is there.
     NotYet,
 }
 
@@ -41,9 +41,9 @@ impl<S> Inbox<S> {
     /// Puts a member into it, and does what makes it one, in one step. Gives it back if it is shut.
     pub(in crate::dispatch) fn put(
         &self,
-        member: Member<S>,
+        member: Box<Member<S>>,
         join: impl FnOnce(&Member<S>),
-    ) -> Result<(), Member<S>> {
+    ) -> Result<(), Box<Member<S>>> {
         match &mut lock(&self.0).newcomers {
             None => Err(member),
             Some(newcomers) => {
@@ -67,7 +67,7 @@ impl<S> Inbox<S> {
     }
 
     /// Everything that has come: members, and what is asked.
-    pub(super) fn take(&self, members: &mut Vec<Member<S>>) -> Errands {
+    pub(super) fn take(&self, members: &mut Vec<Box<Member<S>>>) -> Errands {
         let mut letters = lock(&self.0);
         if let Some(newcomers) = &mut letters.newcomers {
             members.append(newcomers);
@@ -76,26 +76,25 @@ impl<S> Inbox<S> {
     }
 
     /// Members that have come.
-    pub(super) fn take_newcomers(&self, members: &mut Vec<Member<S>>) {
+    pub(super) fn take_newcomers(&self, members: &mut Vec<Box<Member<S>>>) {
         if let Some(newcomers) = &mut lock(&self.0).newcomers {
             members.append(newcomers);
         }
     }
 
-    /// The group ends, unless somebody has come.
+    /// The group ends, unless there is a newcomer.
     pub(super) fn shut_if_empty(&self) -> Shut {
         let mut letters = lock(&self.0);
-        match letters.newcomers.as_ref().is_none_or(Vec::is_empty) {
-            true => {
-                letters.newcomers = None;
-                Shut::Shut
-            }
-            false => Shut::NotYet,
+        if letters.newcomers.as_ref().is_none_or(Vec::is_empty) {
+            letters.newcomers = None;
+            Shut::Shut
+        } else {
+            Shut::NotYet
         }
     }
 
-    /// Nobody comes in any more but those who have come.
-    pub(super) fn shut(&self, members: &mut Vec<Member<S>>) {
+    /// No member joins any more but the newcomers.
+    pub(super) fn shut(&self, members: &mut Vec<Box<Member<S>>>) {
         if let Some(newcomers) = lock(&self.0).newcomers.take() {
             members.extend(newcomers);
         }

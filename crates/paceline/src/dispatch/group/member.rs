@@ -9,14 +9,15 @@ use super::{
         entry::Done,
         handle::Key,
         handler::Interest,
-        lent::Lent,
         overdue::judge,
         provenance::{Accepted, Provenance},
+        readiness_guard::ReadinessGuard,
     },
     GroupHandler, Members,
 };
 use crate::sync::Timestamp;
 
+/// A member is in a box, which moves from group to group: a list of members costs a group little, and so does a move.
 pub(in crate::dispatch) struct Member<S> {
     /// Of its own slot.
     pub(in crate::dispatch) key: Key,
@@ -59,15 +60,15 @@ impl<S: Send + 'static> Member<S> {
     /// Does what its claimed readiness allows.
     pub(super) fn work<H: GroupHandler<S>>(
         &mut self,
-        lent: Lent<'_>,
+        guard: ReadinessGuard<'_>,
         origin: Origin<'_>,
         afterwards: &mut Afterwards,
         handler: &mut H,
         members: &mut Members<'_, S>,
     ) -> Done {
         let opening = &mut self.opening;
-        if lent.seen.is_special() {
-            if let Some(what) = judge(&lent, &origin, Some(self.channel.descriptor())) {
+        if guard.seen.is_special() {
+            if let Some(what) = judge(&guard, &origin, Some(self.channel.descriptor())) {
                 let call = |cx: &mut Context<'_, S>| {
                     if opening.is_none() {
                         return handler.overdue(cx, what, members);
@@ -78,10 +79,10 @@ impl<S: Send + 'static> Member<S> {
                 };
                 return self
                     .channel
-                    .work_overdue(lent, origin, afterwards, what, call);
+                    .work_overdue(guard, origin, afterwards, what, call);
             }
         }
-        self.channel.work(lent, origin, afterwards, |cx, call| {
+        self.channel.work(guard, origin, afterwards, |cx, call| {
             match (opening.is_some(), call) {
                 (true, _) => {
                     open(opening, cx)?;

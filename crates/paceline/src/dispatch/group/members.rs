@@ -7,19 +7,20 @@ use super::{
         claim::{publish_sending, Duty},
         context::{Afterwards, Context, Origin, Work},
         handle::{Handle, Key},
-        lent::Lent,
+        readiness_guard::ReadinessGuard,
         registry::Registry,
-        unwind::caught,
     },
     Group, HandedOver, Roster,
 };
+use crate::unwind::caught;
 
-/// The members of a group, for its handler: all but the one that its call is about, which it has already. Those are
-/// among them that have not [joined](super::GroupHandler::joined) yet, and those whose connection does not stand yet.
+/// The members of a group, for its handler: all but the one that its call is about, which it has
+/// already. Those are among them that have not [joined](super::GroupHandler::joined) yet, and those
+/// whose connection does not stand yet.
 pub struct Members<'g, S> {
     roster: &'g mut Roster<S>,
     registry: &'g Registry,
-    /// Whom the call is about: a member, or the group itself.
+    /// What the call is about: a member, or the group itself.
     origin: Origin<'g>,
     /// What is to be done after the handles were given back: for others, with the one at hand.
     afterwards: Afterwards,
@@ -68,12 +69,13 @@ impl<'g, S: Send + 'static> Members<'g, S> {
 
     /// Uses another member: its source on loan, as its own call would have it.
     ///
-    /// What `using` tells is told: an error closes nobody here, and "would block" is nothing special. Passed on by
-    /// [`ready`](super::GroupHandler::ready) it closes the member that *that* call is about.
+    /// Returns what `using` returns: an error closes no member here, and "would block" is nothing
+    /// special. Passed on by [`ready`](super::GroupHandler::ready) it closes the member that *that*
+    /// call is about.
     ///
     /// # Errors
-    /// What `using` says; `NotFound` if it is no other member of this group, `NotConnected` if its connection does not
-    /// stand yet.
+    /// What `using` says; `NotFound` if it is no other member of this group, `NotConnected` if its
+    /// connection does not stand yet.
     pub fn with<R>(
         &mut self,
         member: &Handle,
@@ -101,8 +103,9 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         }
     }
 
-    /// Closes another member when its kept output is sent, as [`Next::Close`](crate::Next::Close) does for the one that
-    /// the call is about. Its handler is not called for it any more but to be told its end.
+    /// Closes another member when its kept output is sent, as [`Next::Close`](crate::Next::Close)
+    /// does for the one that the call is about. The handler is not called for it any more but for
+    /// its end.
     ///
     /// # Errors
     /// `NotFound` if it is no other member of this group.
@@ -119,13 +122,16 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         Ok(())
     }
 
-    /// Moves a member to another group. Its interest, its time-out and output that is kept go with it. It never waits.
+    /// Moves a member to another group. Its interest, its time-out and output that is kept go with
+    /// it. It never waits.
     ///
-    /// The member that the call is about goes when the call is over, unless that closes it. If the other group has ended by
-    /// then it stays, and [`joined`](super::GroupHandler::joined) is told of it again.
+    /// The member that the call is about goes when the call is over, unless that closes it. If the
+    /// other group has ended by then it stays, and [`joined`](super::GroupHandler::joined) is
+    /// called for it again.
     ///
     /// # Errors
-    /// `NotFound` if it is no member, or the other group has ended; `InvalidInput` if that is of another pool.
+    /// `NotFound` if it is no member, or the other group has ended; `InvalidInput` if that is of
+    /// another pool.
     pub fn move_to(&mut self, member: &Handle, group: &Group<S>) -> io::Result<()> {
         let refusal = |kind, reason: &str| {
             let (member, group) = (member.id(), group.id());
@@ -175,7 +181,7 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         self.afterwards.work
     }
 
-    /// Leaves the work for afterwards to somebody else.
+    /// Leaves the work for afterwards to another call.
     pub(super) fn leave_work(&mut self, afterwards: &mut Afterwards) {
         afterwards.work.append(&mut self.afterwards.work);
     }
@@ -185,14 +191,15 @@ impl<'g, S: Send + 'static> Members<'g, S> {
         let registry = self.registry;
         let member = &mut self.roster.members[at];
         let slot = registry.slot(member.key);
-        let lent = Lent::aside(&slot.readiness, registry.read_budget(), registry.reports());
-        let seen = lent.seen;
+        let guard =
+            ReadinessGuard::aside(&slot.readiness, registry.read_budget(), registry.reports());
+        let seen = guard.seen;
         let origin = Origin {
             key: member.key,
             ..self.origin
         };
         let (channel, afterwards) = (&mut member.channel, &mut self.afterwards);
-        let told = caught(|| channel.lend(lent, origin, afterwards, using));
+        let told = caught(|| channel.lend(guard, origin, afterwards, using));
         publish_sending(channel.sending(), &slot.readiness, seen);
         registry.look_after(member.key);
         told.unwrap_or_else(|panic| std::panic::resume_unwind(Box::new(panic)))
@@ -222,7 +229,7 @@ impl<S> fmt::Debug for Members<'_, S> {
     }
 }
 
-/// At the end of the pool nobody leads, so there is nobody to tell.
+/// At the end of the pool no thread leads, so there is no lead to report to.
 pub(super) struct NoDuty;
 
 impl Duty for NoDuty {

@@ -1,4 +1,4 @@
-//! Who is in a group, who waits there for a visit, and how somebody leaves.
+//! The members of a group, those that wait there for a visit, and how a member leaves.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,14 @@ use super::{
 /// The members of a group, and those that wait for a visit.
 pub(in crate::dispatch) struct Roster<S> {
     pub(super) group: Group<S>,
-    pub(super) members: Vec<Member<S>>,
-    /// Slots of members that wait for a visit: their owner words say QUEUED. Some may be members of another group by now.
+    pub(super) members: Vec<Box<Member<S>>>,
+    /// Slots of members that wait for a visit: their owner words say QUEUED. Some may be members of
+    /// another group by now.
     pub(super) queue: VecDeque<u32>,
     /// It had a member since it was last asked what becomes of it without one.
     pub(super) was_inhabited: bool,
     /// Why all members are to be closed, if they are.
-    pub(super) ending: Option<Reason>,
+    pub(super) ending: Option<Box<Reason>>,
 }
 
 /// Why a group ends before its members do.
@@ -58,14 +59,14 @@ impl<S: Send + 'static> Roster<S> {
         }
     }
 
-    /// Takes in whoever has come, and what is asked.
+    /// Takes in the newcomers, and the requests.
     pub(super) fn take_letters(&mut self) -> Errands {
         let errands = self.group.inbox().take(&mut self.members);
         self.note_inhabitants();
         errands
     }
 
-    /// Takes in whoever has come.
+    /// Takes in the newcomers.
     pub(super) fn take_in(&mut self) {
         self.group.inbox().take_newcomers(&mut self.members);
         self.note_inhabitants();
@@ -75,10 +76,11 @@ impl<S: Send + 'static> Roster<S> {
         self.was_inhabited |= !self.members.is_empty();
     }
 
-    /// From here on nobody comes in, and every member is to be closed, for this reason unless there is another.
+    /// From here on no member joins, and every member is to be closed, for this reason unless there
+    /// is another.
     pub(super) fn end(&mut self, reason: Reason, registry: &Registry) {
         if self.ending.is_none() {
-            self.ending = Some(reason);
+            self.ending = Some(Box::new(reason));
             self.group.inbox().shut(&mut self.members);
             for member in &self.members {
                 registry.ask_to_close(member.key);
@@ -87,12 +89,12 @@ impl<S: Send + 'static> Roster<S> {
     }
 
     /// The member with this key leaves the roster.
-    pub(super) fn take(&mut self, key: Key) -> Option<Member<S>> {
+    pub(super) fn take(&mut self, key: Key) -> Option<Box<Member<S>>> {
         let at = self.known(key)?;
         Some(self.members.swap_remove(at))
     }
 
-    pub(super) fn put(&mut self, member: Member<S>) {
+    pub(super) fn put(&mut self, member: Box<Member<S>>) {
         self.members.push(member);
     }
 

@@ -1,13 +1,14 @@
-//! Lines in which not everybody is served in the order of coming, or for ever: by rank, the newest first, and with an age
-//! after which what was ready is not worth serving.
+//! Lines in which not everybody is served in the order of coming, or for ever: by rank, the newest
+//! first, and with an age after which what was ready is not worth serving.
 //!
-//! Those who wait stand in the order in which they will be served; new ones are behind them, without a time yet. At every
-//! turn these are noted and moved to their places, and the first of all is taken. The time counts from then on: a handle
-//! that the system knows to be ready, and no leader has seen, has no age.
+//! The handles wait in the order in which they will be served; new ones are behind them, without a
+//! time yet. At every turn these are noted and moved to their places, and the first of all is
+//! taken. The time counts from then on: a handle that the system knows to be ready, and no leader
+//! has seen, has no age.
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use super::{Line, DISPATCHES_BETWEEN_LOOKS};
+use super::{Line, DISPATCHES_BETWEEN_POLLS};
 use crate::{
     dispatch::{claim::Claim, registry::Registry},
     sync::Timestamp,
@@ -20,11 +21,11 @@ pub enum QueueOrder {
     /// The one that has waited longest: everyone has its turn ([F1](crate::glossary#f1)).
     #[default]
     Oldest,
-    /// The one that came last: under overload some are served in time, instead of all too late. The others may wait for
-    /// ever, so give it an [`age_limit`](crate::Builder::age_limit).
+    /// The one that came last: under overload some are served in time, instead of all too late. The
+    /// others may wait for ever, so give it an [`age_limit`](crate::Builder::age_limit).
     Newest,
-    /// The one with the highest [`Handle::set_priority`](crate::Handle::set_priority); among equals, the one that has
-    /// waited longest. Low ones may wait for ever.
+    /// The one with the highest [`Handle::set_priority`](crate::Handle::set_priority); among
+    /// equals, the one that has waited longest. Low ones may wait for ever.
     Priority,
 }
 
@@ -34,7 +35,8 @@ pub(crate) struct Arrangement {
     order: QueueOrder,
     /// What has waited longer is expired.
     age_limit: Option<Duration>,
-    /// Of those in their places: since when they wait, and their rank. The others of the line are new.
+    /// Of those in their places: since when they wait, and their rank. The others of the line are
+    /// new.
     places: VecDeque<Place>,
 }
 
@@ -55,7 +57,7 @@ impl Arrangement {
         })
     }
 
-    /// Moves everyone who has come since the last time to its place.
+    /// Moves every handle that was appended since the last time to its place.
     fn arrange(&mut self, waiting: &mut VecDeque<u32>, registry: &Registry, now: Timestamp) {
         while self.places.len() < waiting.len() {
             let from = self.places.len();
@@ -74,7 +76,7 @@ impl Arrangement {
         }
     }
 
-    /// Before whom a new one stands.
+    /// The place of a new one.
     fn place_for(&self, place: Place) -> usize {
         match self.order {
             QueueOrder::Oldest => self.places.len(),
@@ -102,12 +104,12 @@ impl Line {
         registry: &'r Registry,
         until: Option<Timestamp>,
     ) -> io::Result<Option<Claim<'r>>> {
-        let since_look = self.since_look - self.after_look;
+        let since_poll = self.since_poll - self.after_poll;
         if self.waiting.is_empty()
-            || since_look >= DISPATCHES_BETWEEN_LOOKS
+            || since_poll >= DISPATCHES_BETWEEN_POLLS
             || !registry.is_accepting()
         {
-            self.look(registry, until)?;
+            self.poll(registry, until)?;
         }
         let Some(arrangement) = &mut self.arrangement else {
             return Ok(None);
@@ -119,7 +121,7 @@ impl Line {
                 registry.expire_event(index, age);
             }
             if let Some(claim) = registry.claim(index) {
-                self.since_look += 1;
+                self.since_poll += 1;
                 return Ok(Some(claim));
             }
         }

@@ -1,4 +1,4 @@
-//! Concurrent handles: two threads inside, while more comes and somebody closes.
+//! Concurrent handles: two threads inside, while more arrives and a third closes the handle.
 
 use super::*;
 use crate::dispatch::{ConcurrentContext, ConcurrentHandler};
@@ -29,7 +29,8 @@ impl ConcurrentHandler<Descriptor> for Taker {
     }
 }
 
-/// Takes turns until nothing is ready, as the pool's threads do: the handle is given back, then used.
+/// Takes turns until nothing is ready, as the pool's threads do: the handle is given back, then
+/// used.
 fn work_at_once(registry: &Registry, lead: &Mutex<Line>) {
     while let Some(claim) = next(registry, lead) {
         let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
@@ -40,7 +41,8 @@ fn work_at_once(registry: &Registry, lead: &Mutex<Line>) {
     }
 }
 
-/// H2: two threads use it at once, and a byte comes while either may be finding nothing. Each byte is taken, by one.
+/// H2: two threads use it at once, and a byte comes while either may be finding nothing. Each byte
+/// is taken, by one.
 fn two_at_once(reports: Reports) {
     explore(move || {
         let world = World::reporting(reports);
@@ -75,7 +77,8 @@ fn loom_two_at_once_once() {
     two_at_once(Reports::Once);
 }
 
-/// H3, S2: closed while a thread is inside: told once, by whoever leaves last, and nothing is left.
+/// H3, S2: closed while a thread is inside: `closed` is called once, by the last to leave, and
+/// nothing is left.
 #[test]
 fn loom_closed_by_the_last_one() {
     explore(|| {
@@ -88,7 +91,7 @@ fn loom_closed_by_the_last_one() {
         world.send();
         let closer = thread::spawn(move || drop(handle.close_and_wait()));
         work_at_once(&registry, &lead);
-        // Who waits for the end may need a turn of somebody who leads.
+        // A thread that waits for the end may need a turn of a leading thread.
         while registry.live() > 0 {
             thread::yield_now();
             work_at_once(&registry, &lead);

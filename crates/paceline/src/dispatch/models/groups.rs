@@ -90,20 +90,21 @@ impl Groups {
         self.assert_rests();
     }
 
-    /// Nobody circles through the lists for ever.
+    /// No member circles through the lists for ever.
     fn assert_rests(&self) {
         let sleep = self.registry.may_sleep(None);
         assert_eq!(sleep, None, "the leader would never sleep");
     }
 
-    /// Both groups and the member were told their end, once.
+    /// Both groups and the member got their end, once.
     fn assert_over(&self) {
         assert_eq!(self.ended.load(Ordering::Relaxed), 2);
         assert_eq!((self.world.closed(), self.registry.live()), (1, 0));
     }
 }
 
-/// H1, H2: a member becomes ready while its group is with another thread, which may use that member too.
+/// H1, H2: a member becomes ready while its group is with another thread, which may use that member
+/// too.
 fn member_against_owner(reports: Reports) {
     explore(move || {
         let all = Groups::new(reports);
@@ -136,8 +137,8 @@ fn loom_member_against_owner_once() {
     member_against_owner(Reports::Once);
 }
 
-/// H2: a member is moved from outside while its peer sends: one of the two groups reads it, and the one that it has
-/// left ends.
+/// H2: a member is moved from outside while its peer sends: one of the two groups reads it, and the
+/// one that it has left ends.
 fn adoption_against_edge(reports: Reports) {
     explore(move || {
         let all = Groups::new(reports);
@@ -169,7 +170,8 @@ fn loom_adoption_against_edge_once() {
     adoption_against_edge(Reports::Once);
 }
 
-/// H2: a handler gives its member away, with what is ready there, while more comes and another thread takes turns.
+/// H2: a handler gives its member away, with what is ready there, while more comes and another
+/// thread takes turns.
 fn gift_against_edge(reports: Reports) {
     explore(move || {
         let all = Groups::new(reports);
@@ -201,8 +203,8 @@ fn loom_gift_against_edge_once() {
     gift_against_edge(Reports::Once);
 }
 
-/// H2: a member is claimed, and routed to its group, while that gives it away and is deserted: the one who claims it
-/// queues it at the old group, at any point of that group's end.
+/// H2: a member is claimed, and routed to its group, while that gives it away and is deserted: the
+/// thread that claims it queues it at the old group, at any point of that group's end.
 #[test]
 fn loom_member_queued_where_it_was() {
     explore(|| {
@@ -225,7 +227,8 @@ fn loom_member_queued_where_it_was() {
     });
 }
 
-/// H2: a member is claimed, and queued at its group, while somebody else moves it away from there: it is sent on.
+/// H2: a member is claimed, and queued at its group, while another thread moves it away from there:
+/// it is sent on.
 #[test]
 fn loom_adoption_against_claim() {
     explore(|| {
@@ -249,7 +252,8 @@ fn loom_adoption_against_claim() {
     });
 }
 
-/// S2: a move against the end of the group that it goes to: it stays, or it ends there. Told once.
+/// S2: a move against the end of the group that it goes to: it stays, or it ends there. `closed` is
+/// called once.
 #[test]
 fn loom_adoption_against_end() {
     explore(|| {
@@ -270,7 +274,7 @@ fn loom_adoption_against_end() {
     });
 }
 
-/// H3: a member is closed while it moves: told once, by one of the two.
+/// H3: a member is closed while it moves: one of the two threads calls `closed`, once.
 #[test]
 fn loom_adoption_against_close() {
     explore(|| {
@@ -289,7 +293,7 @@ fn loom_adoption_against_close() {
     });
 }
 
-/// S2: the end of the pool against a move from outside: everyone is told once.
+/// S2: the end of the pool against a move from outside: every handler gets its end once.
 #[test]
 fn loom_adoption_against_sweep() {
     explore(|| {
@@ -343,7 +347,8 @@ fn loom_member_against_end() {
     });
 }
 
-/// S2: a registration against the end of its group for want of members: it is refused, or the group lives on.
+/// S2: a registration against the end of its group for want of members: it is refused, or the group
+/// lives on.
 #[test]
 fn loom_member_against_desertion() {
     explore(|| {
@@ -368,7 +373,8 @@ fn loom_member_against_desertion() {
     });
 }
 
-/// S2: a member with input waiting is registered, and the pool drained at once: that is read first, then all end.
+/// S2: a member with input waiting is registered, and the pool drained at once: that is read first,
+/// then all end.
 #[test]
 fn loom_drain_of_a_group() {
     explore(|| {
@@ -394,7 +400,8 @@ fn loom_drain_of_a_group() {
     });
 }
 
-/// H3: a member is routed to a group that it has left, which ends, and whose slot has the next group.
+/// H3: a member is routed to a group that it has left, which ends, and whose slot has the next
+/// group.
 #[test]
 fn loom_route_against_reuse() {
     explore(|| {

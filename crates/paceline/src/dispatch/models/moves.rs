@@ -1,11 +1,13 @@
-//! Moves to another registry: against edges, requests, the end of the handle, and the end of either pool.
+//! Moves to another registry: against edges, requests, the end of the handle, and the end of either
+//! pool.
 
 use std::sync::Weak;
 
 use super::*;
 use crate::dispatch::Move;
 
-/// One descriptor and two sets that may watch it. Each has a registry; the descriptor is of the first.
+/// One descriptor and two sets that may watch it. Each has a registry; the descriptor is of the
+/// first.
 struct Two {
     here: World,
     there: World,
@@ -97,7 +99,8 @@ impl HandleSet for There {
     }
 }
 
-/// H1, H2: an edge comes while the handle moves, and both pools have leaders. It is read, once, by one thread at a time.
+/// H1, H2: an edge comes while the handle moves, and both pools have leaders. It is read, once, by
+/// one thread at a time.
 #[test]
 fn loom_edge_against_move() {
     explore(|| {
@@ -170,8 +173,8 @@ fn loom_handler_moves_against_edge() {
     });
 }
 
-/// H3, and `closed` once: somebody asks for the end by the old key. Whoever is first decides: it ends here, or that key is
-/// stale and it lives there.
+/// H3, and `closed` once: a request for the end by the old key. The first of the two decides: it
+/// ends here, or that key is stale and it lives there.
 #[test]
 fn loom_close_against_move() {
     explore(|| {
@@ -190,7 +193,8 @@ fn loom_close_against_move() {
     });
 }
 
-/// A notification by the old key goes along, or that key is stale: it is never accepted and forgotten.
+/// A notification by the old key goes along, or that key is stale: it is never accepted and
+/// forgotten.
 #[test]
 fn loom_notify_against_move() {
     explore(|| {
@@ -233,7 +237,8 @@ fn loom_move_against_the_end_of_its_pool() {
     });
 }
 
-/// S2: the pool that the handle goes to ends meanwhile. It was ended there, or stays here and is whole.
+/// S2: the pool that the handle goes to ends meanwhile. It was ended there, or stays here and is
+/// whole.
 #[test]
 fn loom_move_against_the_end_of_the_other() {
     explore(|| {

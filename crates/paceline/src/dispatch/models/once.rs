@@ -2,14 +2,15 @@
 
 use super::*;
 
-/// H1, H2: the same as with edges, but the set is silent after each report. The owner arms before it lets go, so the second byte is reported.
+/// H1, H2: the same as with edges, but the set is silent after each report. The owner arms before
+/// it lets go, so the second byte is reported.
 #[test]
 fn loom_report_against_release() {
     edge_against_release(Reports::Once);
 }
 
-/// H2: interest comes from elsewhere while the peer sends. Whoever is late, the handle is armed and the byte
-/// is reported.
+/// H2: interest comes from elsewhere while the peer sends. In either order, the handle is armed and
+/// the byte is reported.
 #[test]
 fn loom_report_against_interest() {
     edge_against_interest(Reports::Once);

@@ -1,4 +1,5 @@
-//! A concurrent set: who is about to sleep misses nothing, and what is told to one thread is lost to none.
+//! A concurrent set: a thread about to sleep misses nothing, and a report to one thread is lost to
+//! none.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -13,7 +14,7 @@ use crate::{
 };
 
 const SOON: Duration = Duration::from_millis(1);
-/// Nobody waits as long as that.
+/// No model waits as long as that.
 const LATE: Duration = Duration::from_secs(3600);
 
 /// The world of one descriptor, in which many may wait.
@@ -32,13 +33,13 @@ struct Kernel {
 
 #[derive(Default)]
 struct Bells {
-    /// Wakes that nobody has taken are one.
+    /// Wakes that no thread has taken are one.
     woken: bool,
     alarm: Option<Timestamp>,
 }
 
 impl Kernel {
-    /// Something may have to be told: one of those who sleep looks.
+    /// There may be something to report: one of the sleeping threads checks.
     fn ring(&self, change: impl FnOnce(&mut Bells)) {
         change(&mut lock(&self.bells));
         self.rung.notify_one();
@@ -80,7 +81,7 @@ impl Hall {
         self.kernel.ring(|_| {});
     }
 
-    /// One thing that is to be told. A time that is near has come.
+    /// One thing to report. A time that is near has come.
     fn look(&self, bells: &mut Bells) -> Option<Told> {
         let clock = &self.world.0.clock;
         let now = Clock::Virtual(Arc::clone(clock)).now();
@@ -139,9 +140,10 @@ impl ConcurrentSet for Hall {
         until: Option<Timestamp>,
         tell: &mut dyn FnMut(Told),
     ) -> io::Result<()> {
-        let told = match until == Some(Timestamp::PAST) {
-            true => self.look(&mut lock(&self.kernel.bells)),
-            false => Some(self.kernel.sleep(|bells| self.look(bells))),
+        let told = if until == Some(Timestamp::PAST) {
+            self.look(&mut lock(&self.kernel.bells))
+        } else {
+            Some(self.kernel.sleep(|bells| self.look(bells)))
         };
         told.into_iter().for_each(tell);
         Ok(())
@@ -152,14 +154,15 @@ impl ConcurrentSet for Hall {
     }
 
     fn glance(&self, _: RawFd, directions: Ready) -> Ready {
-        match *lock(&self.world.0.unread) > 0 {
-            true => Ready::READABLE & directions,
-            false => Ready::NONE,
+        if *lock(&self.world.0.unread) > 0 {
+            Ready::READABLE & directions
+        } else {
+            Ready::NONE
         }
     }
 }
 
-/// The line, and where those sleep who find nothing there.
+/// The line, and the place where threads sleep that find nothing there.
 #[derive(Clone)]
 struct Stand(Arc<(OpenLine, Kernel)>);
 
@@ -217,8 +220,8 @@ fn loom_open_push_against_sleep() {
     });
 }
 
-/// H2: two are put in while two sleep, or are about to. The two wakes may be one, and each thread that takes a handle
-/// is gone for long. Each handle is taken all the same.
+/// H2: two are put in while two sleep, or are about to. The two wakes may be one, and each thread
+/// that takes a handle is gone for long. Each handle is taken all the same.
 #[test]
 fn loom_open_two_pushes_wake_two() {
     explore(|| {
@@ -232,7 +235,7 @@ fn loom_open_two_pushes_wake_two() {
     });
 }
 
-/// S1: the end reaches everyone who sleeps, or is about to.
+/// S1: the end reaches every thread that sleeps, or is about to.
 #[test]
 fn loom_open_end_reaches_all() {
     explore(|| {
@@ -245,7 +248,7 @@ fn loom_open_end_reaches_all() {
     });
 }
 
-/// H2: put in quietly by a thread that then leaves: somebody else takes it.
+/// H2: put in quietly by a thread that then leaves: another thread takes it.
 #[test]
 fn loom_open_leaver_passes_on() {
     explore(|| {
@@ -257,7 +260,7 @@ fn loom_open_leaver_passes_on() {
     });
 }
 
-/// One turn of a thread that waits among others. Tells whether there may be more.
+/// One turn of a thread that waits among others. Returns whether there may be more.
 fn turn(registry: &Registry, until: Option<Timestamp>) -> bool {
     let claim = match registry.next_for_anyone(until).unwrap() {
         Found::Handle(claim) => claim,
@@ -323,8 +326,8 @@ fn loom_open_two_at_once() {
     });
 }
 
-/// H3: a registration ends while a thread that uses it pays what it owes to the set, and the next one has the same
-/// descriptor: that is told under its own key.
+/// H3: a registration ends while a thread that uses it pays what it owes to the set, and the next
+/// one has the same descriptor: that is reported under its own key.
 #[test]
 fn loom_open_payment_against_the_next_owner() {
     explore(|| {
@@ -341,7 +344,8 @@ fn loom_open_payment_against_the_next_owner() {
             thread::spawn(move || work_open(&registry))
         };
         let _ = old.close();
-        // Its key is stale: it is out of the set, whoever still uses it. (Else its user ends it.)
+        // Its key is stale: it is out of the set, whichever thread still uses it. (Else its user
+        // ends it.)
         let next = old.suspend().is_err().then(register);
         user.join().unwrap();
         work_open(&registry);
@@ -379,8 +383,8 @@ fn loom_open_report_against_interest() {
     });
 }
 
-/// S1: a byte has come, and the set may have told another thread of it, which has not noted it. It is read before the
-/// drain ends its handle; and both threads learn that all is drained.
+/// S1: a byte has arrived, and the set may have reported it to another thread, which has not noted
+/// it. It is read before the drain ends its handle; and both threads learn that all is drained.
 #[test]
 fn loom_open_drain_reads_what_has_arrived() {
     explore(|| {
@@ -399,8 +403,8 @@ fn loom_open_drain_reads_what_has_arrived() {
     });
 }
 
-/// A byte has come when the time of its handle does, and the set may have told another thread of it, which has not
-/// noted it: the handle is not idle. Later it is.
+/// A byte has arrived when the time of its handle is over, and the set may have reported it to
+/// another thread, which has not noted it: the handle is not idle. Later it is.
 fn input_is_not_idle(register: impl Fn(&Hall, &Registry) -> Handle + Send + Sync + 'static) {
     explore(move || {
         let hall = Hall::new();
@@ -443,7 +447,7 @@ fn loom_open_members_input_is_not_idle() {
     });
 }
 
-/// Two times are set at once, the one far away: the alarm is set for the near one, whoever is last.
+/// Two times are set at once, the one far away: the alarm is set for the near one, in either order.
 #[test]
 fn loom_open_the_earliest_alarm_counts() {
     explore(|| {

@@ -21,7 +21,8 @@ impl EventHandler<Descriptor> for Bounded {
     }
 }
 
-/// `open` connections are open, which is the bound, and end while the listener finds that out: it accepts the next one.
+/// `open` connections are open, which is the bound, and end while the listener finds that out: it
+/// accepts the next one.
 fn ends_against_full_listener(open: usize, reports: Reports) {
     explore(move || {
         let world = World::reporting(reports);

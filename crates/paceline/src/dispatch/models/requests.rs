@@ -17,8 +17,8 @@ impl EventHandler<Descriptor> for Collector {
     }
 }
 
-/// H2, `notify_enqueue_drain_order_loses_nothing` (ACE 2010): two notifications, one of them while the handler
-/// may be running. A call sees what was written before the last one.
+/// H2, `notify_enqueue_drain_order_loses_nothing` (ACE 2010): two notifications, one of them while
+/// the handler may be running. A call sees what was written before the last one.
 #[test]
 fn loom_notify_against_release() {
     explore(|| {
@@ -73,8 +73,8 @@ fn loom_suspend_and_resume_once() {
     suspend_and_resume(Reports::Once);
 }
 
-/// Whoever waits for the end of a registration that its owner is ending, or that a third thread ends, returns
-/// after `closed` was told.
+/// A thread that waits for the end of a registration that its owner is ending, or that a third
+/// thread ends, returns after `closed` was called.
 #[test]
 fn loom_close_and_wait() {
     explore(|| {

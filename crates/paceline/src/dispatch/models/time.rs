@@ -6,7 +6,7 @@ use super::*;
 use crate::dispatch::{Overdue, TaskContext, TickContext};
 
 const SOON: Duration = Duration::from_millis(1);
-/// Nobody waits as long as that: a leader that sleeps until then sleeps until it is woken.
+/// No model waits as long as that: a leader that sleeps until then sleeps until it is woken.
 const LATE: Duration = Duration::from_secs(3600);
 
 /// Counts calls.
@@ -94,7 +94,8 @@ fn loom_post_against_sleep() {
     });
 }
 
-/// S2: posted while the pool begins to drain: done, given back, or lost and counted. One of the three.
+/// S2: posted while the pool begins to drain: done, given back, or lost and counted. One of the
+/// three.
 #[test]
 fn loom_post_against_drain() {
     explore(|| {
@@ -144,8 +145,8 @@ fn limit_life(handle: &Handle) -> io::Result<()> {
     handle.set_deadline(Some(SOON))
 }
 
-/// H3: a time is set while the handle is closed and its slot given to the next one. It hits the one
-/// that was meant, or nobody.
+/// H3: a time is set while the handle is closed and its slot given to the next one. It hits the
+/// intended registration, or none.
 fn limit_against_close(limit: Limit) {
     explore(move || {
         let world = World::new();

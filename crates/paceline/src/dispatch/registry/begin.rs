@@ -9,8 +9,8 @@ use super::{
         entry::Registered,
         handle::Handle,
         handler::{EventHandler, Interest},
+        mailboxes::Affinity,
         provenance::{Accepted, Provenance},
-        trays::Home,
         Rejected,
     },
     time::until,
@@ -119,7 +119,7 @@ impl Registry {
         match self.admit(|| self.begin(descriptor, interest)) {
             Err(error) => Err(Rejected::new((source, handler), error)),
             Ok(owned) => {
-                *lock(&owned.slot().home) = Some(Box::new(Home::Everyone));
+                *lock(&owned.slot().affinity) = Some(Box::new(Affinity::Everyone));
                 let entry = Concurrent::new(source, descriptor, handler, kind);
                 Ok(self.put_in_place(owned, Box::new(entry)))
             }

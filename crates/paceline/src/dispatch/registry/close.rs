@@ -25,8 +25,8 @@ pub(in crate::dispatch) enum NotWaited {
     InOwnHandler,
 }
 
-/// A slot that was let go by the holder of the lead after the end of the pool. When this is dropped,
-/// after the lead, the registration ends.
+/// A slot that was let go by the holder of the lead after the end of the pool. When this is
+/// dropped, after the lead, the registration ends.
 #[must_use]
 pub(crate) struct Remains<'r> {
     pub(super) registry: &'r Registry,
@@ -45,7 +45,7 @@ impl Registry {
         let slot = self.slots.get(key.index).ok_or(Stale)?;
         let before = slot.readiness.request_close(key.generation)?;
         let is_shut = self.phase() == SHUT;
-        // After the end of the pool nobody takes it off its list any more.
+        // After the end of the pool no thread takes it off its list any more.
         if is_shut {
             self.sweep(key.index);
         }
@@ -67,8 +67,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends a registration and waits until its handler and source are dropped. If somebody else has asked
-    /// for its end, or it is ending already, that is waited for.
+    /// Ends a registration and waits until its handler and source are dropped. If another thread
+    /// has asked for its end, or it is ending already, the call waits for that.
     pub(in crate::dispatch) fn close_and_wait(&self, key: Key) -> Result<(), NotWaited> {
         if self.is_in_frame(key) {
             return Err(NotWaited::InOwnHandler);
@@ -120,8 +120,8 @@ impl Registry {
     /// A handler that runs on this thread waits for the drain: its own handle is not waited for.
     pub(crate) fn excuse_own_frames(&self) {
         let mut keys = lock(&self.excused_keys);
-        // Each registration once: several threads may be inside of a concurrent one. And the members of a group, which
-        // can't end before its handler returns.
+        // Each registration once: several threads may be inside of a concurrent one. And the
+        // members of a group, which can't end before its handler returns.
         keys.extend(self.own_keys());
         self.excused.swap(keys.len(), Ordering::AcqRel);
         drop(keys);
@@ -151,8 +151,8 @@ impl Registry {
         self.finish_deferred();
     }
 
-    /// What was lost at the end of the pool since this was last asked, and how many registrations have not ended. Of
-    /// these two, each is in one.
+    /// What was lost at the end of the pool since this was last asked, and how many registrations
+    /// have not ended. Of these two, each is in one.
     pub(crate) fn left_undone(&self) -> (LeftUndone, usize) {
         let mut lost = lock(&self.lost);
         (std::mem::take(&mut *lost), self.live())
@@ -166,7 +166,8 @@ impl Registry {
         }
     }
 
-    /// Ends the registration in a slot at the end of all, if no handler runs there; of a member, its group.
+    /// Ends the registration in a slot at the end of all, if no handler runs there; of a member,
+    /// its group.
     pub(super) fn sweep(&self, index: u32) {
         let Some(slot) = self.slots.get(index) else {
             return;
@@ -192,8 +193,9 @@ impl Registry {
         self.end_and_list(owned, why, false);
     }
 
-    /// The end of a registration: out of the set, out of the slot, told, dropped. In this order: when
-    /// `closed` is told, the key is stale and the slot free; the descriptor is closed last.
+    /// The end of a registration: out of the set, out of the slot, `closed` called, dropped. In
+    /// this order: when `closed` is called, the key is stale and the slot free; the descriptor is
+    /// closed last.
     fn end_and_list(&self, mut owned: Owned<'_>, why: Closed, by_force: bool) {
         let (key, state) = (owned.key(), owned.readiness().look());
         let mut entry = owned.with_entry(Option::take);
@@ -218,8 +220,8 @@ impl Registry {
         }
     }
 
-    /// Calls `closed`, drops everything, and counts the registration out: now, or after the end that this thread finishes
-    /// just then. No thread uses the registration any more.
+    /// Calls `closed`, drops everything, and counts the registration out: now, or after the end
+    /// that this thread finishes just then. No thread uses the registration any more.
     pub(in crate::dispatch) fn finish(&self, ending: Box<dyn Ending>, end: End) {
         match deferred::enter_or_defer(self.address(), (ending, end)) {
             When::Later => {}
@@ -241,7 +243,8 @@ impl Registry {
         }
     }
 
-    /// Finishes what this thread has deferred. No other thread does, so a thread that waits for an end calls this before.
+    /// Finishes what this thread has deferred. No other thread does, so a thread that waits for an
+    /// end calls this before.
     fn finish_deferred(&self) {
         while let Some((ending, end)) = deferred::next(self.address()) {
             self.finish_now(ending, end);
@@ -263,8 +266,8 @@ impl Registry {
 
     /// There is one registration less: a drain may have waited for that.
     pub(super) fn wake_drain(&self) {
-        // A change of the word, so that of this step and `drain` the second one sees the first: else
-        // this thread could miss the drain, and the leader that `live` is zero.
+        // A change of the word, so that of this step and `drain` the second one sees the first:
+        // else this thread could miss the drain, and the leader that `live` is zero.
         if self.phase.fetch_or(0, Ordering::AcqRel) != ACCEPTING {
             self.set.wake();
         }
@@ -279,7 +282,7 @@ impl Registry {
 
     /// Gives a slot to others whose key is stale, and which has no point in time any more.
     pub(super) fn clear_out(&self, owned: Owned<'_>) {
-        owned.slot().leave_home();
+        owned.slot().leave_affinity();
         owned.leave_group();
         self.send_on_waiting(owned.slot());
         // After the end it may still be in a list, so it is not used again.
@@ -288,7 +291,7 @@ impl Registry {
         }
     }
 
-    /// Tells the end, and drops everything.
+    /// Reports the end, and drops everything.
     fn take_leave(
         &self,
         mut ending: Box<dyn Ending + '_>,
@@ -316,16 +319,17 @@ impl Registry {
         }
     }
 
-    /// The close of a descriptor waits for nothing once the pool ends: a shutdown has a deadline (S1), and a drop does not
-    /// wait (S3). It comes after `closed`, which may set the option itself.
+    /// The close of a descriptor waits for nothing once the pool ends: a shutdown has a deadline
+    /// (S1), and a drop does not wait (S3). It comes after `closed`, which may set the option
+    /// itself.
     fn hurry_close(&self, descriptor: RawFd) {
         if self.phase() != ACCEPTING {
             self.set.close_at_once(descriptor);
         }
     }
 
-    /// One registration less; one more in the list, if something was lost with it. Both under the lock, so that
-    /// `left_undone` finds it in exactly one of the two.
+    /// One registration less; one more in the list, if something was lost with it. Both under the
+    /// lock, so that `left_undone` finds it in exactly one of the two.
     pub(super) fn count_out(&self, loss: Option<Loss>) {
         let lost = loss.map(|loss| {
             let mut lost = lock(&self.lost);
@@ -395,8 +399,9 @@ pub(super) enum Loss {
 }
 
 impl Loss {
-    /// At the end of the pool a handle is lost if it was ended by force; what it kept would have been sent otherwise. Work
-    /// is lost if it was not done, however it ended. And items are, whatever the reason is.
+    /// At the end of the pool a handle is lost if it was ended by force; what it kept would have
+    /// been sent otherwise. Work is lost if it was not done, however it ended. And items are,
+    /// whatever the reason is.
     fn of(entry: &dyn Entry, key: Key, why: &Closed, by_force: bool, state: State) -> Option<Self> {
         match entry.undone() {
             Undone::Items(0) => None,
@@ -435,8 +440,9 @@ mod tests {
         simulated::Simulation,
     };
 
-    /// What the end of the pool takes stays in the list that it is in. A registration that came through the
-    /// door just before the end, and finds its slot after it, is not given that one: it would be in two lists.
+    /// What the end of the pool takes stays in the list that it is in. A registration that came
+    /// through the door just before the end, and finds its slot after it, is not given that one: it
+    /// would be in two lists.
     #[test]
     fn slots_of_the_end_are_not_used_again() {
         let world = Simulation::new(1);

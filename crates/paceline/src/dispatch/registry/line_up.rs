@@ -30,7 +30,7 @@ impl Registry {
         slot.readiness.expire();
     }
 
-    /// How long the handle at hand has waited; its handler is told.
+    /// How long the handle at hand has waited; its handler gets to know it.
     pub(in crate::dispatch) fn note_expired(&self, key: Key) -> Duration {
         self.counters.expired.one_more();
         let slot = self.slots.get(key.index);

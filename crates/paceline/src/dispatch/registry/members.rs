@@ -123,20 +123,20 @@ impl Registry {
         channel: Channel<S>,
         limits: TimeLimits,
         opening: Option<Box<Opening<S>>>,
-    ) -> Member<S> {
+    ) -> Box<Member<S>> {
         let key = owned.key();
         if opening.is_none() {
             owned.readiness().greet();
         }
         self.limit_times(owned, limits);
-        Member {
+        Box::new(Member {
             key,
             channel,
             opening,
-        }
+        })
     }
 
-    /// Moves a member of another group into this one, if nobody has that group.
+    /// Moves a member of another group into this one, if no thread has that group.
     pub(in crate::dispatch) fn adopt<S>(
         &self,
         to: &Group<S>,
@@ -198,12 +198,12 @@ impl Registry {
         told
     }
 
-    /// A member goes into this group. Its handler is told.
+    /// A member goes into this group. Its handler is called for that.
     pub(in crate::dispatch) fn pass_to<S: Send + 'static>(
         &self,
         group: &Group<S>,
-        member: Member<S>,
-    ) -> Result<(), Member<S>> {
+        member: Box<Member<S>>,
+    ) -> Result<(), Box<Member<S>>> {
         let key = member.key;
         let slot = self.slot(key);
         let join = |member: &Member<S>| {
@@ -219,8 +219,8 @@ impl Registry {
         Ok(())
     }
 
-    /// A member was claimed: queues it at its group, and owns that if nobody has it. (Apart, so that the claim of others is
-    /// short.)
+    /// A member was claimed: queues it at its group, and owns that if no other thread has it.
+    /// (Apart, so that the claim of others is short.)
     #[inline(never)]
     pub(super) fn own_group_of(&self, member: Owned<'_>, group: Key) -> Option<Owned<'_>> {
         let slot = self.slots.get(group.index)?;
@@ -228,7 +228,8 @@ impl Registry {
         let _ = slot.waiting.push(index, self.link(index));
         match slot.readiness.notify(group.generation) {
             Ok(_) => self.try_own_group(group),
-            // It had moved, and its old group was deserted. Of this push and that end the second one sees the first.
+            // It had moved, and its old group was deserted. Of this push and that end the second
+            // one sees the first.
             Err(_) => {
                 self.send_on_waiting(slot);
                 None
@@ -236,7 +237,7 @@ impl Registry {
         }
     }
 
-    /// Owns a group if nobody has it; else its owner will look again.
+    /// Owns a group if no thread has it; else its owner visits it again.
     fn try_own_group(&self, group: Key) -> Option<Owned<'_>> {
         let owned = self.slots.try_own(group.index)?;
         if owned.key() == group {
@@ -247,7 +248,7 @@ impl Registry {
         None
     }
 
-    /// Moves everyone who waits for this group to the end of its own queue.
+    /// Moves every member that waits for this group to the end of its own queue.
     pub(in crate::dispatch) fn take_waiting(&self, group: Key, queue: &mut VecDeque<u32>) {
         if let Some(slot) = self.slots.get(group.index) {
             slot.waiting
@@ -260,7 +261,8 @@ impl Registry {
         self.slots.claim(index)
     }
 
-    /// A member that was queued at a group which it has left: to the line, and from there to its group.
+    /// A member that was queued at a group which it has left: to the line, and from there to its
+    /// group.
     pub(in crate::dispatch) fn send_on(&self, member: Owned<'_>) {
         self.put_back(member.requeue());
     }
@@ -269,13 +271,14 @@ impl Registry {
         queue.drain(..).for_each(|index| self.put_back(index));
     }
 
-    /// The same for those who wait at a slot whose group has ended.
+    /// The same for members that wait at a slot whose group has ended.
     pub(super) fn send_on_waiting(&self, slot: &Slot) {
         slot.waiting
             .take_all(|index| self.link(index), |index| self.put_back(index));
     }
 
-    /// Lets a member go that stays in its group; this thread owns that. The slot, if it is to be queued there again.
+    /// Lets a member go that stays in its group; this thread owns that. The slot, if it is to be
+    /// queued there again.
     pub(in crate::dispatch) fn let_go_member<S: 'static>(
         &self,
         mut owned: Owned<'_>,

@@ -1,20 +1,21 @@
 //! How a registration goes on in another registry, with all that it has.
 //!
 //! ```text
-//!  here: idle or busy with its own handler             there
-//!  1. it is owned
-//!                                                      2. a slot is occupied, and the set watches: owned too
-//!  3. the key goes stale, unless its end was asked for     (whatever is ready is reported there from now on)
-//!  4. out of the set
-//!                                                      5. its word takes over what the other one knew; `moved` is told
-//!                                                      6. let go: it is visited, armed, or idle
-//!  7. the slot is vacant
+//!  1. here:  idle or busy with its own handler: it is owned
+//!  2. there: a slot is occupied, and the set watches: owned too
+//!  3. here:  the key goes stale, unless its end was asked for
+//!     there: what is ready is reported from now on
+//!  4. here:  out of the set
+//!  5. there: its word takes over what the other one knew; `moved` is called
+//!  6. there: let go: it is visited, armed, or idle
+//!  7. here:  the slot is vacant
 //! ```
 //!
-//! Until step 3 nothing has changed here: whatever refuses it there leaves it where it is. Step 3 is one change of the
-//! readiness word, so a request by the old key either came before it and goes along, or finds a stale key. An edge that
-//! comes between 2 and 4 is told in both sets: here it is stale, there it counts. Before 6 the source is in this set no
-//! more, so its descriptor may be closed there at once.
+//! Until step 3 nothing has changed here: a refusal there leaves it where it is. Step 3 is one
+//! change of the readiness word, so a request by the old key either came before it and goes along,
+//! or finds a stale key. An edge that arrives between 2 and 4 is reported in both sets: here it is
+//! stale, there it counts. Before 6 the source is in this set no more, so its descriptor may be
+//! closed there at once.
 
 use std::{
     io,
@@ -41,12 +42,13 @@ use crate::{sync::atomic::Ordering, timer::TimeLimits};
 pub enum Move {
     /// It goes on there, under this key. The old one is stale.
     Moved(Handle),
-    /// Its handler runs, or waits for its turn. Nothing has changed; ask again, or let the handler move it.
+    /// Its handler runs, or waits for its turn. Nothing has changed; ask again, or let the handler
+    /// move it.
     Busy,
 }
 
 /// A registration that departs: what goes with it.
-struct Luggage {
+struct Transfer {
     entry: Box<dyn Entry>,
     /// What its word said.
     left: State,
@@ -59,7 +61,7 @@ struct Luggage {
 const ENDS: &str = "it is closed already";
 
 impl Registry {
-    /// Moves a registration that nobody has.
+    /// Moves a registration that no thread has.
     pub(in crate::dispatch) fn move_to(&self, key: Key, to: &Self) -> Result<Move, Refusal> {
         use io::ErrorKind::{InvalidInput, NotFound};
         let slot = self.slot_of(key).map_err(|Stale| refusal(NotFound, ENDS))?;
@@ -92,7 +94,8 @@ impl Registry {
         slot.group().map(|_| "it is a member of a group")
     }
 
-    /// Moves a registration whose handler has asked for it, and has returned. It is still owned if it stays.
+    /// Moves a registration whose handler has asked for it, and has returned. It is still owned if
+    /// it stays.
     #[cold]
     pub(in crate::dispatch) fn send_away<'r>(&self, mut owned: Owned<'r>) -> Option<Owned<'r>> {
         let key = owned.key();
@@ -120,7 +123,8 @@ impl Registry {
         Some(owned)
     }
 
-    /// Lets an owned registration go on there; see the picture above. It is still owned if it is refused.
+    /// Lets an owned registration go on there; see the picture above. It is still owned if it is
+    /// refused.
     fn hand_over<'r>(
         &self,
         mut owned: Owned<'r>,
@@ -144,7 +148,7 @@ impl Registry {
         };
         let _ = self.set.remove(descriptor);
         let limits = self.timers.take(owned.times());
-        let luggage = Luggage {
+        let transfer = Transfer {
             entry: owned
                 .with_entry(Option::take)
                 .expect("what has a descriptor has an entry"),
@@ -154,7 +158,7 @@ impl Registry {
             priority: owned.slot().priority.swap(0, Relaxed),
         };
         self.counters.moved.one_more();
-        let handle = to.settle_in(newcomer, luggage);
+        let handle = to.settle_in(newcomer, transfer);
         self.clear_out(owned);
         self.count_out(None);
         self.wake_drain();
@@ -162,19 +166,19 @@ impl Registry {
     }
 
     /// A registration from elsewhere goes on in this slot.
-    fn settle_in(&self, newcomer: Owned<'_>, luggage: Luggage) -> Handle {
-        let Luggage {
+    fn settle_in(&self, newcomer: Owned<'_>, transfer: Transfer) -> Handle {
+        let Transfer {
             mut entry,
             left,
             idle,
             deadline,
             priority,
-        } = luggage;
+        } = transfer;
         let (key, now) = (newcomer.key(), self.now());
         newcomer.readiness().carry_on(left);
         newcomer.slot().priority.store(priority, Relaxed);
-        // Before its handler is told, which may give it another time. Nothing comes of it while the slot is owned.
-        // (A move is a use: the idle time begins anew.)
+        // Before its handler is called, which may give it another time. Nothing results from it
+        // while the slot is owned. (A move is a use: the idle time begins anew.)
         let deadline = deadline.map(|left| now.after(left));
         self.limit_times(&newcomer, TimeLimits { deadline, idle });
         let (handle, limit) = (self.handle(key), self.limits.output_limit);

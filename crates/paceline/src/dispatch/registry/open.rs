@@ -1,12 +1,13 @@
-//! What threads do that all wait in one concurrent set: how each finds its next handle, and how it gives one back.
+//! What threads do that all wait in one concurrent set: how each finds its next handle, and how it
+//! gives one back.
 //!
-//! Nobody leads, so nobody's line is at hand. The set tells each event to one thread, which owns the handle directly;
-//! what has no event waits in the open line (`open_line.rs`); and the set's alarm tells one thread that a time has
-//! come.
+//! No thread leads, so no thread's line is at hand. The set reports each event to one thread, which
+//! owns the handle directly; what has no event waits in the open line (`open_line.rs`); and the
+//! set's alarm reports to one thread that a time has come.
 //!
-//! Between the moment in which the set tells a thread of an event and the one in which that thread has noted it, others
-//! can't know of it. It does not matter to them, but for two: who ends a handle because the pool drains, and who ends
-//! one because it was idle. These ask the descriptor itself ([`Registry::finds_news`]).
+//! Between the report of an event to a thread and the moment when that thread has noted it, others
+//! can't know of it. It matters to two only: a drain that ends a handle, and a time-out that ends
+//! an idle one. These ask the descriptor itself ([`Registry::finds_news`]).
 
 use std::{io, os::fd::RawFd};
 
@@ -35,7 +36,7 @@ const MANY: usize = 256;
 pub(crate) enum Found<'r> {
     /// This handle, claimed.
     Handle(Claim<'r>),
-    /// It was told something else: there may be more.
+    /// The set reported something else: there may be more.
     LookAgain,
     /// Nothing came, or the wait was interrupted.
     Nothing,
@@ -50,8 +51,8 @@ impl<'r> Found<'r> {
 /// What a registry has whose set is a concurrent one.
 pub(super) struct Open {
     line: OpenLine,
-    /// The set's alarm: who sets it reads the earliest time and tells the set under this lock, so the last word is
-    /// true.
+    /// The set's alarm: a thread that sets it reads the earliest time and changes the set under
+    /// this lock, so the last change is right.
     alarm: Mutex<()>,
 }
 
@@ -65,13 +66,13 @@ impl Open {
 }
 
 impl Registry {
-    /// Whether all threads may wait at once, and nobody leads.
+    /// Whether all threads may wait at once, and none leads.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// The next handle, for one of many threads that look for one; it sleeps until `until` (`None`: for ever) if there
-    /// is nothing.
+    /// The next handle, for one of many threads that look for one; it sleeps until `until` (`None`:
+    /// for ever) if there is nothing.
     pub(crate) fn next_for_anyone(&self, until: Option<Timestamp>) -> io::Result<Found<'_>> {
         let Some((open, set)) = self.open() else {
             return Ok(Found::Nothing);
@@ -89,8 +90,8 @@ impl Registry {
         }
     }
 
-    /// Waits in the set. The first handle that it tells of is this thread's; if it tells of none, the first of the
-    /// line.
+    /// Waits in the set. The first handle that it reports is this thread's; if it reports none, the
+    /// first of the line.
     fn ask(
         &self,
         open: &Open,
@@ -121,8 +122,8 @@ impl Registry {
         }
     }
 
-    /// Notes what the set tells. This thread owns the first handle that needs a visit; the others go to the end of the
-    /// line.
+    /// Notes what the set reports. This thread owns the first handle that needs a visit; the others
+    /// go to the end of the line.
     fn hear<'r>(&'r self, open: &Open, event: Event, claim: &mut Option<Claim<'r>>) {
         let key = Key::from_bits(event.key);
         let Some(slot) = self.slots.get(key.index) else {
@@ -147,7 +148,7 @@ impl Registry {
         self.expire(Batch::Whole, |index| open.line.push_quietly(index));
         set.set_alarm(self.timers.earliest());
         drop(alarm);
-        // After the end nobody takes from the line any more: see `let_go`.
+        // After the end no thread takes from the line any more: see `let_go`.
         while self.phase() == SHUT {
             match open.line.back(false, false, true) {
                 (Some(index), call) => {
@@ -176,7 +177,7 @@ impl Registry {
         }
     }
 
-    /// Puts a QUEUED slot into the open line, and wakes somebody if need be.
+    /// Puts a QUEUED slot into the open line, and wakes a thread if need be.
     #[cold]
     pub(super) fn put_in_open_line(&self, index: u32) {
         if let Some(open) = &self.open {
@@ -184,14 +185,16 @@ impl Registry {
         }
     }
 
-    /// This thread leaves. If it had put something into the open line, somebody else must look.
+    /// This thread leaves. If it had put something into the open line, another thread must check
+    /// the line.
     pub(crate) fn leave_open_line(&self) {
         if let Some(open) = &self.open {
             self.obey(open.line.pass_on());
         }
     }
 
-    /// Nobody shall wait any more: the leader looks up from its wait; of many who wait one does, and says it again.
+    /// No thread shall wait any more: the leader returns from its wait; of many waiting threads one
+    /// does, and passes it on.
     pub(crate) fn end_waits(&self) {
         match &self.open {
             None => self.set.wake(),
@@ -199,8 +202,9 @@ impl Registry {
         }
     }
 
-    /// Ends an ownership, as `let_go`, for a thread that is done with a handle and what it had left for afterwards is
-    /// this. If that is nothing, the thread looks for another one at once, and nobody is woken.
+    /// Ends an ownership, as `let_go`, for a thread that is done with a handle and has only
+    /// `afterwards` left to do. If that is nothing, the thread takes another handle at once, and no
+    /// other thread is woken.
     #[cold]
     pub(in crate::dispatch) fn let_go_for_anyone(&self, owned: Owned<'_>, afterwards: &Afterwards) {
         if let Some(share) = &afterwards.share {
@@ -219,22 +223,24 @@ impl Registry {
         }
     }
 
-    /// A thread that uses a concurrent handle has received something, or found nothing: the set shall tell of what is
-    /// there now. If that was **owed** (see [`Share::owe`](super::super::concurrent::Share::owe)) it is paid here, by a
-    /// thread that does not own the handle: an owner would turn away whoever is told at once. `watched` is the
-    /// descriptor, while the set has it.
+    /// A thread that uses a concurrent handle has received something, or found nothing: the set
+    /// shall report what is there now. If that was **owed** (see
+    /// [`Share::owe`](super::super::concurrent::Share::owe)) it is paid here, by a thread that does
+    /// not own the handle: an owner would turn away the thread that gets the report at once.
+    /// `watched` is the descriptor, while the set has it.
     pub(in crate::dispatch) fn pay(&self, key: Key, watched: &Mutex<Option<RawFd>>, bits: Ready) {
         let descriptor = lock(watched);
         let told = descriptor.map(|descriptor| self.arm_unowned(key, descriptor, bits));
         drop(descriptor);
         if let Some(Err(_)) = told {
-            // Its owner tries again, and tells the handler if it can't be.
+            // Its owner tries again, and fails the handler if it can't be.
             let _ = self.change(key, |word| word.disarm(key.generation, bits));
         }
     }
 
-    /// Arms what the word says is armed, until the two agree: its owner may be arming another direction. Who has told the set
-    /// anything has overwritten what others told it meanwhile: so it goes on also if its own direction is armed no more.
+    /// Arms what the word says is armed, until the two agree: its owner may be arming another
+    /// direction. A thread that armed anything has overwritten what others armed meanwhile: so it
+    /// goes on also if its own direction is armed no more.
     fn arm_unowned(&self, key: Key, descriptor: RawFd, bits: Ready) -> io::Result<()> {
         let Some(slot) = self.slots.get(key.index) else {
             return Ok(());
@@ -243,7 +249,8 @@ impl Registry {
         loop {
             let state = slot.readiness.look();
             let armed = state.armed();
-            // If a report has come before anything was told, whoever got it arms what is awaited.
+            // If a report arrived before anything was armed, the thread that got it arms what is
+            // awaited.
             let owed = armed.has(bits) || !told.is_empty();
             let is_same = state.generation() == key.generation;
             if !is_same || !owed || armed.without(told).is_empty() {
@@ -255,8 +262,9 @@ impl Registry {
         }
     }
 
-    /// Whether something is ready and awaited at a handle of a concurrent set that nobody has noted yet: it is noted now,
-    /// and the handle is to be visited for it. This thread owns the handle.
+    /// Whether something is ready and awaited at a handle of a concurrent set that no thread has
+    /// noted yet: it is noted now, and the handle is to be visited for it. This thread owns the
+    /// handle.
     #[cold]
     pub(in crate::dispatch) fn finds_news(
         &self,

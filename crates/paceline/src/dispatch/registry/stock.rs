@@ -1,4 +1,4 @@
-//! Sources whose events wait in memory: how their registrations begin. See `stocked.rs`.
+//! Sources whose events wait in memory: how their registrations begin. See `item_source.rs`.
 
 use std::sync::Arc;
 
@@ -7,14 +7,17 @@ use super::{
         entry::Entry,
         handle::Handle,
         handler::Interest,
-        stocked::{ConcurrentItemHandler, ItemHandler, Stocked, StockedConcurrent, Store},
+        item_source::{
+            ConcurrentItemHandler, ConcurrentItemSource, ItemHandler, ItemSource, Store,
+        },
         Rejected,
     },
     Registry,
 };
 
 impl Registry {
-    /// Begins the registration of a store; `attempted` says what it is. Whoever puts something in notifies the handle.
+    /// Begins the registration of a store; `attempted` says what it is. A thread that puts
+    /// something in notifies the handle.
     pub(crate) fn register_store<St, H>(
         &self,
         attempted: &str,
@@ -27,7 +30,7 @@ impl Registry {
     {
         let kind = self.kinds.of::<H>();
         self.stock(attempted, store, handler, |store, handler| {
-            Box::new(Stocked::new(store, handler, kind))
+            Box::new(ItemSource::new(store, handler, kind))
         })
     }
 
@@ -44,7 +47,7 @@ impl Registry {
     {
         let kind = self.kinds.of::<H>();
         self.stock(attempted, store, handler, |store, handler| {
-            Box::new(StockedConcurrent::new(store, handler, kind))
+            Box::new(ConcurrentItemSource::new(store, handler, kind))
         })
     }
 

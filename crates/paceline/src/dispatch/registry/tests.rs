@@ -57,8 +57,8 @@ fn registry(world: &Simulation, set: Box<dyn HandleSet>) -> Arc<Registry> {
     Registry::new(set, clock, limits, hooks, Arc::default())
 }
 
-/// A handle that can't be armed for want of memory is taken for ready, and armed again after its visit; for any other
-/// reason it is closed. Either way it does not rest.
+/// A handle that can't be armed for want of memory is taken for ready, and armed again after its
+/// visit; for any other reason it is closed. Either way it does not rest.
 #[test]
 fn want_of_memory_closes_nobody() {
     for (reason, closes) in [

@@ -27,7 +27,8 @@ use crate::{
 /// than this.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A timer that comes later than this, in milliseconds, is late. The system's waits count in milliseconds too.
+/// A timer that comes later than this, in milliseconds, is late. The system's waits count in
+/// milliseconds too.
 const ON_TIME: u64 = 1;
 
 impl Registry {
@@ -221,8 +222,9 @@ impl Registry {
         self.counters.missed_ticks.add(ticks);
     }
 
-    /// Lines up everything whose time has come. This thread holds the lead, and has just asked the set: what that has
-    /// told comes first, and if it has not told everything (`batch`), nobody is taken for idle yet. Or nobody leads.
+    /// Lines up every handle whose time has come. This thread holds the lead, and has just polled
+    /// the set: those reports come first, and if it has not reported everything (`batch`), no
+    /// handle is taken for idle yet. Or the set has no lead.
     pub(in crate::dispatch) fn expire(&self, batch: Batch, mut enlist: impl FnMut(u32)) {
         let line = &mut enlist;
         self.timers.expire(|due, now, late| {
@@ -330,7 +332,7 @@ fn idle_end_of(slot: &Slot, now: Timestamp, batch: Batch) -> Found {
     let later = now.after(span.max(SHORTEST));
     let look_again = match end {
         Some(end) if end > now => end,
-        // The set has more to tell.
+        // The set has more to report.
         Some(_) if !is_over => now,
         _ => later,
     };

@@ -1,4 +1,5 @@
-//! User code that runs on behalf of the registry: hooks, and work for after a handle was given back.
+//! User code that runs on behalf of the registry: hooks, and work for after a handle was given
+//! back.
 
 use super::{
     super::{
@@ -36,8 +37,8 @@ impl Registry {
         }
     }
 
-    /// Counts a panic of user code, and tells the hook. The handle is with this thread, so the hook can't
-    /// wait for its end.
+    /// Counts a panic of user code, and calls the hook. The handle is with this thread, so the hook
+    /// can't wait for its end.
     pub(in crate::dispatch) fn tell_panic(&self, key: Key, panic: &str) {
         self.tell_panic_in(Some(key), key, panic);
     }
@@ -73,7 +74,7 @@ impl Registry {
         }
     }
 
-    /// Tells the hook of an end.
+    /// Calls the hook for an end.
     pub(super) fn tell_closed(&self, key: Key, why: &Closed, provenance: Option<&Provenance>) {
         if let Closed::TimedOut = why {
             self.counters.timed_out.one_more();
@@ -147,7 +148,8 @@ impl Registry {
         None
     }
 
-    /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with this thread.
+    /// Drops what a handler that panicked wanted to be done afterwards. Its handle is still with
+    /// this thread.
     pub(in crate::dispatch) fn drop_afterwards(&self, afterwards: &mut Afterwards) {
         let key = afterwards.of;
         for work in std::mem::take(&mut afterwards.work) {
@@ -156,7 +158,8 @@ impl Registry {
         }
     }
 
-    /// Does what a handler wanted to be done after its handle was given back; of a concurrent handle, calls it.
+    /// Does what a handler wanted to be done after its handle was given back; of a concurrent
+    /// handle, calls it.
     pub(crate) fn run_afterwards(&self, afterwards: Afterwards, duty: &dyn Duty) {
         if let Some(share) = afterwards.share {
             self.use_share(share, duty);

@@ -1,7 +1,9 @@
-//! The simulated world as a concurrent set: many threads wait in it at once, and one of them is told of each thing.
+//! The simulated world as a concurrent set: many threads wait in it at once, and each event is
+//! reported to one of them.
 //!
-//! Everyone sleeps on a bed of its own. Whatever happens wakes one of them, chosen by the seed. Who is awake takes what it
-//! is told of, and if anything is left, or an alarm is set that it might have slept for, wakes another.
+//! Each thread sleeps on a parker of its own. Each event wakes one of them, chosen by the seed. A
+//! thread that is awake takes what is reported to it, and if anything is left, or an alarm is set
+//! that it might have slept for, wakes another.
 
 use std::{io, os::fd::RawFd, sync::Arc};
 
@@ -12,7 +14,7 @@ use super::{
 };
 use crate::sync::{lock, Clock, Parker, Timestamp};
 
-/// Who sleeps in a concurrent set, and when one of them is to be told that a time has come.
+/// The threads that sleep in a concurrent set, and when one of them is to be woken for a time.
 #[derive(Default)]
 pub(super) struct Hall {
     asleep: Vec<Arc<Parker>>,
@@ -20,8 +22,8 @@ pub(super) struct Hall {
 }
 
 impl Simulation {
-    /// The same, with a set in which all threads wait at once, as [`SetKind::Concurrent`](crate::SetKind::Concurrent)
-    /// does.
+    /// The same, with a set in which all threads wait at once, as
+    /// [`SetKind::Concurrent`](crate::SetKind::Concurrent) does.
     #[must_use]
     pub fn concurrent(seed: u64) -> Self {
         let mut state = State::new(seed, Reports::Once);
@@ -41,7 +43,7 @@ impl State {
         self.watches[0].hall.is_some()
     }
 
-    /// Chooses one of those who sleep in a set.
+    /// Chooses one of the threads that sleep in a set.
     pub(super) fn call_one(&mut self, set: usize) -> Option<Arc<Parker>> {
         let chosen = self.next_random();
         let asleep = &mut self.watches[set].hall.as_mut()?.asleep;
@@ -51,17 +53,19 @@ impl State {
 
     /// At most `room` things, in no certain order.
     fn tell_some(&mut self, set: usize, room: usize, now: Timestamp) -> Vec<Told> {
-        let room = match self.strikes(self.faults.single) {
-            true => 1,
-            false => room,
+        let room = if self.strikes(self.faults.single) {
+            1
+        } else {
+            room
         };
         let bells_first = self.next_random() % 2 == 0;
         let watch = &mut self.watches[set];
         let mut told = Vec::new();
         while told.len() < room {
-            let next = match bells_first {
-                true => watch.bell(now).or_else(|| watch.event()),
-                false => watch.event().or_else(|| watch.bell(now)),
+            let next = if bells_first {
+                watch.bell(now).or_else(|| watch.event())
+            } else {
+                watch.event().or_else(|| watch.bell(now))
             };
             match next {
                 Some(next) => told.push(next),
@@ -73,11 +77,11 @@ impl State {
 }
 
 impl Watch {
-    /// Somebody sleeps, or is up.
-    fn note_sleep(&mut self, bed: &Arc<Parker>, asleep: bool) {
+    /// A thread sleeps, or is up.
+    fn note_sleep(&mut self, parker: &Arc<Parker>, asleep: bool) {
         if let Some(hall) = &mut self.hall {
-            hall.asleep.retain(|other| !Arc::ptr_eq(other, bed));
-            hall.asleep.extend(asleep.then(|| Arc::clone(bed)));
+            hall.asleep.retain(|other| !Arc::ptr_eq(other, parker));
+            hall.asleep.extend(asleep.then(|| Arc::clone(parker)));
         }
     }
 
@@ -98,7 +102,7 @@ impl Watch {
         Some(Told::Alarm)
     }
 
-    /// Whether somebody else has to get up.
+    /// Whether another thread has to wake.
     fn has_more(&self) -> bool {
         self.has_news() || self.alarm().is_some()
     }
@@ -124,7 +128,7 @@ impl ConcurrentSet for SimulatedSet {
         until: Option<Timestamp>,
         tell: &mut dyn FnMut(Told),
     ) -> io::Result<()> {
-        let (clock, bed) = (
+        let (clock, parker) = (
             Clock::Virtual(Arc::clone(&self.world.clock)),
             Arc::new(Parker::new()),
         );
@@ -138,18 +142,19 @@ impl ConcurrentSet for SimulatedSet {
             if !told.is_empty() || is_interrupted || clock.has_passed(until) {
                 break Ok(told);
             }
-            state.watches[self.set].note_sleep(&bed, true);
-            bed.take();
+            state.watches[self.set].note_sleep(&parker, true);
+            parker.take();
             let alarm = state.watches[self.set].alarm();
             drop(state);
             let times = until.into_iter().chain(alarm);
-            clock.sleep(&bed, times.min());
+            clock.sleep(&parker, times.min());
             state = lock(&self.world.state);
         };
-        state.watches[self.set].note_sleep(&bed, false);
-        match state.watches[self.set].has_more() {
-            true => self.world.wake_leader(state, self.set),
-            false => drop(state),
+        state.watches[self.set].note_sleep(&parker, false);
+        if state.watches[self.set].has_more() {
+            self.world.wake_leader(state, self.set)
+        } else {
+            drop(state)
         }
         told?.into_iter().for_each(tell);
         Ok(())
@@ -160,7 +165,7 @@ impl ConcurrentSet for SimulatedSet {
         if let Some(hall) = &mut state.watches[self.set].hall {
             hall.alarm = at;
         }
-        // Somebody sleeps until then.
+        // A thread sleeps until then.
         self.world.wake_leader(state, self.set);
     }
 

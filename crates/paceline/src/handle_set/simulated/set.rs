@@ -9,23 +9,23 @@ use super::{
 };
 use crate::sync::{lock, Clock, MutexGuard, Parker, Timestamp};
 
-/// What one handle set has to tell.
+/// What one handle set has to report.
 pub(super) struct Watch {
     /// A pool has it.
     pub(super) is_taken: bool,
-    /// Edges that were not told yet.
+    /// Edges that were not reported yet.
     pub(super) pending: VecDeque<Event>,
-    /// The last edges that were told, as stock for stale ones.
+    /// The last edges that were reported, as stock for stale ones.
     past: VecDeque<Event>,
     pub(super) woken: bool,
     pub(super) wakes: u64,
     /// How the next wait fails.
     pub(super) failure: Option<io::ErrorKind>,
-    /// Somebody waits: only one may (L1).
+    /// A thread waits: only one may (L1).
     waited_in: bool,
     /// Where the pool's leader sleeps.
     leader: Arc<Parker>,
-    /// Who waits, if it is a concurrent set.
+    /// The waiting threads, if it is a concurrent set.
     pub(super) hall: Option<Hall>,
 }
 
@@ -54,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// The first edge that was not told yet.
+    /// The first edge that was not reported yet.
     pub(super) fn take_event(&mut self) -> Option<Event> {
         let event = self.pending.pop_front()?;
         self.past.push_back(event);
@@ -71,8 +71,8 @@ impl Watch {
 }
 
 impl Stream {
-    /// What the set that watches it is to tell: everything that is ready; where it reports once, if it is armed for any
-    /// of it, and then it is armed no more.
+    /// What the set that watches it is to report: everything that is ready; where it reports once,
+    /// if it is armed for any of it, and then it is armed no more.
     fn report(&mut self, place: usize, reports: Reports) -> Ready {
         let (ready, reset) = (self.ready(), self.is_reset());
         let watched = &mut self.watched[place];
@@ -101,7 +101,7 @@ impl State {
         self.watches.len() - 1
     }
 
-    /// Notes an edge of a stream, for everyone who watches it.
+    /// Notes an edge of a stream, for every set that watches it.
     pub(super) fn edge(&mut self, id: usize) {
         for place in 0..self.streams[id].watched.len() {
             let ready = self.streams[id].report(place, self.reports);
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// One set is to tell this.
+    /// One set is to report this.
     fn tell(&mut self, set: usize, event: Event) {
         let doubled = self.strikes(self.faults.doubled);
         let stale = self.strikes(self.faults.stale);
@@ -131,7 +131,7 @@ impl State {
         events.extend((0..most).map_while(|_| watch.take_event()));
     }
 
-    /// Where the leader of a set sleeps; of many who sleep, one of them.
+    /// Where the leader of a set sleeps; of many sleeping threads, one of them.
     fn sleeper(&mut self, set: usize) -> Option<Arc<Parker>> {
         match self.watches[set].hall {
             Some(_) => self.call_one(set),
@@ -141,7 +141,8 @@ impl State {
 }
 
 impl World {
-    /// Ends the sleep of a set's leader, if there is one, after `state` was changed; of many who sleep, that of one.
+    /// Ends the sleep of a set's leader, if there is one, after `state` was changed; of many
+    /// sleeping threads, that of one.
     pub(super) fn wake_leader(&self, state: MutexGuard<'_, State>, set: usize) {
         Self::wake_leaders(state, &[set]);
     }
@@ -178,7 +179,7 @@ impl SimulatedSet {
         Arc::ptr_eq(&self.world, &other.world)
     }
 
-    /// Waits until one of these sets of its world has something to tell, or `until`.
+    /// Waits until one of these sets of its world has something to report, or `until`.
     pub(crate) fn wait_beside<'s>(
         &self,
         sets: impl Iterator<Item = &'s SimulatedSet>,
@@ -194,7 +195,7 @@ impl SimulatedSet {
         let interrupted = state.interrupt().is_err();
         let has_news = |state: &State| sets.iter().any(|it| state.watches[it.set].has_news());
         while !has_news(&state) && !interrupted && !clock.has_passed(until) {
-            // Whoever wakes the leader of any of them wakes this one.
+            // Waking the leader of any of them wakes this one.
             state.lie_down(&sets, &self.leader);
             self.leader.take();
             drop(state);
@@ -206,11 +207,11 @@ impl SimulatedSet {
 }
 
 impl State {
-    /// Somebody waits in these sets at once, and sleeps there.
-    fn lie_down(&mut self, sets: &[&SimulatedSet], bed: &Arc<Parker>) {
+    /// A thread waits in these sets at once, and sleeps there.
+    fn lie_down(&mut self, sets: &[&SimulatedSet], parker: &Arc<Parker>) {
         for it in sets {
             let watch = &mut self.watches[it.set];
-            (watch.waited_in, watch.leader) = (true, Arc::clone(bed));
+            (watch.waited_in, watch.leader) = (true, Arc::clone(parker));
         }
     }
 
@@ -284,9 +285,10 @@ impl HandleSet for SimulatedSet {
             return Err(kind.into());
         }
         state.take_events(self.set, events);
-        let batch = match state.watches[self.set].pending.is_empty() {
-            true => Batch::Whole,
-            false => Batch::Full,
+        let batch = if state.watches[self.set].pending.is_empty() {
+            Batch::Whole
+        } else {
+            Batch::Full
         };
         Ok(Answer { batch, slept })
     }

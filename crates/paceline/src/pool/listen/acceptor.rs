@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{
     dispatch::{
-        caught, Accepted, Context, EventHandler, GroupHandler, Handle, Next, OpenConnections,
-        Provenance, Registry, Vacancy,
+        Accepted, Context, EventHandler, GroupHandler, Handle, Next, OpenConnections, Provenance,
+        Registry, Vacancy,
     },
     handle_set::{is_readable, Source},
     observe::Counters,
+    unwind::caught,
 };
 
 /// How many connections are accepted before other handles have their turn.
@@ -48,8 +49,8 @@ pub(in crate::pool) fn here(registry: &Arc<Registry>) -> TakenOnBy {
     Box::new(move || registry.upgrade())
 }
 
-/// Registers a connection that was accepted with what was made for it. Otherwise it returns the stream, and the handler if
-/// nothing else has that.
+/// Registers a connection that was accepted with what was made for it. Otherwise it returns the
+/// stream, and the handler if nothing else has that.
 pub(super) type TakeOn<S, H> = fn(S, H, Accepted, &Registry) -> Result<(), (S, Option<H>)>;
 
 /// With a handler of its own.
@@ -213,12 +214,16 @@ impl<F, S: AsFd, H> Acceptor<F, S, H> {
     /// connection and close it, so that its peer knows and the next one is first.
     ///
     /// # Errors
-    /// "Would block" if no connection waits: the system reports a full table before an empty backlog. The spare one stays
-    /// where it is then: the less often it is given up, the less often another thread takes it.
+    /// "Would block" if no connection waits: the system reports a full table before an empty
+    /// backlog. The spare one stays where it is then: the less often it is given up, the less often
+    /// another thread takes it.
     fn refuse_one<L: ListenerSocket>(&mut self, cx: &mut Context<'_, L>) -> io::Result<()> {
-        cx.try_read(|listener| match is_readable(listener.as_fd().as_raw_fd()) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
+        cx.try_read(|listener| {
+            if is_readable(listener.as_fd().as_raw_fd()) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
         })?;
         let refusal = &self.refusal;
         let accepted = self.spare.instead(|| {
@@ -226,12 +231,14 @@ impl<F, S: AsFd, H> Acceptor<F, S, H> {
             accepted.map(|(stream, _)| refusal.close(&stream))
         });
         match accepted {
-            // Counted when the spare one is back: who waits for the count may open what it likes.
+            // Counted when the spare one is back: a caller that waits for the count may open what
+            // it likes.
             Ok(()) => {
                 self.note_refused();
                 Ok(())
             }
-            // Another thread took the descriptor first. The connection waits; so does this thread, for a moment.
+            // Another thread took the descriptor first. The connection waits; so does this thread,
+            // for a moment.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 pause(cx);
                 Ok(())
@@ -241,7 +248,8 @@ impl<F, S: AsFd, H> Acceptor<F, S, H> {
     }
 }
 
-/// Pauses when a connection can be neither accepted nor refused; then other handles have their turn.
+/// Pauses when a connection can be neither accepted nor refused; then other handles have their
+/// turn.
 fn pause<L>(cx: &mut Context<'_, L>) -> Next {
     cx.blocking(|| std::thread::sleep(PAUSE));
     Next::Continue

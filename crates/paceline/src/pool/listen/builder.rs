@@ -26,16 +26,18 @@ use crate::{
     errors::{attempted, judged},
 };
 
-/// How many connections may wait to be accepted, if nothing is said: a peer that finds this queue full tries again after a
-/// second.
+/// How many connections may wait to be accepted, if nothing is said: a peer that finds this queue
+/// full tries again after a second.
 const DEFAULT_BACKLOG: u32 = 4096;
 
 /// Settings of a listener: see [`Pool::listener`].
 ///
-/// Its last methods judge them all at once, and begin to listen: [`bind`](Self::bind) at a TCP port,
-/// [`bind_unix`](Self::bind_unix) at a path, [`on`](Self::on) on a socket that listens already. They ask `make` for the
-/// handler of each connection; [`bind_metrics`](Self::bind_metrics) has its own. With [`bind_groups`](Self::bind_groups), [`bind_unix_groups`](Self::bind_unix_groups) and
-/// [`on_groups`](Self::on_groups) each connection is the first member of a group of its own.
+/// Its last methods judge them all at once, and begin to listen: [`bind`](Self::bind) at a TCP
+/// port, [`bind_unix`](Self::bind_unix) at a path, [`on`](Self::on) on a socket that listens
+/// already. They ask `make` for the handler of each connection;
+/// [`bind_metrics`](Self::bind_metrics) has its own. With [`bind_groups`](Self::bind_groups),
+/// [`bind_unix_groups`](Self::bind_unix_groups) and [`on_groups`](Self::on_groups) each connection
+/// is the first member of a group of its own.
 #[must_use = "it listens when one of its last methods is called"]
 pub struct ListenerBuilder<'p> {
     pool: &'p Pool,
@@ -60,55 +62,57 @@ impl<'p> ListenerBuilder<'p> {
         }
     }
 
-    /// How many of its connections may be open at once. A connection counts from the moment in which it is accepted until
-    /// its source is dropped, also in another pool. Default: no bound.
+    /// How many of its connections may be open at once. A connection counts from the moment in
+    /// which it is accepted until its source is dropped, also in another pool. Default: no bound.
     ///
-    /// At the bound the listener stops accepting, and goes on when a connection ends. The next ones wait in the
-    /// [backlog](Self::backlog): to their peers they look connected. With a [`refusal`](Self::refusal) the listener
-    /// accepts, answers and closes them instead.
+    /// At the bound the listener stops accepting, and goes on when a connection ends. The next ones
+    /// wait in the [backlog](Self::backlog): to their peers they look connected. With a
+    /// [`refusal`](Self::refusal) the listener accepts, answers and closes them instead.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.settings.max_connections = Some(connections);
         self
     }
 
     /// What the listener says to a connection that it refuses, before it closes that: beyond
-    /// [`max_connections`](Self::max_connections), or if the pool is shutting down or has no descriptor or slot left. It
-    /// may be empty. Default: none; then connections beyond the bound wait, and others are closed without a word.
+    /// [`max_connections`](Self::max_connections), or if the pool is shutting down or has no
+    /// descriptor or slot left. It may be empty. Default: none; then connections beyond the bound
+    /// wait, and others are closed without a word.
     ///
-    /// The listener never waits for the peer. It sends as much as the socket takes, ends the stream, discards what the
-    /// peer has sent so far, and closes. The system answers with a reset what the peer sends later; on Linux the peer can
-    /// read the text all the same. A connection for which `make` returns `None` gets no text: `make` has the stream, and
-    /// can write to it.
+    /// The listener never waits for the peer. It sends as much as the socket takes, ends the
+    /// stream, discards what the peer has sent so far, and closes. The system answers with a reset
+    /// what the peer sends later; on Linux the peer can read the text all the same. A connection
+    /// for which `make` returns `None` gets no text: `make` has the stream, and can write to it.
     pub fn refusal(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.settings.refusal = Some(text.into());
         self
     }
 
-    /// How long a connection of this listener may be idle before it is closed. `None`: for ever. Default:
-    /// [`Builder::idle_timeout`](crate::Builder::idle_timeout) of the pool.
+    /// How long a connection of this listener may be idle before it is closed. `None`: for ever.
+    /// Default: [`Builder::idle_timeout`](crate::Builder::idle_timeout) of the pool.
     pub fn idle_timeout(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.settings.idle_timeout = Some(idle.into());
         self
     }
 
-    /// How many connections may wait to be accepted. The system may allow fewer (Linux: `net.core.somaxconn`). Default:
-    /// 4,096; of a socket that listens already, as it is.
+    /// How many connections may wait to be accepted. The system may allow fewer (Linux:
+    /// `net.core.somaxconn`). Default: 4,096; of a socket that listens already, as it is.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.settings.backlog = Some(connections);
         self
     }
 
-    /// Binds to `address` and listens there. If it stands for several addresses, the listener is at the first one that can
-    /// be bound, and only there.
+    /// Binds to `address` and listens there. If it stands for several addresses, the listener is at
+    /// the first one that can be bound, and only there.
     ///
-    /// `make` gets each stream and the address of its peer. It returns the handler, or `None` to refuse the connection. If
-    /// `make` panics, that connection is refused, and no other. Connections that are gone already and a full descriptor
-    /// table do not stop the listener.
+    /// `make` gets each stream and the address of its peer. It returns the handler, or `None` to
+    /// refuse the connection. If `make` panics, that connection is refused, and no other.
+    /// Connections that are gone already and a full descriptor table do not stop the listener.
     ///
     /// # Errors
-    /// `InvalidInput` if a setting can't be, which the text names, or if `address` stands for no address. The error of the
-    /// system with its kind, such as `AddrInUse`, `AddrNotAvailable` or `PermissionDenied`. `BrokenPipe` if the pool is
-    /// shutting down, `QuotaExceeded` if every slot is taken.
+    /// `InvalidInput` if a setting can't be, which the text names, or if `address` stands for no
+    /// address. The error of the system with its kind, such as `AddrInUse`, `AddrNotAvailable` or
+    /// `PermissionDenied`. `BrokenPipe` if the pool is shutting down, `QuotaExceeded` if every slot
+    /// is taken.
     pub fn bind<A, F, H>(self, address: A, make: F) -> io::Result<Listener>
     where
         A: ToSocketAddrs,
@@ -120,9 +124,9 @@ impl<'p> ListenerBuilder<'p> {
     }
 
     /// Binds to `address`, and answers each HTTP request there with the counters of this pool as
-    /// [OpenMetrics text](crate::observe::open_metrics), in which the pool has this name: a port for a
-    /// monitoring system. Unless other settings are made, at most 16 connections are open, and none
-    /// is idle for longer than 10 s.
+    /// [OpenMetrics text](crate::observe::open_metrics), in which the pool has this name: a port
+    /// for a monitoring system. Unless other settings are made, at most 16 connections are open,
+    /// and none is idle for longer than 10 s.
     ///
     /// ```
     /// use std::{io::{Read, Write}, net::TcpStream};
@@ -170,8 +174,8 @@ impl<'p> ListenerBuilder<'p> {
         Ok(self.begin(listener, make, as_first_member)?)
     }
 
-    /// As [`bind`](Self::bind), at a path in the file system, which must not exist yet. It stays there when the listener
-    /// is closed. (The address of a peer seldom has a path.)
+    /// As [`bind`](Self::bind), at a path in the file system, which must not exist yet. It stays
+    /// there when the listener is closed. (The address of a peer seldom has a path.)
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -205,11 +209,13 @@ impl<'p> ListenerBuilder<'p> {
         Ok(self.begin(listener, make, as_first_member)?)
     }
 
-    /// Takes a socket that listens already: one with options of its own, or one that another process handed down.
+    /// Takes a socket that listens already: one with options of its own, or one that another
+    /// process handed down.
     ///
     /// # Errors
-    /// Returns `listener` and `make`. `InvalidInput` if a setting can't be, which the text names. The error of the system
-    /// if the socket has no address or can't be registered. `BrokenPipe` and `QuotaExceeded` as [`bind`](Self::bind).
+    /// Returns `listener` and `make`. `InvalidInput` if a setting can't be, which the text names.
+    /// The error of the system if the socket has no address or can't be registered. `BrokenPipe`
+    /// and `QuotaExceeded` as [`bind`](Self::bind).
     pub fn on<L, F, H>(self, listener: L, make: F) -> Result<Listener<L::Address>, Rejected<(L, F)>>
     where
         L: ListenerSocket,
@@ -291,7 +297,7 @@ impl<'p> ListenerBuilder<'p> {
             backlog: _,
         } = self.settings;
         let open = OpenConnections::new(address.clone().into(), max_connections);
-        let shared = self.pool.shared();
+        let hub = self.pool.hub();
         let acceptor = Acceptor {
             make,
             take_on,
@@ -299,10 +305,10 @@ impl<'p> ListenerBuilder<'p> {
             open: Arc::clone(&open),
             refusal: Refusal::new(refusal),
             idle_timeout,
-            counters: Arc::clone(&shared.counters),
+            counters: Arc::clone(&hub.counters),
             spare: Spare::new(),
         };
-        match shared.registry.register(listener, Interest::READ, acceptor) {
+        match hub.registry.register(listener, Interest::READ, acceptor) {
             Ok(handle) => Ok(Listener {
                 handle,
                 address,

@@ -29,7 +29,8 @@ impl Refusal {
         self.0.is_some()
     }
 
-    /// Closes a connection, with the text. It never waits for the peer, so an error is none of ours.
+    /// Closes a connection, with the text. It never waits for the peer, so an error is none of
+    /// ours.
     pub(super) fn close(&self, stream: impl AsFd) {
         if let Some(text) = &self.0 {
             let socket = SockRef::from(&stream);
@@ -40,7 +41,8 @@ impl Refusal {
     }
 }
 
-/// Reads what has come: the system resets a connection that is closed with unread input, and the peer may lose the text.
+/// Reads what has come: the system resets a connection that is closed with unread input, and the
+/// peer may lose the text.
 fn discard(socket: &SockRef<'_>) {
     let mut buffer = [MaybeUninit::uninit(); DISCARDED];
     for _ in 0..DISCARDS {
@@ -51,9 +53,9 @@ fn discard(socket: &SockRef<'_>) {
     }
 }
 
-/// Written while a listener has given up its spare descriptor: the pools themselves must not take it, or there would be
-/// none to refuse with until another one is free, and connections would wait that long. (Whatever else opens descriptors
-/// in this process may take it; then they do.)
+/// Written while a listener has given up its spare descriptor: the pools themselves must not take
+/// it, or there would be none to refuse with until another one is free, and connections would wait
+/// that long. (Whatever else opens descriptors in this process may take it; then they do.)
 static GIVEN_UP: RwLock<()> = RwLock::new(());
 
 /// Opens a descriptor, which is not the spare one of a listener.

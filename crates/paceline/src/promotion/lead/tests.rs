@@ -1,4 +1,5 @@
-//! Sections, one after the other on one thread: a seat may be enlisted and called without a thread that sleeps.
+//! Sections, one after the other on one thread: a seat may be enlisted and called without a thread
+//! that sleeps.
 
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ fn take<'a>(lead: &'a Lead<()>, seat: &Arc<Seat>) -> HeldLead<'a, ()> {
     }
 }
 
-/// Whoever finds the lead vacant, and gets the lock when somebody has it, or was elected, or the pool is
-/// closed, takes nothing, however high its rank.
+/// A thread that finds the lead vacant, and gets the lock when another has it, or was elected, or
+/// the pool is closed, takes nothing, however high its rank.
 #[test]
 fn only_a_vacant_lead_is_taken() {
     let (lead, highest) = (lead(Order::Priority), Seat::new(1, 9));
@@ -58,7 +59,8 @@ fn closed_offer_is_not_taken() {
     assert!(matches!(lead.take_offer(), Attempt::Closed));
 }
 
-/// Something waits for a thread whose time is over, or whose pool is closed (S1): it goes, and begins with nothing.
+/// Something waits for a thread whose time is over, or whose pool is closed (S1): it goes, and
+/// begins with nothing.
 #[test]
 fn handed_too_late() {
     let (lead, seat, clock) = (lead(Order::Newest), Seat::new(0, 0), Clock::monotonic());
@@ -70,8 +72,8 @@ fn handed_too_late() {
     assert!(matches!(arrive(None), Arrival::Closed));
 }
 
-/// L4: somebody is elected and on its way, and the opener was faster. While that is so its promotions wake
-/// nobody else: not to lead, nor to watch, though the standby is in deep sleep.
+/// L4: a thread is elected and on its way, and the opener was faster. While that is so its
+/// promotions wake no other: not to lead, nor to watch, though the standby is in deep sleep.
 #[test]
 fn one_wake_is_on_its_way() {
     let (lead, seats) = (lead(Order::Newest), [0, 1, 2, 3].map(|at| Seat::new(at, 0)));
@@ -97,7 +99,8 @@ fn one_wake_is_on_its_way() {
     drop(running);
 }
 
-/// Where the system picks, nobody can be named to watch, so somebody is woken to lead; but not if somebody watches.
+/// Where the system picks, no thread can be named to watch, so one is woken to lead; but not if one
+/// watches.
 #[test]
 fn who_watches_is_enough() {
     let (lead, seats) = (lead(Order::System), [0, 1, 2].map(|at| Seat::new(at, 0)));
@@ -110,8 +113,8 @@ fn who_watches_is_enough() {
     drop(running);
 }
 
-/// A thread came and stands by, between the promotion that found nobody and its section: it stays, and nobody
-/// else is woken to watch.
+/// A thread came and stands by, between the promotion that found none and its section: it stays,
+/// and no other is woken to watch.
 #[test]
 fn one_stands_by() {
     let (lead, seats) = (lead(Order::Newest), [0, 1, 2].map(|at| Seat::new(at, 0)));
@@ -123,7 +126,7 @@ fn one_stands_by() {
     drop(held);
 }
 
-/// The textbook: whoever is best is elected for every event. Otherwise it only watches.
+/// The textbook: the best follower is elected for every event. Otherwise it only watches.
 #[test]
 fn eager_is_who_elects_every_time() {
     for (wake, told) in [
@@ -142,7 +145,7 @@ fn eager_is_who_elects_every_time() {
     }
 }
 
-/// Who gives away a lead that is closed is told so: nobody is to be called, or sent for.
+/// A thread that gives away a closed lead gets `Closing`: no thread is to be called, or sent for.
 #[test]
 fn nobody_comes_for_a_closed_lead() {
     for wake in [Wake::Eager, Wake::Adaptive] {
@@ -155,7 +158,8 @@ fn nobody_comes_for_a_closed_lead() {
     }
 }
 
-/// Two were idle for long. The second one would leave nobody behind, and a promotion may rely on it.
+/// Two were idle for long. The second one would leave no thread behind, and a promotion may rely on
+/// it.
 #[test]
 fn the_last_one_is_needed() {
     let lead = woken(Wake::Eager, Order::Newest);
@@ -179,7 +183,7 @@ fn one_offer_of_an_open_lead() {
     assert!(matches!(lead.enlist(&seats[2]), Attempt::Parked));
     let elect = || lead.elect(|_| true, |word| word);
     assert_eq!(elect(), Promotion::LeftOpen, "held");
-    // TAO's bug 173: somebody else was faster.
+    // TAO's bug 173: another thread was faster.
     lead.word.update(|word| (word.with_elect(true), ()));
     assert!(matches!(lead.take_offer(), Attempt::Overtaken));
     drop(held);
@@ -188,8 +192,9 @@ fn one_offer_of_an_open_lead() {
     assert!(matches!(lead.take_offer(), Attempt::Took));
 }
 
-/// On two cores a promotion wakes somebody behind a computation until two run, and if more waits, until three do; behind a
-/// mere backlog that the standby has seen until two do, and behind one that it has not seen never.
+/// On two cores a promotion wakes a thread behind a computation until two run, and if more waits,
+/// until three do; behind a mere backlog that the standby has seen until two do, and behind one
+/// that it has not seen never.
 #[test]
 fn behind_a_computation_one_more_is_woken() {
     let wakes_beside = |others: usize, marks: Marks, looks: u64| {

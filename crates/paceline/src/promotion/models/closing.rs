@@ -36,8 +36,8 @@ fn loom_close_in_every_role_system() {
     close_in_every_role(SYSTEM);
 }
 
-/// Close against a promotion that elects: the elected thread finds the pool closed and goes; the old
-/// leader does not come back to the front.
+/// Close against a promotion that elects: the elected thread finds the pool closed and goes; the
+/// old leader does not come back to the front.
 fn close_against_promotion(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -97,8 +97,9 @@ fn loom_close_against_deadline_newest() {
     close_against_deadline(NEWEST);
 }
 
-/// S1: a thread waits inside a handler, away from the pool, while that is closed. It sees that before it waits, or it is
-/// woken; and the list of those who wait elsewhere is empty afterwards.
+/// S1: a thread waits inside a handler, away from the pool, while that is closed. It sees that
+/// before it waits, or it is woken; and the list of threads that wait elsewhere is empty
+/// afterwards.
 #[test]
 fn loom_close_reaches_who_waits_elsewhere() {
     explore(|| {

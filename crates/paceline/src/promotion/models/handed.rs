@@ -1,6 +1,7 @@
-//! Something is handed to a thread, by the one that leads (H2, I4): against every place that it can be in.
+//! Something is handed to a thread, by the one that leads (H2, I4): against every place that it can
+//! be in.
 
-use super::{staff::staffed, *};
+use super::{elastic::elastic, *};
 use crate::promotion::held::Behind;
 
 impl Pool {
@@ -10,13 +11,14 @@ impl Pool {
         let _ = seat.call().recall();
     }
 
-    /// Arrives until it was handed something; leads meanwhile, if it is its turn. Tells how often it led.
+    /// Arrives until it was handed something; leads meanwhile, if it is its turn. Returns how often
+    /// it led.
     fn until_handed(&self, seat: &Arc<Seat>) -> usize {
         let mut led = 0;
         for _ in 0..3 {
             match self.arrive(seat, None) {
                 Arrival::Handed => return led,
-                // Who leads asks before it waits.
+                // A leader asks before it waits.
                 Arrival::Leads(held) if seat.is_handed() => drop(held),
                 Arrival::Leads(held) => {
                     drop(count(held));
@@ -35,7 +37,7 @@ fn receiver(pool: &Arc<Pool>, seat: &Arc<Seat>) -> thread::JoinHandle<usize> {
     thread::spawn(move || pool.until_handed(&seat))
 }
 
-/// Who leads goes on leading: the other one gets out, asleep or about to be.
+/// The leader goes on leading: the other one gets out, asleep or about to be.
 fn hand_to_a_follower(policy: (Wake, Order)) {
     explore(move || {
         let (pool, seat) = (Pool::new(policy), seat(1));
@@ -58,7 +60,8 @@ fn loom_hand_to_a_follower_newest() {
     hand_to_a_follower(NEWEST);
 }
 
-/// I4: it is elected at the same time. It passes that on, or leads and finds out: another follower always leads.
+/// I4: it is elected at the same time. It passes that on, or leads and finds out: another follower
+/// always leads.
 fn hand_against_election(policy: (Wake, Order)) {
     explore(move || {
         let (pool, seat) = (Pool::new(policy), seat(1));
@@ -88,7 +91,8 @@ fn loom_hand_against_election_oldest() {
     hand_against_election(OLDEST);
 }
 
-/// It is put there only if it sleeps: then it does that before anything else, and nobody is left behind with the lead open.
+/// It is put there only if it sleeps: then it does that before anything else, and no thread is left
+/// behind with the lead open.
 #[test]
 fn loom_hand_to_a_sleeper() {
     explore(|| {
@@ -140,11 +144,12 @@ fn loom_hand_against_close() {
     });
 }
 
-/// L2: the only one who sleeps is handed something, and goes to do it while the leader opens the lead for it. In an elastic
-/// pool one of the two finds that nobody is left who could lead, and calls one more.
+/// L2: the only sleeping thread is handed something, and goes to do it while the leader opens the
+/// lead for it. In an elastic pool one of the two finds that no thread is left that could lead, and
+/// calls one more.
 fn the_last_sleeper_goes(policy: (Wake, Order)) {
     explore(move || {
-        let (pool, seat) = (staffed(policy, 2), Seat::of_pool(1, 0));
+        let (pool, seat) = (elastic(policy, 2), Seat::of_pool(1, 0));
         let held = pool.first();
         let sleeper = {
             let (pool, seat) = (Arc::clone(&pool), Arc::clone(&seat));
@@ -174,8 +179,8 @@ fn loom_last_sleeper_is_handed_something_newest() {
     the_last_sleeper_goes(NEWEST);
 }
 
-/// It processes what it was handed beside one that promotes. Its rejoining takes no opening for its own that is not, and
-/// nobody is left asleep with the lead open.
+/// It processes what it was handed beside one that promotes. Its rejoining takes no opening for its
+/// own that is not, and no thread is left asleep with the lead open.
 fn handed_against_promotion(policy: (Wake, Order)) {
     explore(move || {
         let (pool, own) = (Pool::new(policy), seat(0));

@@ -1,16 +1,16 @@
 //! loom's models of the lead: every interleaving of the product's own code, weak memory included.
 //!
-//! The lead's own data is a counter in a cell that loom watches: two holders at once, or one that does
-//! not see what the last one did, fail the model (L1). A thread that is never woken is a deadlock,
-//! which loom reports (L2). Time passes only where a model advances its clock; a model that does not
-//! shows that no tick was needed.
+//! The lead's own data is a counter in a cell that loom watches: two holders at once, or one that
+//! does not see what the last one did, fail the model (L1). A thread that is never woken is a
+//! deadlock, which loom reports (L2). Time passes only where a model advances its clock; a model
+//! that does not shows that no tick was needed.
 
 use std::{mem, sync::Arc, time::Duration};
 
 use loom::thread;
 
 use super::{
-    lead::Promotion, word::Standby, Arrival, HeldLead, Lead, Marks, Order, Policy, Rejoined,
+    outcome::Promotion, word::Standby, Arrival, HeldLead, Lead, Marks, Order, Policy, Rejoined,
     Running, Seat, Until, Wake,
 };
 use crate::{
@@ -22,10 +22,10 @@ use crate::{
 };
 
 mod closing;
+mod elastic;
 mod handed;
-mod lounge;
 mod recall;
-mod staff;
+mod roaming_idle;
 mod standby;
 mod succession;
 
@@ -53,7 +53,8 @@ impl Pool {
         Self::of(policy, false)
     }
 
-    /// The system is asked what an opener is up to that is late. Here it always says that it only lacks a core.
+    /// The system is asked what an opener is up to that is late. Here it always says that it only
+    /// lacks a core.
     fn asking(policy: (Wake, Order)) -> Arc<Self> {
         Self::of(policy, true)
     }
@@ -104,7 +105,7 @@ impl Pool {
         }
     }
 
-    /// The number of turns, seen by one who can lead for sure: the lead is not lost.
+    /// The number of turns, seen by a thread that can lead for sure: the lead is not lost.
     fn turns(&self) -> usize {
         match self.arrive(&seat(9), None) {
             Arrival::Leads(mut held) => held.with_owned(|turns| *turns),
@@ -137,14 +138,14 @@ impl Pool {
         }
     }
 
-    /// Waits until somebody stands by.
+    /// Waits until a thread stands by.
     fn until_watched(&self) {
         while self.lead.word.look().standby() == Standby::None {
             thread::yield_now();
         }
     }
 
-    /// Waits until somebody is parked.
+    /// Waits until a thread is parked.
     fn until_parked(&self) {
         while !self.lead.word.look().is_parked() {
             thread::yield_now();
@@ -174,7 +175,8 @@ fn guest(pool: &Arc<Pool>, index: usize, until: Option<u32>) -> thread::JoinHand
     thread::spawn(move || pool.turn(&seat(index), until))
 }
 
-/// One event: lead, promote, rejoin, and lead once more if that is allowed. Tells how often it led.
+/// One event: lead, promote, rejoin, and lead once more if that is allowed. Returns how often it
+/// led.
 fn work(pool: &Pool, seat: &Arc<Seat>) -> usize {
     let Arrival::Leads(held) = pool.arrive(seat, None) else {
         panic!("nobody closes");

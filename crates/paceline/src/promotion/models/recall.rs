@@ -59,7 +59,7 @@ impl Pool {
     }
 }
 
-/// B2: somebody else leads, and stays; who is recalled gets out, asleep or about to be.
+/// B2: another thread leads, and stays; a recalled thread gets out, asleep or about to be.
 fn recall_a_follower(policy: (Wake, Order)) {
     explore(move || {
         let (pool, bell, bound) = (Pool::new(policy), Arc::new(Bell::default()), seat(1));
@@ -85,7 +85,8 @@ fn loom_recall_a_follower_newest() {
     recall_a_follower(NEWEST);
 }
 
-/// I4: who is recalled was elected at the same time. It leads, or passes that on: another follower always leads.
+/// I4: a recalled thread was elected at the same time. It leads, or passes that on: another
+/// follower always leads.
 fn recall_against_election(policy: (Wake, Order)) {
     explore(move || {
         let (pool, bell, bound) = (Pool::new(policy), Arc::new(Bell::default()), seat(1));
@@ -123,7 +124,8 @@ fn loom_recall_against_election_oldest() {
     recall_against_election(OLDEST);
 }
 
-/// B2: it arrives, leads and waits in the set, where only the waker reaches it. It gets out, and the lead is not lost.
+/// B2: it arrives, leads and waits in the set, where only the waker reaches it. It gets out, and
+/// the lead is not lost.
 #[test]
 fn loom_recall_a_leader() {
     explore(|| {
@@ -138,8 +140,9 @@ fn loom_recall_a_leader() {
     });
 }
 
-/// A handler waits, and its thread is back at the front meanwhile; the opening was its own. Beside it somebody arrives.
-/// Recalled, it goes on in its handler, and then rejoins: nobody is left asleep with the lead open.
+/// A handler waits, and its thread leads or follows meanwhile; the opening was its own. Beside it
+/// another thread arrives. Recalled, it goes on in its handler, and then rejoins: no thread is left
+/// asleep with the lead open.
 fn stay_against_arrival(policy: (Wake, Order)) {
     explore(move || {
         let (pool, bell, own) = (Pool::new(policy), Arc::new(Bell::default()), seat(0));

@@ -1,4 +1,4 @@
-//! Surprises: the standby, told blocking, and a backlog (L2, I2, W1).
+//! Surprises: the standby, announced blocking, and a backlog (L2, I2, W1).
 
 use super::*;
 
@@ -29,8 +29,8 @@ impl Awaited {
     }
 }
 
-/// L2: a handler blocks by surprise, for ever. Ticks alone bring a new leader, from whatever state the
-/// standby was in when the lead was opened, deep sleep included.
+/// L2: a handler blocks by surprise, for ever. Ticks alone bring a new leader, from whatever state
+/// the standby was in when the lead was opened, deep sleep included.
 fn blind_pool_finds_a_leader(policy: (Wake, Order), looks: usize) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -62,8 +62,8 @@ fn loom_blind_pool_in_deep_sleep() {
     blind_pool_finds_a_leader(NEWEST, 3);
 }
 
-/// L2: the system says of the opener that it only lacks a core, as often as it is asked. The standby leaves the lead to it
-/// for one look: it sees the opening, leaves it alone, and takes it.
+/// L2: the system says of the opener that it only lacks a core, as often as it is asked. The
+/// standby leaves the lead to it for one look: it sees the opening, leaves it alone, and takes it.
 fn excused_opener_has_one_look(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::asking(policy);
@@ -88,8 +88,8 @@ fn loom_excused_opener_oldest() {
     excused_opener_has_one_look(OLDEST);
 }
 
-/// L1: an opener that is excused comes back while the standby looks: one of the two leads, then the other, and nobody's turn
-/// is lost.
+/// L1: an opener that is excused comes back while the standby checks: one of the two leads, then
+/// the other, and no turn is lost.
 #[test]
 fn loom_excused_opener_comes_back() {
     explore(|| {
@@ -109,7 +109,8 @@ fn loom_excused_opener_comes_back() {
     });
 }
 
-/// Told blocking (`wait_begin_wakes`): somebody leads without any tick, however deeply it sleeps.
+/// Announced blocking (`wait_begin_wakes`): a thread leads without any tick, however deeply it
+/// sleeps.
 fn told_blocking_needs_no_tick(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -173,8 +174,8 @@ fn loom_parts_of_a_call() {
     });
 }
 
-/// I3: the standby's time is over while the lead is open and its opener is stuck: it elects the one
-/// who is parked, without any further tick.
+/// I3: the standby's time is over while the lead is open and its opener is stuck: it elects the
+/// parked thread, without any further tick.
 #[test]
 fn loom_leaving_standby_elects() {
     explore(|| {
@@ -216,9 +217,9 @@ fn loom_backlog_elects() {
     });
 }
 
-/// W1: a look of the standby comes while the leader opens with a backlog. Either the look comes first:
-/// then that promotion sees the new epoch and elects. Or the look saw the opening: then the next one
-/// finds it unchanged. In no case does it take three looks.
+/// W1: a look of the standby comes while the leader opens with a backlog. Either the look comes
+/// first: then that promotion sees the new epoch and elects. Or the look saw the opening: then the
+/// next one finds it unchanged. In no case does it take three looks.
 #[test]
 fn loom_backlog_seen_by_one_of_two() {
     explore(|| {
@@ -240,8 +241,8 @@ fn loom_backlog_seen_by_one_of_two() {
     });
 }
 
-/// A promotion rouses the standby while another thread elects it: the message `Lead` is not overwritten
-/// by a `Tick` that comes late.
+/// A promotion rouses the standby while another thread elects it: the message `Lead` is not
+/// overwritten by a `Tick` that comes late.
 #[test]
 fn loom_tick_against_lead() {
     explore(|| {
@@ -258,7 +259,7 @@ fn loom_tick_against_lead() {
         };
         let (running, _) = pool.promote(held, Marks::default());
         helper.join().unwrap();
-        // Whoever came first, somebody can be called, and leads without any further tick.
+        // In either order a thread can be called, and leads without any further tick.
         pool.lead.elect_anyone();
         assert_eq!(follower.join().unwrap(), Turn::Led);
         drop(running);

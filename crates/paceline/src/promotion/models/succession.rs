@@ -1,4 +1,4 @@
-//! Everyone gets its turn, and nobody takes the lead away with it (L1, L2, I3, I4).
+//! Every thread gets its turn, and none takes the lead away with it (L1, L2, I3, I4).
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn loom_three_at_work_newest() {
     three_at_work(NEWEST);
 }
 
-/// I3: whoever leaves while it processes (the role is dropped) loses nothing.
+/// I3: a thread that leaves while it processes (the role is dropped) loses nothing.
 fn dropped_roles_pass_the_lead_on(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -120,9 +120,9 @@ fn loom_dropped_roles_oldest() {
     dropped_roles_pass_the_lead_on(OLDEST);
 }
 
-/// I3, I4, `elected_then_timed_out_passes_on`, `loop_threads_time_out_after_broadcast`: two followers,
-/// one of which (parked, standby or elected) runs out of time while the lead is given away. Whoever was
-/// elected and may not lead passes it on: the patient one always leads.
+/// I3, I4, `elected_then_timed_out_passes_on`, `loop_threads_time_out_after_broadcast`: two
+/// followers, one of which (parked, standby or elected) runs out of time while the lead is given
+/// away. An elected thread that may not lead passes it on: the patient one always leads.
 fn deadline_against_election(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -169,7 +169,8 @@ fn loom_deadline_against_election_system() {
 }
 
 /// `no_barging_between_signal_and_wake`: in a strict order an offer is taken by its elected thread
-/// alone. It raises a flag while it leads; the old leader, back from its event, may lead only after it.
+/// alone. It raises a flag while it leads; the old leader, back from its event, may lead only after
+/// it.
 fn no_barging_on_an_offer(policy: (Wake, Order)) {
     explore(move || {
         let pool = Pool::new(policy);
@@ -208,8 +209,8 @@ fn loom_no_barging_oldest() {
     no_barging_on_an_offer(OLDEST);
 }
 
-/// A follower is elected while it is still awake, on its way to sleep: it finds its message, and the word
-/// as the message says.
+/// A follower is elected while it is still awake, on its way to sleep: it finds its message, and
+/// the word as the message says.
 #[test]
 fn loom_elected_before_it_slept() {
     explore(|| {
@@ -224,8 +225,9 @@ fn loom_elected_before_it_slept() {
     });
 }
 
-/// `signalled_follower_overtaken_rejoins` (TAO 173): newest first, the old leader may be faster than
-/// the thread that it elected. That one then waits in the pool like everyone else, and leads later.
+/// `signalled_follower_overtaken_rejoins` (TAO 173): newest first, the old leader may be faster
+/// than the thread that it elected. That one then waits in the pool like everyone else, and leads
+/// later.
 #[test]
 fn loom_overtaken_follower_rejoins() {
     explore(|| {

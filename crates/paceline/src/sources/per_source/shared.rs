@@ -1,4 +1,5 @@
-//! What the threads of a pool with a leader per source share: the sources, the loop of a thread, and the end.
+//! What the threads of a pool with a leader per source share: the sources, the loop of a thread,
+//! and the end.
 
 use std::{
     fmt, io,
@@ -15,13 +16,14 @@ use super::{
     Arrived, BlockingSource, Interrupter, SourceReport, SourceSnapshot,
 };
 use crate::{
-    dispatch::{abort_on_unwind, caught, Contained},
     errors::judged,
     sync::{is_finished, lock, thread, Clock, Mutex, Parker, Timestamp},
     turn::Left,
+    unwind::{abort_on_unwind, caught, Contained},
 };
 
-/// What is wrong with so many threads. Each source has a leader, and at least one thread more must be left.
+/// What is wrong with so many threads. Each source has a leader, and at least one thread more must
+/// be left.
 pub(super) fn fault(threads: usize, sources: usize) -> Option<String> {
     if sources > MOST_SOURCES {
         return Some(format!("{sources} sources: at most {MOST_SOURCES}"));
@@ -29,7 +31,8 @@ pub(super) fn fault(threads: usize, sources: usize) -> Option<String> {
     let has_enough = threads > sources;
     (!has_enough).then(|| {
         format!(
-            "{sources} sources with {threads} threads: each source has a leader, so there must be more threads"
+            "{sources} sources with {threads} threads: each source has a leader, so there must be \
+             more threads"
         )
     })
 }
@@ -42,7 +45,7 @@ pub(super) struct Shared {
     own_threads: usize,
     look_every: Duration,
     pub(super) clock: Clock,
-    pub(super) crew: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
+    pub(super) membership: Mutex<Vec<(String, thread::JoinHandle<()>)>>,
     pub(super) counts: Arc<Counts>,
 }
 
@@ -84,7 +87,7 @@ impl Shared {
             own_threads,
             look_every,
             clock: Clock::monotonic(),
-            crew: Mutex::new(Vec::new()),
+            membership: Mutex::new(Vec::new()),
             counts,
         }
     }
@@ -160,14 +163,15 @@ impl Shared {
         }
         let was_last = table.live == 0;
         drop(table);
-        // Outside of the lock: it may be user code. (Its leader drops the last reference, or a closing pool.)
+        // Outside of the lock: it may be user code. (Its leader drops the last reference, or a
+        // closing pool.)
         drop(source);
         if was_last {
             self.close();
         }
     }
 
-    /// Nobody waits any more. Waits that can be interrupted are.
+    /// No thread waits any more. Waits that can be interrupted are.
     pub(super) fn close(&self) {
         self.succession.close();
         let sources = lock(&self.sources).places.clone();
@@ -183,9 +187,9 @@ impl Shared {
         self.close();
         let me = thread::current().id();
         let mut stuck = Vec::new();
-        let mut crew = lock(&self.crew);
-        let threads = std::mem::take(&mut *crew);
-        drop(crew);
+        let mut membership = lock(&self.membership);
+        let threads = std::mem::take(&mut *membership);
+        drop(membership);
         for (name, thread) in threads {
             if thread.thread().id() == me {
                 continue;
@@ -193,9 +197,10 @@ impl Shared {
             while !is_finished(&thread) && !self.clock.has_passed(Some(deadline)) {
                 std::thread::sleep(Duration::from_micros(100));
             }
-            match is_finished(&thread) {
-                true => drop(thread.join()),
-                false => stuck.push(name),
+            if is_finished(&thread) {
+                drop(thread.join())
+            } else {
+                stuck.push(name)
             }
         }
         let failed = std::mem::take(&mut lock(&self.sources).failed);
@@ -243,16 +248,18 @@ pub(super) enum End {
 pub(super) trait Attached: Send + Sync {
     fn name(&self) -> &str;
 
-    /// Waits for an event, gives the lead away, and handles it. Tells how the source ended, if it did.
+    /// Waits for an event, gives the lead away, and handles it. Returns how the source ended, if it
+    /// did.
     fn lead(&self, lead: Lead<'_>, shared: &Shared, deadline: Option<Timestamp>) -> Option<End>;
 
     fn interrupt(&self);
 }
 
-/// Several threads may have it, and any of them may be the last: in the middle of its turn, or as it ends.
+/// Several threads may have it, and any of them may be the last: in the middle of its turn, or as
+/// it ends.
 pub(super) struct Source<S, H> {
     name: String,
-    /// Only its leader locks it, so nobody ever waits for this lock.
+    /// Only its leader locks it, so the lock is never contended.
     waiter: Mutex<Contained<S>>,
     interrupter: Option<Contained<Interrupter>>,
     handler: Contained<H>,

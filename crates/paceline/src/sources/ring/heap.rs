@@ -1,4 +1,5 @@
-//! Memory for the checkers, and for systems without shared memory of this kind: one process, and nothing to pass on.
+//! Memory for the checkers, and for systems without shared memory of this kind: one process, and
+//! nothing to pass on.
 
 use std::{
     io,
@@ -7,7 +8,7 @@ use std::{
 
 use crate::sync::atomic::AtomicU64;
 
-/// Words that are not shared with anybody.
+/// Words that no other process shares.
 pub(super) struct Map(Vec<AtomicU64>);
 
 impl Map {

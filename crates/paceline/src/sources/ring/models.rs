@@ -1,4 +1,4 @@
-//! loom's models of a ring: who goes to sleep against who moves.
+//! loom's models of a ring: a side that falls asleep against one that moves.
 
 use std::sync::Arc;
 
@@ -71,7 +71,8 @@ fn sleep(bell: &Parker) {
     }
 }
 
-/// H2: a record is sent while the consumer looks for the last time, or sleeps already. It is woken, or sees it, whole.
+/// H2: a record is sent while the consumer looks for the last time, or sleeps already. It is woken,
+/// or sees it, whole.
 #[test]
 fn loom_ring_send_against_sleep() {
     explore(|| {
@@ -85,8 +86,8 @@ fn loom_ring_send_against_sleep() {
     });
 }
 
-/// The ring is full while the consumer takes: the producer waits for room and is woken, or sees it; and nothing is
-/// written over what was not read.
+/// The ring is full while the consumer takes: the producer waits for room and is woken, or sees it;
+/// and nothing is written over what was not read.
 #[test]
 fn loom_ring_full_against_taken() {
     explore(|| {

@@ -1,19 +1,21 @@
-//! The ring itself: records of any size in shared words, one who puts in, one who takes out.
+//! The ring itself: records of any size in shared words, one thread puts in, one takes out.
 //!
-//! Each side has a **position**, in bytes since the beginning, which it keeps for itself and publishes in a word of its
-//! own. The lowest bit of that word belongs to the other side: *I sleep until you move*. So to move and to learn that
-//! somebody must be woken is one step, and so is to look once more and to say that one sleeps:
+//! Each side has a **position**, in bytes since the beginning, which it keeps for itself and
+//! publishes in a word of its own. The lowest bit of that word belongs to the other side: *I sleep
+//! until you move*. So to move and to learn that the other side must be woken is one step, and so
+//! is to check once more and to announce a sleep:
 //!
 //! ```text
-//!  tail         --> tail + record   [Out::push]             swap: told whether the consumer slept
+//!  tail         --> tail + record   [Out::push]             swap: whether the consumer slept
 //!  tail         --> tail, SLEEPS    [In::announce_sleep]    refused if the tail has moved
-//!  head         --> head + record   [In::pop]               swap: told whether the producer slept
+//!  head         --> head + record   [In::pop]               swap: whether the producer slept
 //!  head         --> head, SLEEPS    [Out::announce_sleep]   refused if the head has moved
 //! ```
 //!
-//! **The other side is not trusted.** It may write anything anywhere, at any time. Therefore a side never reads its own
-//! position back, judges the other's before it uses it, reads each number once, and touches no memory but single words
-//! by their index. Whatever is wrong ends the ring ([`Broken`]); what a peer can spoil is its own records.
+//! **The other side is not trusted.** It may write anything anywhere, at any time. Therefore a side
+//! never reads its own position back, judges the other's before it uses it, reads each number once,
+//! and touches no memory but single words by their index. Whatever is wrong ends the ring
+//! ([`Broken`]); what a peer can spoil is its own records.
 
 use std::cell::Cell;
 
@@ -93,12 +95,14 @@ fn data(words: &[AtomicU64], position: u64) -> &AtomicU64 {
     &data[(position / WORD % data.len() as u64) as usize]
 }
 
-/// The position of the other side, judged: between it and ours lies at most what the ring holds, in whole words.
+/// The position of the other side, judged: between it and ours lies at most what the ring holds, in
+/// whole words.
 fn judged(ahead: u64, behind: u64, capacity: u64) -> Result<u64, Broken> {
     let between = ahead.wrapping_sub(behind);
-    match between <= capacity && between % WORD == 0 {
-        true => Ok(between),
-        false => Err(Broken),
+    if between <= capacity && between % WORD == 0 {
+        Ok(between)
+    } else {
+        Err(Broken)
     }
 }
 
@@ -108,7 +112,7 @@ fn announce(words: &[AtomicU64], index: usize, seen: u64) -> Sleep {
         words[index].compare_exchange(seen, seen | SLEEPS, Ordering::AcqRel, Ordering::Relaxed);
     match announced {
         Ok(_) => Sleep::Announced,
-        // From the last time: nobody has moved since.
+        // From the last time: the other side has not moved since.
         Err(found) if found == seen | SLEEPS => Sleep::Announced,
         Err(_) => Sleep::NotYet,
     }
@@ -142,7 +146,7 @@ impl Out {
             data(words, tail.wrapping_add(place * WORD)).store(word, Ordering::Relaxed);
         }
         self.tail.set(tail.wrapping_add(needed));
-        // Release: pairs with the load in `pop`. Who sees the position sees the record.
+        // Release: pairs with the load in `pop`. A thread that sees the position sees the record.
         match words[TAIL].swap(self.tail.get(), Ordering::AcqRel) & SLEEPS {
             0 => Ok(Pushed::Quiet),
             _ => Ok(Pushed::WakePeer),
@@ -208,7 +212,8 @@ mod tests {
         (0..HEADER + data).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// Records of every size go round and round, whole and in order, also where one goes over the edge.
+    /// Records of every size go round and round, whole and in order, also where one goes over the
+    /// edge.
     #[test]
     fn records_of_every_size() {
         let (words, out, into) = (ring(7), Out::default(), In::default());
@@ -226,7 +231,8 @@ mod tests {
         assert_eq!(into.pop(&words, &mut got), Ok(Popped::Empty));
     }
 
-    /// What is not read is not written over, and the first step after an announcement wakes, no other does.
+    /// What is not read is not written over, and the first step after an announcement wakes, no
+    /// other does.
     #[test]
     fn one_step_wakes() {
         let (words, out, into) = (ring(4), Out::default(), In::default());
@@ -269,8 +275,8 @@ mod tests {
         }
     }
 
-    /// R1: a peer writes whatever it likes, wherever it likes, between any two steps. Nothing panics, nothing loops, and no
-    /// record is larger than the ring.
+    /// R1: a peer writes whatever it likes, wherever it likes, between any two steps. Nothing
+    /// panics, nothing loops, and no record is larger than the ring.
     #[test]
     fn any_words_at_all() {
         let mut state = 7_u64;

@@ -1,8 +1,9 @@
 //! Memory that two processes share, and how its descriptor goes from one to the other.
 //!
-//! `unsafe`, because std neither maps memory nor passes descriptors. What is mapped is only ever seen as atomic words, so
-//! it is no matter to the compiler what another process writes there. And it can't go away: the memory is **sealed**
-//! against shrinking before it is mapped, which is asked of the kernel and not of the peer.
+//! `unsafe`, because std neither maps memory nor passes descriptors. What is mapped is only ever
+//! seen as atomic words, so it is no matter to the compiler what another process writes there. And
+//! it can't go away: the memory is **sealed** against shrinking before it is mapped, which is asked
+//! of the kernel and not of the peer.
 
 use std::{
     io, mem,
@@ -16,7 +17,7 @@ use std::{
 
 use crate::sync::atomic::AtomicU64;
 
-/// Nobody makes it smaller or larger, and nobody takes this back.
+/// No process makes it smaller or larger, or takes this back.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Words that are shared with another process.
@@ -25,7 +26,7 @@ pub(super) struct Map {
     words: usize,
 }
 
-// SAFETY: it is a piece of memory that belongs to nobody's thread; all that is told of it are atomics.
+// SAFETY: it is a piece of memory that belongs to no thread; all that is read of it are atomics.
 unsafe impl Send for Map {}
 // SAFETY: likewise.
 unsafe impl Sync for Map {}
@@ -41,7 +42,7 @@ impl Map {
         // SAFETY: the name is a string with its end, which is read.
         let told = unsafe { libc::memfd_create(c"paceline-ring".as_ptr(), flags) };
         let descriptor = checked(told)?;
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: it is new, and nothing else owns it.
         let memory = unsafe { OwnedFd::from_raw_fd(descriptor) };
         // SAFETY: it takes numbers.
         checked(unsafe { libc::ftruncate(memory.as_raw_fd(), bytes) })?;
@@ -71,9 +72,10 @@ impl Map {
     }
 
     pub(super) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped there, readable and writable, until this is dropped. The kernel begins them at
-        // the start of a page. Any bits are a valid atomic, and other processes' writes are as those of another thread
-        // that uses atomics. The memory can't shrink: it is sealed.
+        // SAFETY: so many words are mapped there, readable and writable, until this is dropped. The
+        // kernel begins them at the start of a page. Any bits are a valid atomic, and other
+        // processes' writes are as those of another thread that uses atomics. The memory can't
+        // shrink: it is sealed.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -101,7 +103,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `of_memory`, as long as this, and nobody borrows it any more.
+        // SAFETY: it was mapped by `of_memory`, as long as this, and nothing borrows it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * 8) };
     }
 }
@@ -109,7 +111,8 @@ impl Drop for Map {
 /// What goes with the descriptor.
 const GREETING: u8 = b'R';
 
-/// Room for control data: one descriptor, and what the system adds on request of the socket's owner (credentials, a label).
+/// Room for control data: one descriptor, and what the system adds on request of the socket's owner
+/// (credentials, a label).
 const ROOM: usize = 256;
 
 /// Control data, aligned as the kernel's headers are.
@@ -119,7 +122,8 @@ union Control {
     bytes: [u8; ROOM],
 }
 
-/// The kernel sends descriptors of processes under this number, which older versions of libc do not name.
+/// The kernel sends descriptors of processes under this number, which older versions of libc do not
+/// name.
 const SCM_PIDFD: libc::c_int = 4;
 
 /// One message of one byte, with room for control data. Calls `transfer` with it.
@@ -145,7 +149,8 @@ fn message(
     }
 }
 
-/// How much control data so many descriptors take, with their header and without the padding behind them.
+/// How much control data so many descriptors take, with their header and without the padding behind
+/// them.
 fn length_of(descriptors: usize) -> usize {
     let bytes = descriptors * mem::size_of::<libc::c_int>();
     // SAFETY: it computes with numbers.
@@ -180,7 +185,8 @@ fn send_all(over: &UnixStream, descriptors: &[RawFd]) -> io::Result<()> {
             // SAFETY: see above. It need not be aligned.
             unsafe { place.write_unaligned(*descriptor) };
         }
-        // SAFETY: the message, its part and its control data live until the call returns, which reads them.
+        // SAFETY: the message, its part and its control data live until the call returns, which
+        // reads them.
         unsafe { libc::sendmsg(over.as_raw_fd(), message, libc::MSG_NOSIGNAL) }
     })?;
     if count == 1 {
@@ -192,13 +198,14 @@ fn send_all(over: &UnixStream, descriptors: &[RawFd]) -> io::Result<()> {
 
 /// Receives the one descriptor that the peer sends with its greeting.
 ///
-/// Every descriptor of the message is owned before the message is judged: a peer that sends too many of them leaves none
-/// open here.
+/// Every descriptor of the message is owned before the message is judged: a peer that sends too
+/// many of them leaves none open here.
 pub(super) fn receive(over: &UnixStream) -> io::Result<OwnedFd> {
     let (mut control, mut byte) = (Control { bytes: [0; ROOM] }, 0);
     let (mut received, mut is_whole) = (Vec::new(), false);
     let count = message(&mut byte, &mut control, ROOM, |message| {
-        // SAFETY: the message, its part and its control data live until the call returns, which writes to them.
+        // SAFETY: the message, its part and its control data live until the call returns, which
+        // writes to them.
         let count = unsafe { libc::recvmsg(over.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC) };
         if count >= 0 {
             received = own_descriptors(message);
@@ -219,7 +226,8 @@ pub(super) fn receive(over: &UnixStream) -> io::Result<OwnedFd> {
     }
 }
 
-/// The descriptors that the peer sent with this message, which the caller has just received. Those of other kinds are closed.
+/// The descriptors that the peer sent with this message, which the caller has just received. Those
+/// of other kinds are closed.
 fn own_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut owned = Vec::new();
     // SAFETY: the kernel has set how much control data there is; null if it holds no whole header.
@@ -232,7 +240,8 @@ fn own_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     owned
 }
 
-/// Takes the descriptors behind one header into `owned`. What the system itself has opened is closed here.
+/// Takes the descriptors behind one header into `owned`. What the system itself has opened is
+/// closed here.
 fn own_those_of(header: NonNull<libc::cmsghdr>, owned: &mut Vec<OwnedFd>) {
     // SAFETY: it points to a whole header in control data that the kernel has filled.
     let whole = unsafe { header.read() };
@@ -277,7 +286,8 @@ mod tests {
     /// Older versions of libc do not name it.
     const SO_PASSPIDFD: libc::c_int = 76;
 
-    /// The receiver's end of a socket over which the returned peers' other ends were sent, so many in one message.
+    /// The receiver's end of a socket over which the returned peers' other ends were sent, so many
+    /// in one message.
     fn sent(count: usize) -> (UnixStream, Vec<UnixStream>) {
         sent_to(UnixStream::pair().unwrap(), count)
     }
@@ -318,9 +328,10 @@ mod tests {
         result == 0
     }
 
-    /// R1, S2: a peer that sent two descriptors where one belongs was refused, and both stayed open for ever: the control
-    /// data had room for two, and only a message with exactly one was looked at. (A peer's end of a socket reads the end
-    /// of the stream when the last descriptor of the other end is closed.)
+    /// R1, S2: a peer that sent two descriptors where one belongs was refused, and both stayed open
+    /// for ever: the control data had room for two, and only a message with exactly one was looked
+    /// at. (A peer's end of a socket reads the end of the stream when the last descriptor of the
+    /// other end is closed.)
     #[test]
     fn every_descriptor_of_a_refused_message_is_closed() {
         for count in [2, 3, 16, 60] {
@@ -331,8 +342,8 @@ mod tests {
         }
     }
 
-    /// What the owner of the socket has asked the system for takes room, so that some descriptors do not fit: those that
-    /// did are closed, too.
+    /// What the owner of the socket has asked the system for takes room, so that some descriptors
+    /// do not fit: those that did are closed, too.
     #[test]
     fn truncated_control_data_leaves_nothing_open() {
         let pair = UnixStream::pair().unwrap();
@@ -342,8 +353,9 @@ mod tests {
         assert!(kept.iter().all(is_closed));
     }
 
-    /// Beside the one descriptor there may be other control messages, which the owner of the socket has asked the system
-    /// for: the ring is taken all the same. A descriptor of the peer's process (SO_PASSPIDFD) is none that the peer sent.
+    /// Beside the one descriptor there may be other control messages, which the owner of the socket
+    /// has asked the system for: the ring is taken all the same. A descriptor of the peer's process
+    /// (SO_PASSPIDFD) is none that the peer sent.
     #[test]
     fn other_control_messages_do_no_harm() {
         for option in [libc::SO_PASSCRED, SO_PASSPIDFD] {

@@ -1,11 +1,11 @@
-//! What the system calls when a signal comes, and who wants to know.
+//! What the system calls when a signal arrives, and the registrations that want it.
 //!
-//! A table of **places** that is never freed: the system may call at any time, on any thread, also while a place is being
-//! given up. Whatever it finds there is valid memory and an open descriptor; at worst it notes a signal for somebody who
-//! has just gone, or rings a bell for nothing.
+//! A table of **places** that is never freed: the system may call at any time, on any thread, also
+//! while a place is being given up. All that it finds there is valid memory and an open descriptor;
+//! at worst it notes a signal for a registration that has just ended, or rings a bell for nothing.
 //!
-//! `unsafe`, because std has no `sigaction`, and no other way to write to a descriptor while any line of any function may
-//! be half done.
+//! `unsafe`, because std has no `sigaction`, and no other way to write to a descriptor while any
+//! line of any function may be half done.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ const PLACES: usize = 64;
 struct Desk {
     /// The signals that are noted here.
     wanted: AtomicU64,
-    /// Those that have come and were not told yet.
+    /// Those that have arrived and were not reported yet.
     noted: AtomicU64,
     /// The end of the bell that is written to; -1 while there is none.
     bell: AtomicI32,
@@ -42,10 +42,11 @@ static DESKS: [Desk; PLACES] = [const {
     }
 }; PLACES];
 
-/// The bells: what is read, and what is written to. Made when they are first needed, and never closed.
+/// The bells: what is read, and what is written to. Made when they are first needed, and never
+/// closed.
 static BELLS: [OnceLock<(UnixStream, UnixStream)>; PLACES] = [const { OnceLock::new() }; PLACES];
 
-/// Who has which place, and what was there before us.
+/// Which registration has which place, and the previous actions.
 static BOOK: Mutex<Book> = Mutex::new(Book {
     taken: [false; PLACES],
     before: [const { None }; 65],
@@ -53,7 +54,8 @@ static BOOK: Mutex<Book> = Mutex::new(Book {
 
 struct Book {
     taken: [bool; PLACES],
-    /// By number of the signal: how many want it, and what the system did with it before the first of them came.
+    /// By number of the signal: how many want it, and what the system did with it before the first
+    /// of them came.
     before: [Option<(usize, libc::sigaction)>; 65],
 }
 
@@ -65,7 +67,8 @@ fn book() -> MutexGuard<'static, Book> {
 pub(super) struct Place(usize);
 
 impl Place {
-    /// Takes a place for these signals, as bits. Tells which one could not be had, if it was for one.
+    /// Takes a place for these signals, as bits. Returns the one that could not be had, if it was
+    /// for one.
     pub(super) fn take(bits: u64) -> Result<Self, (Option<Signal>, io::Error)> {
         let mut book = book();
         let Some(index) = book.taken.iter().position(|taken| !taken) else {
@@ -102,7 +105,7 @@ impl Place {
         desk.noted.load(Ordering::SeqCst) & desk.wanted.load(Ordering::SeqCst)
     }
 
-    /// This one is about to be told.
+    /// This one is about to be reported.
     pub(super) fn forget(&self, signal: Signal) {
         DESKS[self.0]
             .noted
@@ -149,17 +152,19 @@ impl Book {
             return Ok(());
         }
         let old = exchange(signal, Some(&ours()))?;
-        // Somebody who had taken our place has put ours back when we had gone. What was before is not known any more.
-        let old = match is_ours(&old) {
-            true => the_systems_own(),
-            false => old,
+        // Other code had replaced this crate's action, and put it back after the last registration
+        // had ended. The action before that is not known any more.
+        let old = if is_ours(&old) {
+            the_systems_own()
+        } else {
+            old
         };
         *before = Some((1, old));
         Ok(())
     }
 
-    /// One less wants these signals. After the last one the system does what it did before us, unless somebody else has
-    /// told it something since.
+    /// One registration less wants these signals. After the last one the previous action is
+    /// restored, unless other code has replaced it since.
     fn restore(&mut self, bits: u64) {
         for signal in Signal::of_bits(bits) {
             let place = &mut self.before[usize::from(signal.0)];
@@ -182,12 +187,12 @@ fn give_back(signal: Signal, before: &libc::sigaction) {
     }
 }
 
-/// What the system does with a signal of ours. It interrupts as few system calls as possible, and uses the stack that the
-/// thread has for signals, if it has one.
+/// What the system does with a signal of ours. It interrupts as few system calls as possible, and
+/// uses the stack that the thread has for signals, if it has one.
 ///
-/// Every other signal waits until the handler returns. A thread's stack for signals may have room for two frames only
-/// (8 KiB, and up to 3.4 KiB for a frame with the state of AVX-512): signals that come together must not interrupt each
-/// other there.
+/// Every other signal waits until the handler returns. A thread's stack for signals may have room
+/// for two frames only (8 KiB, and up to 3.4 KiB for a frame with the state of AVX-512): signals
+/// that come together must not interrupt each other there.
 fn ours() -> libc::sigaction {
     let mut action = the_systems_own();
     action.sa_sigaction = handler();
@@ -205,9 +210,10 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handler()
 }
 
-/// What the system does if nobody told it anything.
+/// The system's default action.
 fn the_systems_own() -> libc::sigaction {
-    // SAFETY: all zeros are a valid `sigaction`: numbers, an empty set, and the system's own action instead of a function.
+    // SAFETY: all zeros are a valid `sigaction`: numbers, an empty set, and the system's own action
+    // instead of a function.
     unsafe { mem::zeroed() }
 }
 
@@ -220,16 +226,17 @@ fn current(signal: Signal) -> io::Result<libc::sigaction> {
 fn exchange(signal: Signal, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut old = the_systems_own();
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `new` is null or a whole `sigaction`, either ours, whose function may be called at any time (see there), or
-    // what the system itself told before; `old` is written. Both live until the call returns.
+    // SAFETY: `new` is null or a whole `sigaction`, either this module's, whose function may be
+    // called at any time (see there), or one that the system returned before; `old` is written.
+    // Both live until the call returns.
     match unsafe { libc::sigaction(signal.number(), new, &mut old) } {
         0 => Ok(old),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Called by the system, in the middle of anything: it may use atomics and `write`, and nothing that takes a lock or
-/// memory. None of its steps can panic.
+/// Called by the system, in the middle of anything: it may use atomics and `write`, and nothing
+/// that takes a lock or memory. None of its steps can panic.
 extern "C" fn on_signal(number: libc::c_int) {
     let Some(signal) = Signal::from_number(number) else {
         return;
@@ -239,7 +246,7 @@ extern "C" fn on_signal(number: libc::c_int) {
     let before = unsafe { *errno };
     for desk in &DESKS {
         if desk.wanted.load(Ordering::SeqCst) & signal.bit() != 0 {
-            // First the note, then the bell: who hears it finds the note.
+            // First the note, then the bell: a thread that hears it finds the note.
             desk.noted.fetch_or(signal.bit(), Ordering::SeqCst);
             ring(desk.bell.load(Ordering::SeqCst));
         }
@@ -260,13 +267,13 @@ fn errno() -> *mut libc::c_int {
     use libc::__errno as location;
     #[cfg(target_os = "linux")]
     use libc::__errno_location as location;
-    // SAFETY: it takes nothing, and tells where this thread's `errno` is.
+    // SAFETY: it takes nothing, and returns where this thread's `errno` is.
     unsafe { location() }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn errno() -> *mut libc::c_int {
-    // SAFETY: it takes nothing, and tells where this thread's `errno` is.
+    // SAFETY: it takes nothing, and returns where this thread's `errno` is.
     unsafe { libc::__error() }
 }
 
@@ -277,14 +284,15 @@ mod tests {
 
     use super::*;
 
-    /// Nobody else in these tests hears of this one.
+    /// No other test uses this one.
     fn signal() -> Signal {
         Signal::from_number(libc::SIGURG).expect("a signal that can be heard of")
     }
 
-    /// A pool that hears of three signals died of SIGSEGV when all of them came at once, as `systemctl stop` can send
-    /// them: each interrupted the handler of the one before, and three frames do not fit into the signal stack of a Rust
-    /// thread where a frame has the state of AVX-512. Now one waits for the other. (Thirty of them do not fit anywhere.)
+    /// A pool that hears of three signals died of SIGSEGV when all of them came at once, as
+    /// `systemctl stop` can send them: each interrupted the handler of the one before, and three
+    /// frames do not fit into the signal stack of a Rust thread where a frame has the state of
+    /// AVX-512. Now one waits for the other. (Thirty of them do not fit anywhere.)
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[test]
     fn signals_that_come_at_once_wait_for_each_other() {
@@ -308,7 +316,8 @@ mod tests {
         assert_eq!(place.noted(), bits);
     }
 
-    /// Has the system call the handlers of all these signals on this thread, as it comes back from one system call.
+    /// Has the system call the handlers of all these signals on this thread, as it comes back from
+    /// one system call.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn all_at_once(bits: u64) {
         let mut all = the_systems_own().sa_mask;
@@ -333,8 +342,8 @@ mod tests {
         old
     }
 
-    /// Whoever comes second is not told that all is well, if somebody else has put its own handler in the place of ours.
-    /// And what is put back when the last one leaves is never ours.
+    /// The second registration gets an error if other code has put its own handler in the place of
+    /// this crate's. And what is put back when the last one leaves is never this crate's own.
     #[test]
     fn another_handler_in_our_place() {
         let signal = signal();

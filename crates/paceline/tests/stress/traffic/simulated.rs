@@ -4,8 +4,9 @@ use paceline::simulated::{Faults, SimPeer, SimStream, Simulation};
 
 use super::*;
 
-/// The same on a world that misbehaves in every way it may: events come stale and doubled, reads and
-/// writes move one byte or are interrupted, a wait brings one event. Real threads, virtual time.
+/// The same on a world that misbehaves in every way it may: events come stale and doubled, reads
+/// and writes move one byte or are interrupted, a wait brings one event. Real threads, virtual
+/// time.
 #[test]
 fn nothing_is_lost_in_a_world_of_faults() {
     let bench = Arc::new(Bench::new(wanted_messages().clamp(1, 20_000)));
