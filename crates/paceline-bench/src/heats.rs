@@ -210,9 +210,10 @@ pub(crate) fn draw(entries: &[Entry], slices: usize, random: &mut Random) -> Vec
                 left: slices * ATTEMPTS,
             });
         };
-        match guests.is_empty() {
-            true if homes[home].is_none() => heat(&[]),
-            _ => guests.chunks(GUESTS).for_each(heat),
+        if guests.is_empty() && homes[home].is_none() {
+            heat(&[]);
+        } else {
+            guests.chunks(GUESTS).for_each(heat);
         }
     }
     heats

@@ -97,7 +97,7 @@ fn start(asked: Asked, arguments: Vec<OsString>) -> Result<ExitCode, Mistake> {
     let no_file = || Mistake("name a configuration file, or a command".to_owned());
     let file = asked.file.ok_or_else(no_file)?;
     if asked.in_background {
-        // What the other process prints is not read.
+        // The output of the other process is not read.
         if let Err(error) = paceline_pg::front::check(&file) {
             return Ok(front::failed(&error));
         }

@@ -13,8 +13,8 @@
 //!   the last letter   is dropped: Ann finds "reached 2, missed by 0" in her mailbox     [Receipt::drop]
 //! ```
 //!
-//! A reader that is slow, or never reads, delays no other client: its mailbox is full at 64 KiB, and it misses what does
-//! not fit. When it reads again, it learns how much that was.
+//! A reader that is slow, or never reads, delays no other client: its mailbox is full at 64 KiB,
+//! and it misses what does not fit. When it reads again, it learns how much that was.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -119,7 +119,7 @@ impl EventHandler<TcpStream> for Person {
                 return Ok(Next::Close);
             }
             if cx.unsent() != 0 {
-                return Ok(Next::Again); // A client that does not read its answers gets no more of them now.
+                return Ok(Next::Again); // A client that does not read its answers gets no more.
             }
         }
         if self.rest.len() > LONGEST_LINE {
@@ -233,7 +233,8 @@ impl Room {
         names
     }
 
-    /// Sends a message to all other clients. When the last letter has arrived or is lost, the sender gets its receipt.
+    /// Sends a message to all other clients. When the last letter has arrived or is lost, the
+    /// sender gets its receipt.
     fn say(&self, speaker: &Handle, own: &Arc<Mailbox>, words: &str) {
         let people = self.people();
         let name = people.get(&speaker.id()).map_or("?", |it| &it.name);
@@ -343,8 +344,9 @@ impl Mailbox {
         let _ = owner.notify();
     }
 
-    /// Drops its contents, which no client will read. (Letters hold the mailboxes of their speakers: two that are gone would keep each
-    /// other, and every letter in them.)
+    /// Drops its contents, which no client will read. (Letters hold the mailboxes of their
+    /// speakers: two that are
+    /// gone would keep each other, and every letter in them.)
     fn shut(&self) {
         let mut letters = self.letters();
         letters.shut = true;

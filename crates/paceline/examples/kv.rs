@@ -104,8 +104,8 @@ impl EventHandler<TcpStream> for Connection {
 }
 
 impl Connection {
-    /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has gone.
-    /// If it has gone in the middle of a line, it does not wait for the answer.
+    /// Puts the rest of last time into `buffer`, and behind it what is there. Zero: the client has
+    /// gone. If it has gone in the middle of a line, it does not wait for the answer.
     fn gather(&self, buffer: &mut [u8], cx: &mut Context<'_, TcpStream>) -> io::Result<usize> {
         let kept = self.rest.len();
         buffer[..kept].copy_from_slice(&self.rest);
@@ -118,7 +118,8 @@ impl Connection {
         }
     }
 
-    /// Answers whole lines for as long as the client takes the answers. Returns the rest of the input.
+    /// Answers whole lines for as long as the client takes the answers. Returns the rest of the
+    /// input.
     fn answer_lines<'i>(
         &mut self,
         mut input: &'i [u8],

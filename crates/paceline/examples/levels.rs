@@ -1,5 +1,5 @@
-//! Service levels: urgent and bulk clients on one listener. The first byte names the class, and the connection moves to the
-//! level of its class.
+//! Service levels: urgent and bulk clients on one listener. The first byte names the class, and the
+//! connection moves to the level of its class.
 //!
 //! ```text
 //! cargo run --release --example levels             # with levels
@@ -109,7 +109,8 @@ impl EventHandler<TcpStream> for Session {
 }
 
 impl Session {
-    /// The class is known: the connection continues in its level, with everything that the client has sent meanwhile.
+    /// The class is known: the connection continues in its level, with everything that the client
+    /// has sent meanwhile.
     fn classify(&mut self, cx: &mut Context<'_, TcpStream>, first: u8) -> io::Result<Next> {
         let class = match first {
             b'u' => Class::Urgent,
@@ -171,7 +172,8 @@ fn serve_plainly() -> io::Result<(Levels, Listener)> {
     Ok((levels, listener))
 }
 
-/// A pool for each class. Every connection begins in the urgent one, where waits are short, until its class is known.
+/// A pool for each class. Every connection begins in the urgent one, where waits are short, until
+/// its class is known.
 fn serve_in_levels(options: &Options) -> io::Result<(Levels, Listener)> {
     let bulk = Pool::builder().threads(THREADS).thread_nice(|_| 10);
     let bulk = match options.age_limit {

@@ -7,7 +7,8 @@
 //! ```text
 //!   client --- 12 ---> left --- 11 ---> right --- 10 ---> left --- 9 ---> right ...
 //!                        |                |                 |
-//!                        '- waits         '- waits          '- the same thread: it serves while it waits
+//!                        '- waits         '- waits          '- the same thread: it serves while
+//! it waits
 //! ```
 //!
 //! Each pool answers "count down from n" by asking the other one to count down from n - 1. With
@@ -96,7 +97,8 @@ impl EventHandler<TcpStream> for Session {
             Arc::clone(&self.output),
             cx.handle(),
         );
-        // The next question arrives on this very connection, so it is released before this one is answered.
+        // The next question arrives on this very connection, so it is released before this one is
+        // answered.
         cx.after_release(move |cx| {
             let count = count_down(cx, &other, from);
             locked(&output).extend(frame(id, count));

@@ -4,10 +4,11 @@
 //! cargo run --release --example per_source
 //! ```
 //!
-//! Each counter has a queue of its own kind, and none of them can be waited for together with another: letters arrive
-//! through a channel of std, parcels through a pipe as lines of text, telegrams through a mailbox with a lock. One clerk
-//! waits at each counter (its leader). When a customer arrives, the clerk waves a free colleague (a follower) to the
-//! counter and serves the customer in the back (processing). If no colleague is free, the next one that is moves there.
+//! Each counter has a queue of its own kind, and none of them can be waited for together with
+//! another: letters arrive through a channel of std, parcels through a pipe as lines of text,
+//! telegrams through a mailbox with a lock. One clerk waits at each counter (its leader). When a
+//! customer arrives, the clerk waves a free colleague (a follower) to the counter and serves the
+//! customer in the back (processing). If no colleague is free, the next one that is moves there.
 //! With three clerks for three counters there is no colleague to wave over, so that is refused.
 
 use std::{

@@ -4,10 +4,11 @@
 //! cargo run --release --example pinned
 //! ```
 //!
-//! A till is plain memory of its clerk: no lock, and nothing that could be given to another thread (an `Rc` in a
-//! `thread_local`). So an account is *pinned* to the clerk that has its money: the leader that sees its customer hands
-//! the customer over. Two tellers share the desk for letters: those belong to one of two. Advice is *sticky*: a customer
-//! continues with the clerk that knows the story, if that one is free. And any clerk says what time it is.
+//! A till is plain memory of its clerk: no lock, and nothing that could be given to another thread
+//! (an `Rc` in a `thread_local`). So an account is *pinned* to the clerk that has its money: the
+//! leader that sees its customer hands the customer over. Two tellers share the desk for letters:
+//! those belong to one of two. Advice is *sticky*: a customer continues with the clerk that knows
+//! the story, if that one is free. And any clerk says what time it is.
 
 use std::{
     cell::{Cell, RefCell},
@@ -87,7 +88,8 @@ fn visit(mut customer: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// An account: each visit brings one coin. Its balance is in the till of the clerk that is called, and of no other.
+/// An account: each visit brings one coin. Its balance is in the till of the clerk that is called,
+/// and of no other.
 fn open(pool: &Pool, account: usize, served: &Served) -> io::Result<(Handle, UnixStream)> {
     serve(pool, format!("account {account}"), served, move || {
         let balance = TILL.with_borrow_mut(|till| Rc::clone(till.entry(account).or_default()));

@@ -16,8 +16,9 @@
 //!               '---------------------------------------------------------'
 //! ```
 //!
-//! The two connections of a session are a group, so no two threads ever handle them at once: the handler needs no lock.
-//! If one of them fails, the other is reset, so that no peer takes half a stream for a whole one.
+//! The two connections of a session are a group, so no two threads ever handle them at once: the
+//! handler needs no lock. If one of them fails, the other is reset, so that no peer takes half a
+//! stream for a whole one.
 
 use std::{
     env, io,
@@ -229,7 +230,8 @@ impl Session {
         self.listen_to(side.other())
     }
 
-    /// Everything that was given to this side is sent: the other one's input continues, or its end is passed on.
+    /// Everything that was given to this side is sent: the other one's input continues, or its end
+    /// is passed on.
     fn taken_by(&mut self, side: Side, cx: &mut Context<'_, TcpStream>) -> io::Result<()> {
         let other = self.half(side.other());
         match other.input {
@@ -252,8 +254,8 @@ impl Session {
         self.listen_to(side)
     }
 
-    /// Sets what this side waits for now: input that can be passed on, and the end of its output, if the other side
-    /// waits for that.
+    /// Sets what this side waits for now: input that can be passed on, and the end of its output,
+    /// if the other side waits for that.
     fn listen_to(&mut self, side: Side) -> io::Result<()> {
         let awaited = matches!(self.half(side.other()).input, Input::Paused | Input::Ending);
         let half = self.half(side);
@@ -304,7 +306,8 @@ fn of_the_other(other: &Handle, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// How long the kernel sends after a close: not at all, which resets the connection, or as always.
+/// How long the kernel sends after a close: not at all, which resets the connection, or
+/// as always.
 fn linger(stream: &TcpStream, span: Option<Duration>) {
     // If that fails it is closed as always.
     let _ = SockRef::from(stream).set_linger(span);

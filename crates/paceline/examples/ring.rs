@@ -4,8 +4,9 @@
 //! cargo run --release --example ring -- --records 1000000
 //! ```
 //!
-//! The parent starts itself once more, with one end of a Unix socket as the child's input. The parent sends the ring over
-//! it at the beginning; then it is only a bell for a sleeping side, and reports when the other process has ended.
+//! The parent starts itself once more, with one end of a Unix socket as the child's input. The
+//! parent sends the ring over it at the beginning; then it is only a bell for a sleeping side, and
+//! reports when the other process has ended.
 
 use std::{
     env, io,

@@ -1,12 +1,15 @@
-//! Events without a socket, in one pool: a queue of orders, a semaphore of parcels, and signals.
+//! Events without a socket, in one pool: a queue of orders, a semaphore of parcels, and
+//! signals.
 //!
 //! ```text
 //! cargo run --release --example sources -- --orders 1000000
-//! cargo run --release --example sources -- --stay     # then: kill -USR1 PID for the counts, Ctrl-C to end
+//! cargo run --release --example sources -- --stay     # then: kill -USR1 PID for the counts,
+//! Ctrl-C to end
 //! ```
 //!
-//! Two shops send orders into a bounded queue. The handler of an order releases a parcel; the handler of a parcel
-//! delivers it. SIGUSR1 is an event, too, and so is the SIGTERM that ends it all.
+//! Two shops send orders into a bounded queue. The handler of an order releases a parcel; the
+//! handler of a parcel delivers it. SIGUSR1 is an event, too, and so is the SIGTERM that ends it
+//! all.
 
 use std::{
     env, io, process,

@@ -5,8 +5,8 @@
 //! cargo run --release --example taxi_stand -- --wake eager --order oldest
 //! ```
 //!
-//! A cab is a thread of the pool, a passenger an event (bytes on a socket of its own), a ride a handler
-//! that blocks. `--help` explains the pattern in a minute; Ctrl-C ends the day early.
+//! A cab is a thread of the pool, a passenger an event (bytes on a socket of its own), a ride a
+//! handler that blocks. `--help` explains the pattern in a minute; Ctrl-C ends the day early.
 //!
 //! Here is what uses the pool. `taxi_stand/stand.rs` is what an observer makes of its threads'
 //! roles, `taxi_stand/screen.rs` draws it.
@@ -140,8 +140,8 @@ fn open_pool(options: Options, stand: &SharedStand) -> io::Result<Pool> {
 /// What a handler gets: the pool's end of a passenger's connection.
 type Street<'c> = Context<'c, UnixStream>;
 
-/// A passenger arrives at the stand. Three handlers of three types, because the pool learns of each type
-/// whether its calls are long.
+/// A passenger arrives at the stand. Three handlers of three types, because the pool learns of each
+/// type whether its calls are long.
 fn hail(pool: &Pool, stand: &SharedStand, passenger: Passenger) -> io::Result<()> {
     let drive = move || thread::sleep(passenger.ride);
     match passenger.wish {

@@ -134,12 +134,11 @@ impl Trouble {
     /// What a tool complains of: that something is not permitted, or not there, says nothing about the server.
     fn of_tool(tool: &str, complaint: &str) -> Trouble {
         let why = format!("{tool}: {complaint}");
-        match ["not permitted", "os error 2"]
-            .iter()
-            .any(|words| why.contains(words))
-        {
-            true => Trouble::Skipped(why),
-            false => Trouble::Failed(why),
+        let of_machine = ["not permitted", "os error 2"];
+        if of_machine.iter().any(|words| why.contains(words)) {
+            Trouble::Skipped(why)
+        } else {
+            Trouble::Failed(why)
         }
     }
 }
@@ -334,9 +333,10 @@ fn print_faults(parts: &[Part]) -> Verdict {
 
 /// Runs one fault, and says how that went.
 fn fate(stage: &Stage, fault: &Fault, end: Instant) -> Fate {
-    let outcome = match Instant::now() < end {
-        true => stage.play(fault),
-        false => Err(Trouble::Failed("no time was left for it".to_owned())),
+    let outcome = if Instant::now() < end {
+        stage.play(fault)
+    } else {
+        Err(Trouble::Failed("no time was left for it".to_owned()))
     };
     let fate = Fate {
         service: stage.program.service,

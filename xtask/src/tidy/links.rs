@@ -19,7 +19,8 @@ pub(super) fn find(tree: &Tree) -> Vec<Offence> {
 
 /// What is wrong with a link from a document; nothing if it leads somewhere or out of the tree.
 fn fault(tree: &Tree, from: &str, target: &str) -> Option<String> {
-    if target.contains("://") || target.starts_with("mailto:") {
+    let is_of_rustdoc = target.contains("::");
+    if is_of_rustdoc || target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn links_that_lead_somewhere_pass() {
-        let text = "# Here\n[a](../README.md#two-words) [b](#here) [c](../src) [d](/src/x.rs#L3) [e](https://example.org/x#y) [f](a.md)\n";
+        let text = "# Here\n[a](../README.md#two-words) [b](#here) [c](../src) [d](/src/x.rs#L3) [e](https://example.org/x#y) [f](a.md) [g](Pool::join)\n";
         assert_eq!(offences(text), []);
     }
 

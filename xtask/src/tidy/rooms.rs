@@ -53,7 +53,7 @@ pub(super) fn picture(tree: &Tree) -> Vec<String> {
     lines
 }
 
-/// The first room that uses those `below` alone.
+/// The first room that uses only those `below`.
 fn next_room<'r>(rooms: &'r Rooms<'_>, below: &BTreeSet<&str>) -> Option<&'r str> {
     let is_next = |(room, uses): &(&String, &BTreeMap<String, Place<'_>>)| {
         let stands = uses.keys().all(|used| below.contains(used.as_str()));

@@ -170,7 +170,7 @@ mod tests {
         parse(arguments).err().map(|mistake| mistake.to_string())
     }
 
-    /// A user corrects all options after one attempt.
+    /// One option per attempt would take a user many attempts.
     #[test]
     fn all_missing_options_are_reported_at_once() {
         let both = mistake(&[]);
