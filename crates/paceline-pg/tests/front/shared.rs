@@ -212,6 +212,36 @@ fn one_turn(client: &mut Client, number: u32, turn: u32) {
     }
 }
 
+/// The front-end answers the Parse of a statement that the server has, at its place: behind the replies
+/// to the other client, and not among them.
+#[test]
+fn own_answers_wait_for_the_replies_of_others() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let pooler = Pooler::of(postgres, &format!("{SETTINGS}\ndefault_pool_size = 1"));
+    let lock = Lock::hold(postgres, 7007);
+    let (mut first, mut second) = (pooler.client(), pooler.client());
+    second.send(&prepared(b"ours", "SELECT 'ours'"));
+    assert_eq!(types(&mut second), "12DC3Z");
+    let mut bytes = Vec::new();
+    frontend::parse(&mut bytes, b"waits", lock.waits("first").as_bytes(), &[]);
+    frontend::sync(&mut bytes);
+    first.send(&bytes);
+    assert_eq!(types(&mut first), "1Z");
+    let mut bytes = Vec::new();
+    frontend::bind(&mut bytes, b"", b"waits", &[]);
+    frontend::execute(&mut bytes, b"", 0);
+    frontend::sync(&mut bytes);
+    first.send(&bytes);
+    lock.wait_for_waiter();
+    second.send(&prepared(b"ours", "SELECT 'ours'"));
+    wait_until("both are outstanding", || active(&pooler) == 2);
+    lock.release();
+    assert_eq!(types(&mut first), "2DCZ");
+    assert_eq!(types(&mut second), "12DC3Z");
+}
+
 /// If the server is lost, each client that has sent something learns that its outcome is unknown,
 /// nothing is sent again, and all go on.
 #[test]
