@@ -486,6 +486,8 @@ fn clauses_may_stand_alone() {
     client
         .execute("ALTER TABLE t ALTER COLUMN n DROP NOT NULL", &[])
         .expect("and back");
+    let check = one(&mut client, "PRAGMA integrity_check");
+    assert_eq!(check.as_deref(), Some("ok"));
     let refused = "SELECT now() - interval '1 day'";
     assert_eq!(code(client.simple_query(refused)), "0A000");
 }

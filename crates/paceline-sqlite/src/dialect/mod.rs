@@ -109,6 +109,13 @@ impl Statement {
         Ok(Self { kind, tag })
     }
 
+    /// Whether its rows are the client's. SQLite returns some for `ALTER TABLE`; those of a pragma
+    /// are what it is for.
+    pub(crate) fn has_results(&self) -> bool {
+        let is_alter = matches!(&self.tag, Tag::Plain(words) if words.starts_with("ALTER"));
+        !(is_alter && matches!(self.kind, Kind::Define(_)))
+    }
+
     /// A statement of the session.
     pub(crate) fn control(control: Control, tag: &str) -> Self {
         Self {

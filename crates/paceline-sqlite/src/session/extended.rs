@@ -15,7 +15,7 @@ use super::{
     Cx, Open, Output, Progress,
 };
 use crate::{
-    dialect::{control::Control, Kind, Tag},
+    dialect::{control::Control, Kind, Statement, Tag},
     failure::Failure,
 };
 
@@ -309,7 +309,10 @@ impl Open {
                     formats: &portal.formats,
                     described,
                     settings: &open.settings,
-                    has_results: !prepared.is_definition(),
+                    has_results: prepared
+                        .statement
+                        .as_ref()
+                        .is_none_or(Statement::has_results),
                 };
                 open.run_on(link, cx, output, |sink| {
                     sink.announces = described.is_none();

@@ -73,12 +73,6 @@ impl Prepared {
         shapes
     }
 
-    /// Whether it changes the schema.
-    pub(super) fn is_definition(&self) -> bool {
-        let kind = self.statement.as_ref().map(|statement| &statement.kind);
-        matches!(kind, Some(Kind::Define(_)))
-    }
-
     /// SQLite's text, for a statement that is one of SQLite's.
     pub(super) fn sql(&self) -> Option<&str> {
         match &self.statement.as_ref()?.kind {

@@ -164,7 +164,7 @@ impl Open {
         let Some(held) = self.acquire(cx, need)? else {
             return Ok(Progress::Parked);
         };
-        let has_results = !matches!(statement.kind, Kind::Define(_));
+        let has_results = statement.has_results();
         let result = self.run_simple(held.link(), sql, original, has_results, output, cx);
         self.put_back(held);
         let ran = result?;
