@@ -69,7 +69,8 @@ fn no_workload_ends_before_its_first_fault() {
         transactions: Some(1),
         ..options(&postgres, Kind::Ledger)
     };
-    let every = Duration::from_millis(300);
+    // Longer than the single transaction takes.
+    let every = Duration::from_secs(5);
     let report = run_under(&options, every, &make).expect("the server is there");
     assert!(report.has_passed(), "{report}");
     let (faults, failed) = report.verdicts[0].faults;
