@@ -237,7 +237,7 @@ mod tests {
             ),
             ("ARCHITECTURE.md", "# Map\n"),
             // This folder is on the list of `phrasing`, so a clean one would be an offence.
-            ("crates/paceline/src/lib.rs", "//! Who leads.\n"),
+            ("crates/paceline/src/lib.rs", "//! It goes first.\n"),
         ]);
         assert!(offences(&tree).is_empty());
     }
