@@ -149,11 +149,13 @@ def cursors_and_pipelines():
             assert [row[0] for row in cursor] == list(range(5000))
         connection.commit()
         with connection.pipeline():
-            cursors = [connection.execute("SELECT %s::int", (number,)) for number in range(50)]
+            # It writes first: the embedded back-end refuses a write behind a read (40001) if another
+            # session has written meanwhile.
             insert = f"INSERT INTO {TABLE}(id, n) VALUES (40, %s) RETURNING n"
-            last = connection.execute(insert, (500,))
+            first = connection.execute(insert, (500,))
+            cursors = [connection.execute("SELECT %s::int", (number,)) for number in range(50)]
         assert [cursor.fetchone()[0] for cursor in cursors] == list(range(50))
-        assert last.fetchone() == (500,)
+        assert first.fetchone() == (500,)
         try:
             with connection.pipeline():
                 connection.execute("SELECT nosuch")
