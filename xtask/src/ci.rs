@@ -21,16 +21,18 @@ usage: cargo xtask ci [--full]
 
 Runs, in this order: setup (installs what the other steps lack), fmt, clippy, features (the server without TLS
 and HTTP, and with ring), doc, test (clippy, doc and test with the features `tracing`, `json` and `systemd`, the
-others without), loom (2 preemptions), shuttle, stress (10^6 messages, and half a minute of misuse), tsan, tidy,
-faults (one in forty-eight, others at each commit), inject (every fault with `echo`, a
-few with `relay` and `chat`), pg-faults (the pooler under each fault in each state, a few times). All steps run, also after one that failed; a table of them comes last. About twenty-five
-minutes on two cores.
+others without), system (the whole system, and samples of its faults), loom (2 preemptions), shuttle, stress
+(10^6 messages, and half a minute of misuse), tsan, tidy, faults (one in forty-eight, others at each commit),
+inject (every fault with `echo`, a few with `relay` and `chat`), pg-faults (the pooler under each fault in each
+state, a few times). All steps run, also after one that failed; a table of them is printed last. About
+twenty-five minutes on two cores.
 
   --full  larger bounds (loom 3 preemptions, shuttle 20 times the schedules, stress 10^7 and half an
           hour of misuse, a longer tsan, all planted faults, 100_000 injected ones with each service),
-          and after them peers (the lints of the benchmark with the HTTP servers of others), asan with leaks, fuzz
-          (an hour for each target), power-cut (many images of a disk that lost its power), tier-faults (each tier
-          of the whole system is broken in each way), instructions, msrv, deny, mutants and coverage; hours.
+          and after them peers (the lints of the benchmark with the HTTP servers of others), asan with
+          leaks, fuzz (an hour for each target), power-cut (many images of a disk that lost its power),
+          tier-faults (each tier of the whole system is broken in each way), instructions, msrv, deny,
+          mutants and coverage; hours.
 
 A step whose tool could not be installed is printed as skipped, with the reason, and counted.",
     run: |mut args| {

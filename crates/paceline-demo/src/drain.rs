@@ -1,4 +1,4 @@
-//! Takes a server out of service in order: no transaction is broken off, and no outcome is unknown.
+//! Takes a server out of service gracefully: no transaction is broken off, and no outcome is unknown.
 //!
 //! ```text
 //!   back-end    PAUSE its databases --> their transactions have ended --> SIGTERM --> RESUME

@@ -37,9 +37,9 @@ the database `bank`; its standby takes over.
                      standbys, because it does not know which server writes
   --help             print this
 
-Ctrl-C ends everything in order and prints a report. A second Ctrl-C ends everything at once.
+Ctrl-C ends everything gracefully and prints a report. A second Ctrl-C ends everything at once.
 
-Exit status: 0 all checks agree (with --no-load: it has ended in order), 1 one does not, or the end has
+Exit status: 0 all checks agree (with --no-load: it has ended gracefully), 1 one does not, or the end has
 taken too long, 2 the options are wrong or the system does not start, 130 a second Ctrl-C.
 ";
 

@@ -1,4 +1,4 @@
-//! Starts everything, watches it, and ends it in order.
+//! Starts everything, watches it, and ends it gracefully.
 
 use std::{
     ffi::OsString,
@@ -247,7 +247,7 @@ impl System {
                 .unwrap_or(status)
                 .saturating_duration_since(Instant::now());
             if end.wait(pause) {
-                say!("\nending in order; a second Ctrl-C ends at once");
+                say!("\nending gracefully; a second Ctrl-C ends at once");
                 return;
             }
             let now = Instant::now();

@@ -8,8 +8,8 @@ use super::Offence;
 /// The document with the pictures.
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// Where the functions are.
-const SOURCES: &str = "crates/paceline/src/";
+/// Where the functions are: in this folder of each crate.
+const SOURCES: &str = "/src/";
 
 /// Finds names in pictures that no function has.
 pub(super) fn find(tree: &Tree) -> Vec<Offence> {
@@ -52,7 +52,7 @@ fn exists(tree: &Tree, owner: &str, function: &str) -> bool {
     let is_module = owner.starts_with(char::is_lowercase);
     let files = tree
         .texts_ending(".rs")
-        .filter(|(path, _)| path.starts_with(SOURCES));
+        .filter(|(path, _)| path.starts_with("crates/") && path.contains(SOURCES));
     files.into_iter().any(|(path, text)| {
         let code = code_only(text);
         let is_of_owner = if is_module {

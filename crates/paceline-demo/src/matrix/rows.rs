@@ -49,7 +49,7 @@ pub(super) const ROWS: &[Row] = &[
     row("front-stop", "the front-end is stopped for 3 s", front_stop),
     row(
         "front-drain",
-        "the front-end ends in order, and is started again",
+        "the front-end ends gracefully, and is started again",
         front_drain,
     ),
     row(
@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "writer-drain",
-        "its clients are paused, it ends in order, and its standby takes over",
+        "its clients are paused, it ends gracefully, and its standby takes over",
         writer_drain,
     ),
     row(

@@ -105,6 +105,33 @@ fn a_rollback_in_flight_ends_its_block() {
     assert_eq!(seen.last().map(String::as_str), Some("Z I"));
 }
 
+/// What is sent behind the end of a block is no part of it: it may have been committed.
+#[test]
+fn what_follows_a_rollback_in_flight_is_unknown() {
+    let sleep = Send::Query("SELECT pg_sleep(100)");
+    let outside = Send::Query("DO $$ BEGIN PERFORM 1; END $$");
+    let sent = [
+        Send::Query("BEGIN"),
+        sleep,
+        Send::Query("ROLLBACK"),
+        outside,
+    ];
+    let Some((loss, seen)) = lost_after(&sent, 1, &[]) else {
+        return;
+    };
+    assert_eq!(loss, Loss::Unknown);
+    assert_eq!(seen.first().map(String::as_str), Some("error 08007"));
+    // The same behind a block that was lost before.
+    let Some(mut rig) = rig_with(3) else { return };
+    rig.send(0, &bytes(&[Send::Query("BEGIN"), sleep]))
+        .expect("the client is good");
+    rig.await_messages(0, b'Z', 1).expect("the server is good");
+    assert_eq!(rig.lose(0), AfterLoss::Kept(Loss::RolledBack));
+    let then = [Send::Query("ROLLBACK"), outside];
+    rig.send(0, &bytes(&then)).expect("the client is good");
+    assert_eq!(rig.lose(0), AfterLoss::Kept(Loss::Unknown));
+}
+
 /// The server that takes the place of a lost one is lost too.
 #[test]
 fn a_lost_block_may_be_lost_again() {

@@ -1,7 +1,8 @@
 //! The hub: what the threads of a pool share, below the turn and the pool.
 //!
 //! It joins promotion, handle set and dispatch. The turn (`turn.rs`) works on it, and the pool
-//! (`pool/`) is built around it: neither knows the other. `membership.rs` has the threads that are
+//! (`pool/`) is built around it: the hub knows neither, and the turn does not know the pool.
+//! `membership.rs` has the threads that are
 //! in the pool, `threads.rs` the pool's own ones, `visitor.rs` those of several pools, `mailbox.rs`
 //! how one of them is reached, `reports.rs` what they report.
 

@@ -177,7 +177,7 @@ pub struct Snapshot {
     pub wakes: u64,
     /// Of these, how many found nothing to do: another thread led, or their time was over.
     pub wasted_wakes: u64,
-    /// Looks of the standby.
+    /// Polls of the standby.
     pub ticks: u64,
     /// Times the standby took over because the watcher rang: behind a handler that blocked by
     /// surprise.

@@ -65,7 +65,7 @@ const FAMILIES: [Family; 34] = [
         "Followers woken for nothing",
         Counter(|it| it.wasted_wakes),
     ),
-    family("ticks", "Looks of the standby", Counter(|it| it.ticks)),
+    family("ticks", "Polls of the standby", Counter(|it| it.ticks)),
     family(
         "rings",
         "Leads taken because the watcher rang",
@@ -73,7 +73,7 @@ const FAMILIES: [Family; 34] = [
     ),
     family(
         "spins",
-        "Times a leader kept looking before it slept",
+        "Spins of a leader before it slept",
         Counter(|it| it.spins),
     ),
     family(
@@ -103,17 +103,17 @@ const FAMILIES: [Family; 34] = [
     ),
     family(
         "without_leader_seconds",
-        "Time in which nobody led",
+        "Time in which no thread led",
         Seconds(|it| it.without_leader.as_secs_f64()),
     ),
     family(
         "longest_without_leader_seconds",
-        "Longest time in which nobody led",
+        "Longest time in which no thread led",
         Longest(|it| it.longest_without_leader.as_secs_f64()),
     ),
     family(
         "longest_blind_seconds",
-        "Longest time in which nobody led although a follower slept",
+        "Longest time in which no thread led although a follower slept",
         Longest(|it| it.longest_blind.as_secs_f64()),
     ),
     family(
@@ -192,12 +192,12 @@ const FAMILIES: [Family; 34] = [
     ),
     family(
         "roamed",
-        "Threads called from a idle_list because nobody led",
+        "Roaming threads sent to a set without a leader",
         Counter(|it| it.roamed),
     ),
     family(
         "spawns_failed",
-        "Threads called in vain",
+        "Threads that could not be spawned",
         Counter(|it| it.spawns_failed),
     ),
 ];
@@ -227,7 +227,7 @@ const TIMES: [TimeFamily; 3] = [
     },
     TimeFamily {
         name: "blind_seconds",
-        help: "Times in which nobody led although a follower slept",
+        help: "Times in which no thread led although a follower slept",
         of: |it| &it.blind,
     },
 ];

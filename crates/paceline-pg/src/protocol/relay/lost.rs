@@ -51,8 +51,8 @@ impl Relay<'_> {
             return AfterLoss::Closed;
         }
         let loss = match self.client.lost_block {
-            // The server was to be in a failed block: nothing behind that can have been done.
-            LostBlock::Entered => Loss::RolledBack,
+            // The server was to be in a failed block: only what follows a ROLLBACK can have been done.
+            LostBlock::Entered => self.server.model.loss_of_failed_block(),
             LostBlock::None | LostBlock::Due => self.server.loss(),
         };
         if let Some(names) = &mut self.client.names {

@@ -240,6 +240,13 @@ impl Model {
         tally.loss()
     }
 
+    /// The loss if the connection ended now, and the messages in flight began in a failed block.
+    pub(crate) fn loss_of_failed_block(&self) -> Loss {
+        let mut tally = Tally::new(true);
+        self.queue.iter().for_each(|entry| tally.add(entry));
+        tally.loss()
+    }
+
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.queue.iter()
     }

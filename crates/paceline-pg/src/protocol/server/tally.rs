@@ -9,6 +9,8 @@ pub(crate) struct Tally {
     was_in_block: bool,
     /// Whether the next statement runs inside of a block.
     is_in_block: bool,
+    /// A statement was sent that ends the block: what follows in another batch may commit.
+    has_left: bool,
     loss: Loss,
 }
 
@@ -18,6 +20,7 @@ impl Tally {
         Self {
             was_in_block: is_in_block,
             is_in_block,
+            has_left: false,
             loss: Loss::Nothing,
         }
     }
@@ -59,7 +62,10 @@ impl Tally {
         match class {
             // If it fails, the rest of its batch is skipped.
             Class::Opens => self.is_in_block = true,
-            Class::RollsBack | Class::Inside | Class::Forgets if self.is_in_block => {}
+            Class::RollsBack if self.is_in_block => {
+                (self.is_in_block, self.has_left) = (false, true);
+            }
+            Class::Inside | Class::Forgets if self.is_in_block => {}
             Class::RollsBack
             | Class::Inside
             | Class::Forgets
@@ -72,6 +78,6 @@ impl Tally {
 
     /// A statement in another batch runs also if the one that opens a block has failed.
     fn end_batch(&mut self) {
-        self.is_in_block = self.was_in_block;
+        self.is_in_block = self.was_in_block && !self.has_left;
     }
 }
