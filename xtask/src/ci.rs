@@ -22,7 +22,7 @@ usage: cargo xtask ci [--full]
 Runs, in this order: setup (installs what the other steps lack), fmt, clippy, features (the server without TLS
 and HTTP, and with ring), doc, test (clippy, doc and test with the features `tracing`, `json` and `systemd`, the
 others without), system (the whole system, and samples of its faults), loom (2 preemptions), shuttle, stress
-(10^6 messages, and half a minute of misuse), tsan, tidy, faults (one in forty-eight, others at each commit),
+(10^6 messages, and half a minute of misuse), tsan, tidy, faults (one in sixty-four, others at each commit),
 inject (every fault with `echo`, a few with `relay` and `chat`), pg-faults (the pooler under each fault in each
 state, a few times). All steps run, also after one that failed; a table of them is printed last. About
 twenty-five minutes on two cores.
