@@ -48,6 +48,24 @@ struct Mail {
     given: Option<Given>,
     letters: Vec<Letter>,
     replies: Replies,
+    request: RequestStage,
+}
+
+/// Where a client's request on a shared connection is. Its session and the trunk change it under
+/// the lock of the mail, so a request that is refused is never sent.
+///
+/// ```text
+///   Queued -> Begun        [begin_request]      the trunk sends it
+///   Queued -> Withdrawn    [withdraw_request]   its session refuses it, or ends
+///   Begun  -> Queued       [queue_request]      the next request
+/// ```
+#[must_use]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RequestStage {
+    #[default]
+    Queued,
+    Begun,
+    Withdrawn,
 }
 
 /// Replies of a shared connection, on their way to the client.
@@ -334,6 +352,31 @@ impl Client {
         self.mail().is_closed
     }
 
+    /// The session puts a request before the shared connections.
+    pub(crate) fn queue_request(&self) {
+        self.mail().request = RequestStage::Queued;
+    }
+
+    /// The trunk sends the request now, unless the outcome is `Withdrawn`.
+    pub(crate) fn begin_request(&self) -> RequestStage {
+        let mut mail = self.mail();
+        mail.request = match mail.request {
+            _ if mail.is_closed => RequestStage::Withdrawn,
+            RequestStage::Queued => RequestStage::Begun,
+            other => other,
+        };
+        mail.request
+    }
+
+    /// The session withdraws its request. With `Begun` it is too late.
+    pub(crate) fn withdraw_request(&self) -> RequestStage {
+        let mut mail = self.mail();
+        if mail.request == RequestStage::Queued {
+            mail.request = RequestStage::Withdrawn;
+        }
+        mail.request
+    }
+
     /// Puts replies before the session. With `High` the trunk is notified when the client has taken
     /// them, or has left.
     pub(crate) fn add_replies(
@@ -353,6 +396,9 @@ impl Client {
         let is_high = ended.is_none() && replies.pending > MOST_PENDING;
         if is_high {
             replies.waiting.get_or_insert((trunk.clone(), now));
+        } else if ended.is_some() {
+            // The trunk reads on for the others: this client holds up none.
+            replies.waiting = None;
         }
         replies.ended = replies.ended.take().or(ended);
         drop(mail);
@@ -528,6 +574,25 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A request is refused, or it is sent: never both.
+    #[test]
+    fn a_request_is_withdrawn_or_sent() {
+        let address = Address::Unix {
+            port: 0,
+            process: None,
+        };
+        let client = Client::new(1, address, Duration::ZERO);
+        client.queue_request();
+        assert_eq!(client.withdraw_request(), RequestStage::Withdrawn);
+        assert_eq!(client.begin_request(), RequestStage::Withdrawn);
+        client.queue_request();
+        assert_eq!(client.begin_request(), RequestStage::Begun);
+        assert_eq!(client.withdraw_request(), RequestStage::Begun);
+        client.queue_request();
+        assert!(client.close_mail().is_none());
+        assert_eq!(client.begin_request(), RequestStage::Withdrawn);
+    }
 
     /// Thousands of idle clients are the reason for a pooler.
     #[test]
