@@ -47,7 +47,8 @@ struct Mail {
     is_dismissed: bool,
     given: Option<Given>,
     letters: Vec<Letter>,
-    replies: Replies,
+    /// From the first request on a shared connection on: most clients have none.
+    replies: Option<Box<Replies>>,
     request: RequestStage,
 }
 
@@ -337,10 +338,10 @@ impl Client {
     pub(crate) fn close_mail(&self) -> Option<Given> {
         let mut mail = self.mail();
         mail.is_closed = true;
-        let replies = std::mem::take(&mut mail.replies);
+        let replies = mail.replies.take();
         let given = mail.given.take();
         drop(mail);
-        if let Some((trunk, _)) = replies.waiting {
+        if let Some((trunk, _)) = replies.and_then(|replies| replies.waiting) {
             // It has ended already, if that fails.
             let _ = trunk.notify();
         }
@@ -390,7 +391,7 @@ impl Client {
         if mail.is_closed {
             return Pressure::Gone;
         }
-        let replies = &mut mail.replies;
+        let replies = mail.replies.get_or_insert_default();
         replies.bytes.extend_from_slice(bytes);
         replies.pending += bytes.len();
         let is_high = ended.is_none() && replies.pending > MOST_PENDING;
@@ -413,7 +414,7 @@ impl Client {
     /// The session takes its replies; `None`: there are none.
     pub(crate) fn take_replies(&self) -> Option<(Vec<u8>, Option<Ended>)> {
         let mut mail = self.mail();
-        let replies = &mut mail.replies;
+        let replies = mail.replies.as_mut()?;
         let has_some = !replies.bytes.is_empty() || replies.ended.is_some();
         has_some.then(|| (std::mem::take(&mut replies.bytes), replies.ended.take()))
     }
@@ -421,7 +422,9 @@ impl Client {
     /// The client has taken so many bytes of its replies.
     pub(crate) fn replies_taken(&self, count: usize) {
         let mut mail = self.mail();
-        let replies = &mut mail.replies;
+        let Some(replies) = &mut mail.replies else {
+            return;
+        };
         replies.pending = replies.pending.saturating_sub(count);
         if replies.pending > MOST_PENDING {
             return;
@@ -440,11 +443,9 @@ impl Client {
 
     /// Since when a trunk waits for it.
     pub(crate) fn behind_since(&self) -> Option<Duration> {
-        self.mail()
-            .replies
-            .waiting
-            .as_ref()
-            .map(|(_, since)| *since)
+        let mail = self.mail();
+        let (_, since) = mail.replies.as_ref()?.waiting.as_ref()?;
+        Some(*since)
     }
 
     pub(crate) fn notify(&self) {
