@@ -47,7 +47,26 @@ struct Mail {
     is_dismissed: bool,
     given: Option<Given>,
     letters: Vec<Letter>,
-    replies: Replies,
+    /// From the first request on a shared connection on: most clients have none.
+    replies: Option<Box<Replies>>,
+    request: RequestStage,
+}
+
+/// Where a client's request on a shared connection is. Its session and the trunk change it under
+/// the lock of the mail, so a request that is refused is never sent.
+///
+/// ```text
+///   Queued -> Begun        [begin_request]      the trunk sends it
+///   Queued -> Withdrawn    [withdraw_request]   its session refuses it, or ends
+///   Begun  -> Queued       [queue_request]      the next request
+/// ```
+#[must_use]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RequestStage {
+    #[default]
+    Queued,
+    Begun,
+    Withdrawn,
 }
 
 /// Replies of a shared connection, on their way to the client.
@@ -319,10 +338,10 @@ impl Client {
     pub(crate) fn close_mail(&self) -> Option<Given> {
         let mut mail = self.mail();
         mail.is_closed = true;
-        let replies = std::mem::take(&mut mail.replies);
+        let replies = mail.replies.take();
         let given = mail.given.take();
         drop(mail);
-        if let Some((trunk, _)) = replies.waiting {
+        if let Some((trunk, _)) = replies.and_then(|replies| replies.waiting) {
             // It has ended already, if that fails.
             let _ = trunk.notify();
         }
@@ -332,6 +351,31 @@ impl Client {
     /// Whether its session is over.
     pub(crate) fn is_gone(&self) -> bool {
         self.mail().is_closed
+    }
+
+    /// The session puts a request before the shared connections.
+    pub(crate) fn queue_request(&self) {
+        self.mail().request = RequestStage::Queued;
+    }
+
+    /// The trunk sends the request now, unless the outcome is `Withdrawn`.
+    pub(crate) fn begin_request(&self) -> RequestStage {
+        let mut mail = self.mail();
+        mail.request = match mail.request {
+            _ if mail.is_closed => RequestStage::Withdrawn,
+            RequestStage::Queued => RequestStage::Begun,
+            other => other,
+        };
+        mail.request
+    }
+
+    /// The session withdraws its request. With `Begun` it is too late.
+    pub(crate) fn withdraw_request(&self) -> RequestStage {
+        let mut mail = self.mail();
+        if mail.request == RequestStage::Queued {
+            mail.request = RequestStage::Withdrawn;
+        }
+        mail.request
     }
 
     /// Puts replies before the session. With `High` the trunk is notified when the client has taken
@@ -347,12 +391,15 @@ impl Client {
         if mail.is_closed {
             return Pressure::Gone;
         }
-        let replies = &mut mail.replies;
+        let replies = mail.replies.get_or_insert_default();
         replies.bytes.extend_from_slice(bytes);
         replies.pending += bytes.len();
         let is_high = ended.is_none() && replies.pending > MOST_PENDING;
         if is_high {
             replies.waiting.get_or_insert((trunk.clone(), now));
+        } else if ended.is_some() {
+            // The trunk reads on for the others: this client holds up none.
+            replies.waiting = None;
         }
         replies.ended = replies.ended.take().or(ended);
         drop(mail);
@@ -367,7 +414,7 @@ impl Client {
     /// The session takes its replies; `None`: there are none.
     pub(crate) fn take_replies(&self) -> Option<(Vec<u8>, Option<Ended>)> {
         let mut mail = self.mail();
-        let replies = &mut mail.replies;
+        let replies = mail.replies.as_mut()?;
         let has_some = !replies.bytes.is_empty() || replies.ended.is_some();
         has_some.then(|| (std::mem::take(&mut replies.bytes), replies.ended.take()))
     }
@@ -375,7 +422,9 @@ impl Client {
     /// The client has taken so many bytes of its replies.
     pub(crate) fn replies_taken(&self, count: usize) {
         let mut mail = self.mail();
-        let replies = &mut mail.replies;
+        let Some(replies) = &mut mail.replies else {
+            return;
+        };
         replies.pending = replies.pending.saturating_sub(count);
         if replies.pending > MOST_PENDING {
             return;
@@ -394,11 +443,9 @@ impl Client {
 
     /// Since when a trunk waits for it.
     pub(crate) fn behind_since(&self) -> Option<Duration> {
-        self.mail()
-            .replies
-            .waiting
-            .as_ref()
-            .map(|(_, since)| *since)
+        let mail = self.mail();
+        let (_, since) = mail.replies.as_ref()?.waiting.as_ref()?;
+        Some(*since)
     }
 
     pub(crate) fn notify(&self) {
@@ -528,6 +575,25 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A request is refused, or it is sent: never both.
+    #[test]
+    fn a_request_is_withdrawn_or_sent() {
+        let address = Address::Unix {
+            port: 0,
+            process: None,
+        };
+        let client = Client::new(1, address, Duration::ZERO);
+        client.queue_request();
+        assert_eq!(client.withdraw_request(), RequestStage::Withdrawn);
+        assert_eq!(client.begin_request(), RequestStage::Withdrawn);
+        client.queue_request();
+        assert_eq!(client.begin_request(), RequestStage::Begun);
+        assert_eq!(client.withdraw_request(), RequestStage::Begun);
+        client.queue_request();
+        assert!(client.close_mail().is_none());
+        assert_eq!(client.begin_request(), RequestStage::Withdrawn);
+    }
 
     /// Thousands of idle clients are the reason for a pooler.
     #[test]

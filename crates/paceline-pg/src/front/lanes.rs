@@ -46,6 +46,9 @@ struct Row {
     group: Group<Stream>,
     /// It takes requests, or asks for a server.
     is_at_work: bool,
+    /// A request that comes is taken at once if there is room. Without a server the trunk takes
+    /// what waits when it gets one: it needs no notification.
+    has_server: bool,
     /// How many requests it takes before the next reply.
     room: usize,
 }
@@ -64,6 +67,14 @@ pub(crate) enum Rest {
     Yes,
     /// The pool is gone: so is the trunk.
     ForEver,
+}
+
+/// Whether requests wait.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    No,
+    Some,
 }
 
 /// The most trunks of a pool without a limit of connections.
@@ -89,9 +100,28 @@ impl Lanes {
         std::mem::take(&mut self.tables().queue)
     }
 
-    /// This trunk takes so many requests now.
-    pub(crate) fn set_room(&self, trunk: TrunkNumber, room: usize) {
-        self.tables().trunks[trunk.0].room = room;
+    /// The trunk has a server, and takes so many requests now. With `Some` it takes them, or wakes
+    /// another trunk: their sessions may have seen other room, and notified none.
+    pub(crate) fn set_room(&self, trunk: TrunkNumber, room: usize) -> Waiting {
+        let mut tables = self.tables();
+        let row = &mut tables.trunks[trunk.0];
+        (row.room, row.has_server) = (room, true);
+        if tables.queue.is_empty() {
+            Waiting::No
+        } else {
+            Waiting::Some
+        }
+    }
+
+    /// A session ends: its request is not sent.
+    pub(crate) fn remove(&self, client: u64) {
+        let mut tables = self.tables();
+        let mut numbers = tables.queue.iter().map(|request| request.client.number);
+        let place = numbers.position(|number| number == client);
+        let removed = place.and_then(|place| tables.queue.remove(place));
+        // The lock first: the request has a buffer and the client's statements.
+        drop(tables);
+        drop(removed);
     }
 
     /// Whether the trunk may rest. From `Yes` on the next request notifies its group.
@@ -137,10 +167,10 @@ impl Tables {
         true
     }
 
-    /// A trunk at work takes another request.
+    /// A trunk with a server takes another request.
     fn notify_one_with_room(&self) {
         let mut rows = self.trunks.iter();
-        if let Some(row) = rows.find(|row| row.is_at_work && row.room > 0) {
+        if let Some(row) = rows.find(|row| row.is_at_work && row.has_server && row.room > 0) {
             let _ = row.group.notify();
         }
     }
@@ -159,6 +189,15 @@ impl Front {
         let mut tables = pool.lanes.tables();
         if !tables.queue.is_empty() {
             self.wake_trunk(pool, &mut tables);
+        }
+    }
+
+    /// A trunk has no server any more. A request that was left to it goes to another trunk.
+    pub(crate) fn note_serverless(self: &Arc<Self>, pool: &Arc<PoolEntry>, trunk: TrunkNumber) {
+        let mut tables = pool.lanes.tables();
+        tables.trunks[trunk.0].has_server = false;
+        if !tables.queue.is_empty() {
+            tables.notify_one_with_room();
         }
     }
 
@@ -200,6 +239,7 @@ impl Front {
         tables.trunks.push(Row {
             group,
             is_at_work: true,
+            has_server: false,
             room: multiplex,
         });
         true

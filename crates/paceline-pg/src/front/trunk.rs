@@ -114,6 +114,7 @@ impl Trunk {
 
     /// Without a server: asks for one if requests wait.
     fn rest_or_ask(&mut self, call: &mut Call<'_, '_, '_>) {
+        self.next = self.next.take().filter(|next| !next.client.is_gone());
         if self.next.is_some() {
             return self.ask(call);
         }
@@ -169,8 +170,7 @@ impl Trunk {
 
     /// The book has given this server to the trunk, which fetches it.
     fn fetch(&mut self, server: Arc<Server>, call: &mut Call<'_, '_, '_>) {
-        self.front.note_assigned(&server, &self.place);
-        match server.take(call) {
+        match self.front.fetch(&server, &self.place, call) {
             Taken::Here => self.arrived(server, call),
             Taken::Coming => self.stage = Stage::Coming(server),
             Taken::Gone => {
@@ -216,6 +216,7 @@ impl Trunk {
             self.front.give_back(server, call);
         }
         drop(terms);
+        self.front.note_serverless(&self.pool, self.number);
         // The server leaves this group when the call is over. It could be the next one.
         let _ = call.group().notify();
     }
@@ -237,9 +238,11 @@ impl Trunk {
 
     /// An administrator ends all clients.
     fn dismissed(&mut self, refusal: &Refusal, call: &mut Call<'_, '_, '_>) {
+        // First: `lost` asks for another server if requests wait.
+        self.refuse_waiting(refusal);
         if let Stage::Working(server) = &self.stage {
             let server = Arc::clone(server);
-            self.lost(&server, &refusal.to_string(), call);
+            return self.lost(&server, &refusal.to_string(), call);
         }
         // A server that is on its way here is given back when it arrives.
         self.refuse_all(refusal);
@@ -349,6 +352,9 @@ impl GroupHandler<Stream> for Trunk {
         }
         if let Some(server) = self.front.server_at(member.id()) {
             self.front.server_gone(&server, "server conn crashed?");
+            // It may have been on its way to this trunk, which is not noted at the server before it
+            // has arrived.
+            self.forget_lost(server.number, &mut call);
         }
     }
 

@@ -29,6 +29,6 @@ pub use faults::{Broken, Violation};
 pub use output::Output;
 pub use parameters::{canonical_encoding, Tracked, Values};
 pub use prepared::Statements;
-pub use relay::{batch, AfterLoss, Batch, Counts, FromClient, FromServer, Next, Relay, Shared};
+pub use relay::{batch, AfterLoss, Batch, Counts, FromClient, FromServer, Next, Relay};
 pub use server::{Alone, Loss, OwnOutcome, Purpose, Release, ServerHalf};
 pub use settings::{Mode, RelaySettings};

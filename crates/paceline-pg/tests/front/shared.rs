@@ -92,11 +92,30 @@ impl Lock {
     }
 }
 
+/// How many clients of `db` are in this state.
+fn count_in_state(pooler: &Pooler, state: &str) -> usize {
+    let rows = pooler.admin("SHOW CLIENTS");
+    let is_in_state = |row: &&Vec<String>| row[2] == "db" && row[4] == state;
+    rows.iter().filter(is_in_state).count()
+}
+
 /// How many clients of `db` have a request outstanding.
 fn active(pooler: &Pooler) -> usize {
-    let rows = pooler.admin("SHOW CLIENTS");
-    let is_active = |row: &&Vec<String>| row[2] == "db" && row[4] == "active";
-    rows.iter().filter(is_active).count()
+    count_in_state(pooler, "active")
+}
+
+/// How many clients of `db` have a request that is not sent.
+fn waiting(pooler: &Pooler) -> usize {
+    count_in_state(pooler, "waiting")
+}
+
+/// The resident memory of the program, in kB.
+fn resident(pooler: &Pooler) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pooler.id()));
+    let status = status.expect("the program runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|text| text.trim().split(' ').next()?.parse().ok());
+    number.expect("a number")
 }
 
 /// Requests are outstanding together, on one server, and each client gets its own reply.
@@ -137,12 +156,9 @@ fn no_more_than_multiplex_are_outstanding() {
     for (number, client) in clients.iter_mut().enumerate().skip(1) {
         client.send(&statement(&format!("SELECT {number}")));
     }
-    let waiting = || {
-        let rows = pooler.admin("SHOW CLIENTS");
-        let is_waiting = |row: &&Vec<String>| row[2] == "db" && row[4] == "waiting";
-        rows.iter().filter(is_waiting).count()
-    };
-    wait_until("three wait", || waiting() == 3 && active(&pooler) == 3);
+    wait_until("three wait", || {
+        waiting(&pooler) == 3 && active(&pooler) == 3
+    });
     lock.release();
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.finish(), one(number));
@@ -430,11 +446,8 @@ fn a_slow_reader_holds_up_the_others_for_a_while_only() {
     ));
     wait_until("its replies come", || active(&pooler) == 1);
     assert_eq!(ask(&mut quick, "SELECT 1"), one(1));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pooler.id()));
-    let status = status.expect("the program runs");
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let resident = resident.and_then(|text| text.trim().split(' ').next()?.parse::<u64>().ok());
-    assert!(resident.expect("a number") < 100_000, "{resident:?} kB");
+    let resident = resident(&pooler);
+    assert!(resident < 100_000, "{resident} kB");
     let text = "the replies on a shared connection are not taken";
     wait_until("the log has the reason", || pooler.log().contains(text));
     // One that reads gets all of it.
@@ -467,6 +480,158 @@ fn query_wait_timeout_ends_the_wait_for_a_shared_connection() {
     lock.release();
     assert_eq!(clients[1].finish(), one(1));
     assert_eq!(clients[0].finish(), one("0"));
+}
+
+/// An administrator switches `multiplex` off while requests wait for a shared connection: they are
+/// still served.
+#[test]
+fn requests_that_wait_are_served_when_multiplex_is_switched_off() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let settings = "pool_mode = statement\nmultiplex = 2\ndefault_pool_size = 1";
+    let pooler = Pooler::of(postgres, settings);
+    let lock = Lock::hold(postgres, 7008);
+    let mut clients: Vec<Client> = (0..4).map(|_| pooler.client()).collect();
+    clients[0].send(&statement(&lock.waits("0")));
+    lock.wait_for_waiter();
+    for (number, client) in clients.iter_mut().enumerate().skip(1) {
+        client.send(&statement(&format!("SELECT {number}")));
+    }
+    wait_until("two wait", || waiting(&pooler) == 2);
+    pooler.admin("SET multiplex = 0");
+    lock.release();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.finish(), one(number));
+        assert_eq!(ask(client, "SELECT 'alone'"), one("alone"));
+    }
+}
+
+/// Clients come, ask and leave while the database is paused: nothing of them is kept.
+#[test]
+fn requests_of_clients_that_have_left_cost_nothing() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let pooler = Pooler::of(postgres, &format!("{SETTINGS}\ndefault_pool_size = 1"));
+    assert_eq!(ask(&mut pooler.client(), "SELECT 1"), one(1));
+    pooler.admin("PAUSE db");
+    let long = statement(&format!("SELECT length('{}')", "x".repeat(60_000)));
+    let come_and_go = |count: usize| {
+        for _ in 0..count {
+            let mut client = pooler.client();
+            client.send(&long);
+            wait_until("its request waits", || waiting(&pooler) > 0);
+            drop(client);
+            wait_until("it is gone", || waiting(&pooler) == 0);
+        }
+    };
+    come_and_go(30);
+    let before = resident(&pooler);
+    come_and_go(200);
+    let after = resident(&pooler);
+    assert!(after < before + 6_000, "{before} kB, then {after} kB");
+    pooler.admin("RESUME db");
+    assert_eq!(ask(&mut pooler.client(), "SELECT 2"), one(2));
+}
+
+/// `KILL` ends at once the clients whose requests wait, and the others when theirs are answered.
+#[test]
+fn kill_refuses_requests_that_wait() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let pooler = Pooler::of(postgres, &format!("{SETTINGS}\ndefault_pool_size = 1"));
+    assert_eq!(ask(&mut pooler.client(), "SELECT 1"), one(1));
+    pooler.admin("PAUSE db");
+    let mut clients: Vec<Client> = (0..3).map(|_| pooler.client()).collect();
+    for client in &mut clients {
+        client.send(&statement("SELECT 1"));
+    }
+    wait_until("all wait", || waiting(&pooler) == 3);
+    pooler.admin("KILL db");
+    for client in &mut clients {
+        let failure = client.finish().expect_err("it is killed");
+        assert_ne!(failure.message, "query_wait_timeout");
+    }
+    pooler.admin("RESUME db");
+    assert_eq!(ask(&mut pooler.client(), "SELECT 2"), one(2));
+}
+
+/// A shared connection that waits until it can set other parameters leaves the requests behind to
+/// another connection.
+#[test]
+fn requests_behind_other_parameters_get_another_connection() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let pooler = Pooler::of(postgres, &format!("{SETTINGS}\ndefault_pool_size = 2"));
+    let lock = Lock::hold(postgres, 7009);
+    let (mut first, mut third) = (pooler.client(), pooler.client());
+    let connect = Connect::new("db", USER).with("application_name", "another");
+    let mut second = Client::to(pooler.address(), &connect).expect("a login");
+    assert_eq!(ask(&mut first, "SELECT 1"), one(1));
+    pooler.admin("PAUSE db");
+    first.send(&statement(&lock.waits("first")));
+    wait_until("one waits", || waiting(&pooler) == 1);
+    second.send(&statement("SELECT 'second'"));
+    wait_until("two wait", || waiting(&pooler) == 2);
+    third.send(&statement("SELECT 'third'"));
+    wait_until("three wait", || waiting(&pooler) == 3);
+    pooler.admin("RESUME db");
+    assert_eq!(third.finish(), one("third"));
+    lock.release();
+    assert_eq!(first.finish(), one("first"));
+    assert_eq!(second.finish(), one("second"));
+}
+
+/// A shared connection that waits for a server takes nothing: a request goes to one that has room.
+#[test]
+fn a_request_goes_to_a_connection_that_has_a_server() {
+    let Some(postgres) = postgres::server() else {
+        return;
+    };
+    let settings = "pool_mode = statement\nmultiplex = 2\ndefault_pool_size = 2";
+    let pooler = Pooler::of(postgres, settings);
+    let locks: Vec<Lock> = (7010..7014)
+        .map(|number| Lock::hold(postgres, number))
+        .collect();
+    let mut clients: Vec<Client> = (0..3).map(|_| pooler.client()).collect();
+    let mut single = pooler.client();
+    // The first connection has two requests, the second one has one.
+    clients[0].send(&statement(&locks[0].waits("0")));
+    locks[0].wait_for_waiter();
+    clients[1].send(&statement("SELECT 1"));
+    wait_until("the first is full", || active(&pooler) == 2);
+    clients[2].send(&statement(&locks[1].waits("2")));
+    locks[1].wait_for_waiter();
+    // The first one gives its server to a client that needs it for itself.
+    single.begin(&locks[2].waits("single"));
+    wait_until("it waits", || waiting(&pooler) == 1);
+    let mut locks = locks.into_iter();
+    locks.next().expect("a lock").release();
+    assert_eq!(clients[0].finish(), one(0));
+    assert_eq!(clients[1].finish(), one(1));
+    let (second, of_single, last) = (locks.next(), locks.next(), locks.next());
+    of_single.as_ref().expect("a lock").wait_for_waiter();
+    // The second one is full, so the first one waits for a server.
+    clients[0].send(&statement("SELECT 0"));
+    wait_until("the second is full", || active(&pooler) == 3);
+    let last = last.expect("a lock");
+    clients[1].send(&statement(&last.waits("1")));
+    wait_until("one waits", || waiting(&pooler) == 1);
+    second.expect("a lock").release();
+    assert_eq!(clients[2].finish(), one(2));
+    assert_eq!(clients[0].finish(), one(0));
+    last.wait_for_waiter();
+    // The second one has room.
+    clients[2].send(&statement("SELECT 2"));
+    wait_until("it is taken", || active(&pooler) == 3);
+    last.release();
+    assert_eq!(clients[1].finish(), one(1));
+    assert_eq!(clients[2].finish(), one(2));
+    of_single.expect("a lock").release();
+    assert_eq!(single.finish(), one("single"));
 }
 
 /// The counters have each request once.

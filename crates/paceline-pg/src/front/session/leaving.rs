@@ -8,7 +8,7 @@ use super::{Arrival, Bound, Member, Session, State};
 use crate::{
     front::{
         call::Call,
-        client::{Phase, Way},
+        client::{Phase, RequestStage, Way},
         server::Server,
     },
     pg_wire::{backend, NewReport, Severity},
@@ -96,7 +96,12 @@ impl Session {
             State::Bound(member, bound) => self.end_bound(member, bound, call),
             State::Idle(member) | State::Waiting(member) => self.forget(&member),
             State::Login(login) => self.end_login(*login, call),
-            State::Shared(away) => self.forget_client(away.id, away.process),
+            State::Shared(away) => {
+                if self.client.withdraw_request() == RequestStage::Withdrawn {
+                    away.pool.lanes.remove(self.client.number);
+                }
+                self.forget_client(away.id, away.process);
+            }
             State::Console(console) => self.end_console(*console),
             State::Leaving(_) => {}
         }

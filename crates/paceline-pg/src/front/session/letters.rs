@@ -4,7 +4,7 @@ use super::{login::Stage, Arrival, Session, State};
 use crate::{
     front::{
         call::Call,
-        client::{Letter, Overdue},
+        client::{Letter, Overdue, RequestStage},
     },
     pg_wire::{backend, NewReport, Severity},
     pools::{CloseReason, Refusal},
@@ -58,7 +58,7 @@ impl Session {
     fn dismiss(&mut self, refusal: &Refusal, call: &mut Call<'_, '_, '_>) {
         match &mut self.state {
             State::Leaving(_) => return,
-            State::Shared(away) => {
+            State::Shared(away) if self.client.withdraw_request() == RequestStage::Begun => {
                 // Its statement runs, and others share the connection.
                 away.dismissed = Some(refusal.clone());
                 return;
@@ -84,6 +84,8 @@ impl Session {
             Overdue::Login => self.refuse("08P01", "client_login_timeout", call),
             Overdue::Idle => self.refuse("08P01", "client_idle_timeout", call),
             Overdue::QueryWaits => self.refuse("08P01", "query_timeout", call),
+            // A trunk may have sent it since: then it is executed, and its replies follow.
+            Overdue::Queued if self.client.withdraw_request() == RequestStage::Begun => {}
             Overdue::Queued => self.refused(&Refusal::QueryWaitTimeout, call),
             Overdue::Behind => {
                 let text = "the replies on a shared connection are not taken";

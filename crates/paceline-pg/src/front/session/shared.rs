@@ -63,6 +63,7 @@ impl Session {
             half,
             process,
         } = *member;
+        self.client.queue_request();
         self.client.watch.enter(Phase::Queued, self.front.now());
         self.state = State::Shared(Box::new(Away {
             id,

@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use super::{Stage, Trunk};
 use crate::{
-    front::{call::Call, client::Ended, lanes::Request, server::Server, session},
+    front::{
+        call::Call,
+        client::Ended,
+        lanes::{Request, Rest},
+        server::Server,
+        session,
+    },
     log::Level,
     pg_wire::backend,
     pools::Refusal,
@@ -41,6 +47,7 @@ impl Trunk {
             }
         }
         self.front.close_server(server, reason, call);
+        self.front.note_serverless(&self.pool, self.number);
         for (client, words, ended) in ends {
             self.deliver(&client, &words, Some(ended));
         }
@@ -92,12 +99,26 @@ impl Trunk {
     /// What the requests wait for is refused.
     pub(super) fn refuse_all(&mut self, refusal: &Refusal) {
         self.stage = Stage::Resting;
+        self.refuse_waiting(refusal);
+        self.leave_book();
+        let Some(group) = self.place.group() else {
+            return;
+        };
+        // A group that has ended needs neither.
+        let _ = match self.pool.lanes.rest(self.number) {
+            // A session has put a request into the queue since, and notified no trunk.
+            Rest::No => group.notify(),
+            Rest::Yes => Ok(()),
+            Rest::ForEver => group.close(),
+        };
+    }
+
+    /// Refuses the requests that are not sent.
+    pub(super) fn refuse_waiting(&mut self, refusal: &Refusal) {
         let waiting = self.next.take().into_iter();
         for request in waiting.chain(self.pool.lanes.take_all()) {
             let ended = Ended::Refused(refusal.clone());
             self.deliver(&request.client, &[], Some(ended));
         }
-        let _ = self.pool.lanes.rest(self.number);
-        self.leave_book();
     }
 }

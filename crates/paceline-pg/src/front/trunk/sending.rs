@@ -4,22 +4,37 @@ use std::{io::IoSlice, sync::Arc};
 
 use super::{Trunk, Turn, BATCHES_PER_TURN};
 use crate::{
-    front::{buffers, call::Call, client::Phase, lanes::Request, server::Server, session},
-    protocol::{Output, Relay, RelaySettings, Release, Shared, Violation},
+    front::{
+        buffers,
+        call::Call,
+        client::{Phase, RequestStage},
+        lanes::{Request, Waiting},
+        server::Server,
+        session,
+    },
+    protocol::{Output, Relay, RelaySettings, Release, Violation},
 };
 
 /// What became of a request that was to be sent.
 enum Sending {
     Sent,
     NotNow(Box<Request>),
+    /// Its client waits for it no more.
+    Withdrawn,
 }
 
 impl Trunk {
     /// Sends requests while there is room.
     pub(super) fn fill(&mut self, server: &Arc<Server>, call: &mut Call<'_, '_, '_>) {
+        if self.sent.is_empty() && server.core().half.is_own_query_running() {
+            // The reply to the parameters of `next` is outstanding. It belongs to the client of
+            // `next`, even if that has left.
+            return self.give_way();
+        }
         let terms = self.pool.terms();
-        let multiplex = terms.multiplex;
-        if multiplex == 0 || self.count >= BATCHES_PER_TURN * multiplex {
+        // The requests that wait when `multiplex` is switched off are still served here.
+        let multiplex = terms.multiplex.max(1);
+        if self.count >= BATCHES_PER_TURN * multiplex {
             self.turn = Turn::Ends;
         }
         if self.sent.iter().any(|request| request.client.is_gone()) {
@@ -37,7 +52,7 @@ impl Trunk {
                 continue;
             };
             match self.send(request, server, &terms.relay, &mut out) {
-                Ok(Sending::Sent) => {}
+                Ok(Sending::Sent | Sending::Withdrawn) => {}
                 Ok(Sending::NotNow(request)) => {
                     self.next = Some(*request);
                     break;
@@ -49,7 +64,7 @@ impl Trunk {
             }
         }
         drop(terms);
-        self.pool.lanes.set_room(self.number, self.room(multiplex));
+        self.note_room(self.room(multiplex));
         if let Some((request, violation)) = failed {
             // Nothing of this call was sent.
             return self.violated(*request, &violation, server, call);
@@ -75,9 +90,17 @@ impl Trunk {
     }
 
     /// Takes no requests until the next replies: another trunk does.
-    fn give_way(&mut self) {
-        self.pool.lanes.set_room(self.number, 0);
-        self.front.wake_other_trunk(&self.pool);
+    fn give_way(&self) {
+        self.note_room(0);
+    }
+
+    /// Shows the room to the sessions. A request that came before they saw it is not left behind.
+    fn note_room(&self, room: usize) {
+        match self.pool.lanes.set_room(self.number, room) {
+            Waiting::No => {}
+            Waiting::Some if room == 0 => self.front.wake_other_trunk(&self.pool),
+            Waiting::Some => self.place.notify(),
+        }
     }
 
     /// Appends one batch to what is sent to the server.
@@ -107,15 +130,22 @@ impl Trunk {
             to_server: &mut pair.to_server,
             to_client: &mut pair.to_client,
         };
+        if !relay.can_share(&request.bytes) {
+            return Ok(Sending::NotNow(Box::new(request)));
+        }
+        if request.client.begin_request() == RequestStage::Withdrawn {
+            // Its half is still needed for the reply to its parameters.
+            return Ok(if core.half.is_own_query_running() {
+                Sending::NotNow(Box::new(request))
+            } else {
+                Sending::Withdrawn
+            });
+        }
         let bytes = std::mem::take(&mut request.bytes);
         let shared = relay.share(&bytes, &mut output);
         drop(core);
         match shared {
-            Ok(Shared::NotNow) => {
-                request.bytes = bytes;
-                Ok(Sending::NotNow(Box::new(request)))
-            }
-            Ok(Shared::Sent(passed)) => {
+            Ok(passed) => {
                 out.extend_from_slice(&bytes[..passed.direct]);
                 out.append(&mut pair.to_server);
                 let counters = &self.pool.database.counters;

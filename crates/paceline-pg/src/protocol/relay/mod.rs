@@ -13,7 +13,7 @@ use paceline_pg_wire::{
 };
 
 pub use lost::AfterLoss;
-pub use shared::{batch, Batch, Shared};
+pub use shared::{batch, Batch};
 
 use super::{
     client::LostBlock,

@@ -14,7 +14,10 @@ use paceline_pg_wire::{
 };
 
 use super::{
-    super::{client::ClientHalf, keyword, RelaySettings, Violation},
+    super::{
+        client::{ClientHalf, LostBlock},
+        keyword, RelaySettings, Violation,
+    },
     parameters::{self, Comparison},
     statements::names_of_bind,
     FromClient, Relay,
@@ -31,16 +34,6 @@ pub enum Batch {
     Partial,
     /// The client needs a server connection for itself.
     Alone,
-}
-
-/// What became of a batch.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
-    /// It is sent.
-    Sent(FromClient),
-    /// What it means depends on replies that have not come: nothing is taken.
-    NotNow,
 }
 
 /// The longest batch that is shared: a longer one would hold the others up.
@@ -166,7 +159,8 @@ impl ClientHalf {
     /// Whether the client is at rest, and wants nothing of a server that others must not have.
     fn may_share(&self) -> bool {
         let is_at_rest = self.walk.is_between_messages() && !self.is_waiting && !self.is_skipping;
-        is_at_rest && self.lost.is_none() && self.others.is_none()
+        let is_whole = self.lost.is_none() && self.lost_block == LostBlock::None;
+        is_at_rest && is_whole && self.others.is_none()
     }
 }
 
@@ -182,21 +176,23 @@ impl Relay<'_> {
         parameters::compare(&self.settings.tracked, wanted, present) != Comparison::Equal
     }
 
-    /// Sends a whole batch behind those of other clients.
-    ///
-    /// # Errors
-    /// [`Violation`] if it is no batch that [`batch`] has found. The server is never free again.
-    pub fn share(&mut self, batch: &[u8], out: &mut Output<'_>) -> Result<Shared, Violation> {
+    /// Whether a whole batch may be sent now: its meaning depends on no outstanding reply.
+    pub fn can_share(&self, batch: &[u8]) -> bool {
         let begins_with_unnamed = matches!(batch, [b'P', _, _, _, _, 0, ..]);
         let model = &self.server.model;
         let is_in_doubt =
             model.are_names_in_doubt() || (model.is_unnamed_in_doubt() && !begins_with_unnamed);
-        if self.must_wait() || model.is_pinned() || is_in_doubt {
-            return Ok(Shared::NotNow);
-        }
+        !(self.must_wait() || model.is_pinned() || is_in_doubt)
+    }
+
+    /// Sends a whole batch behind those of other clients, if [`can_share`](Self::can_share).
+    ///
+    /// # Errors
+    /// [`Violation`] if it is no batch that [`batch`] has found. The server is never free again.
+    pub fn share(&mut self, batch: &[u8], out: &mut Output<'_>) -> Result<FromClient, Violation> {
         let sent = self.from_client(batch, out)?;
         if sent.consumed == batch.len() {
-            return Ok(Shared::Sent(sent));
+            return Ok(sent);
         }
         self.server.model.pin();
         Err(Violation::Type(batch.first().copied().unwrap_or_default()))
@@ -298,6 +294,18 @@ mod tests {
             f::sync(out);
         });
         assert!(matches!(own, Batch::Whole(_)));
+    }
+
+    /// A client that has lost its transaction block gets the error of a failed block first.
+    #[test]
+    fn a_client_with_a_lost_block_shares_nothing() {
+        let mut client = ClientHalf::new(Values::new(), true);
+        client.lost_block = LostBlock::Due;
+        let mut input = Vec::new();
+        query(&mut input, b"", "SELECT 1");
+        f::sync(&mut input);
+        let settings = RelaySettings::new(Mode::Statement);
+        assert_eq!(batch(&client, &settings, &input), Batch::Alone);
     }
 
     /// A batch waits for its end, but not for ever.
