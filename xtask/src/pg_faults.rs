@@ -5,7 +5,7 @@ use std::time::Duration;
 use xtask_common::args::{Args, Usage};
 use xtask_common::run;
 use xtask_common::verb::{Verb, Verdict};
-use xtask_common::workspace::{Form, Workspace};
+use xtask_common::workspace::{self, Form, Workspace};
 
 /// The verb.
 pub(crate) const VERB: Verb = Verb {
@@ -61,9 +61,10 @@ const FULL: [&str; 6] = [
     "4",
 ];
 
-/// Every fault in every state, a few times each.
+/// Every fault in every state, a few times each, with the back-ends by turns.
 pub(crate) fn check_sample() -> Verdict {
-    check(&[], SAMPLE_LIMIT)
+    let back = ["postgres", "embedded"][workspace::commits() % 2];
+    check(&["--back".to_owned(), back.to_owned()], SAMPLE_LIMIT)
 }
 
 /// The same at length.
