@@ -253,3 +253,45 @@ impl std::fmt::Debug for Request {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        front::{
+            sockets::Address,
+            tests::{wait_until, World},
+        },
+        protocol::Values,
+    };
+
+    /// A session puts a request before the trunks of a pool that another thread has removed: the trunk
+    /// of that request stayed for ever.
+    #[test]
+    fn a_trunk_ends_with_its_pool() {
+        let world = World::new("host=127.0.0.1 pool_mode=statement multiplex=2");
+        let pool = world.pool();
+        let later = world.front.now() + Duration::from_secs(2);
+        let ((), removal) = world.front.with_book(|book, _, orders| {
+            book.remove_idle_pools(Duration::from_secs(1), later, orders);
+        });
+        world.front.carry_out(removal);
+        let address = Address::Unix {
+            port: 1,
+            process: None,
+        };
+        let request = Request {
+            client: Arc::new(Client::new(1, address, Duration::ZERO)),
+            half: ClientHalf::new(Values::new(), true),
+            bytes: Vec::new(),
+        };
+        let before = Arc::strong_count(&pool);
+        world.front.share(&pool, request);
+        assert_eq!(pool.lanes.tables().trunks.len(), 1);
+        // A notification would end it.
+        wait_until("its trunk has ended", || Arc::strong_count(&pool) == before);
+        assert!(pool.lanes.take().is_none(), "the request is refused");
+    }
+}

@@ -10,12 +10,12 @@ use paceline::{Group, HandleId};
 use super::*;
 use crate::{
     front::{
-        client::{Delivery, Given, Way},
+        client::{Delivery, Ended, Given, Pressure, Way},
         server::Errand,
         sockets::Address,
         tests::{wait_until, Host, World},
     },
-    pools::{Ask, Order},
+    pools::{Ask, Order, Refusal},
 };
 
 /// A world with one idle server.
@@ -156,4 +156,21 @@ fn a_session_without_a_connection_is_forgotten() {
     let client = new_client(&world);
     drop(Session::new(Arc::clone(&world.front), client, None));
     assert_eq!(world.front.clients().len(), before);
+}
+
+/// A client does not take the end of a large result: it counted as one that holds up its shared
+/// connection, and was closed, although the connection served others.
+#[test]
+fn a_client_whose_replies_are_complete_holds_up_no_others() {
+    let world = World::new("host=127.0.0.1");
+    let client = new_client(&world);
+    let (trunk, _) = recorder(&world);
+    let now = world.front.now();
+    let pressure = client.add_replies(&vec![0; 2 << 20], None, &trunk, now);
+    assert_eq!(pressure, Pressure::High);
+    assert!(client.is_behind());
+    let ended = Ended::Refused(Refusal::Killed);
+    let pressure = client.add_replies(&[], Some(ended), &trunk, now);
+    assert_eq!(pressure, Pressure::Low);
+    assert!(!client.is_behind());
 }
