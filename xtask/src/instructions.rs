@@ -42,8 +42,9 @@ Without valgrind it is skipped: `cargo xtask setup` gets it.",
 
 /// One turn may take so many: what it took when this was written, and a little for other compilers.
 const MOST: u64 = 1_112;
-/// The server layer may add so many to the turn of a line: 905 when this was written.
-const MOST_OF_LAYER: u64 = 930;
+/// The server layer may add so many to the turn of a line. Of them some 200 are for what holds short replies back, so
+/// that those of one turn leave by one write: with 16 lines in flight that is worth thirteen times tokio's throughput.
+const MOST_OF_LAYER: u64 = 1_200;
 /// The shorter run, and by how much the other is longer.
 const TURNS: [u64; 2] = [10_000, 20_000];
 /// For building the benchmark.
