@@ -32,6 +32,8 @@ mod pooler;
 mod secure;
 #[path = "front/shared.rs"]
 mod shared;
+#[path = "front/sharing.rs"]
+mod sharing;
 #[path = "front/tls_client.rs"]
 mod tls_client;
 #[path = "front/tls_postgres.rs"]

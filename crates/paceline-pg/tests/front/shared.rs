@@ -6,117 +6,17 @@ use std::{
     thread,
 };
 
-use paceline_pg_wire::frontend::{self, Target};
+use paceline_pg_wire::frontend;
 
 use crate::{
-    client::{Client, Connect, Failure, Rows},
+    client::{Client, Connect},
     pooler::Pooler,
-    support::postgres::{self, Postgres, USER},
+    sharing::{active, ask, one, prepared, resident, statement, waiting, Lock},
+    support::postgres::{self, USER},
     wait_until,
 };
 
 const SETTINGS: &str = "pool_mode = statement\nmultiplex = 8\nmax_client_conn = 500";
-
-/// One statement, without a name.
-fn statement(sql: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frontend::parse(&mut bytes, b"", sql.as_bytes(), &[]);
-    frontend::bind(&mut bytes, b"", b"", &[]);
-    frontend::describe(&mut bytes, Target::Portal(b""));
-    frontend::execute(&mut bytes, b"", 0);
-    frontend::sync(&mut bytes);
-    bytes
-}
-
-/// A statement that is prepared by name, run, and closed again.
-fn prepared(name: &[u8], sql: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frontend::parse(&mut bytes, name, sql.as_bytes(), &[]);
-    frontend::bind(&mut bytes, b"", name, &[]);
-    frontend::execute(&mut bytes, b"", 0);
-    frontend::close(&mut bytes, Target::Statement(name));
-    frontend::sync(&mut bytes);
-    bytes
-}
-
-fn ask(client: &mut Client, sql: &str) -> Result<Rows, Failure> {
-    client.send(&statement(sql));
-    client.finish()
-}
-
-fn one(value: impl ToString) -> Result<Rows, Failure> {
-    Ok(vec![vec![value.to_string()]])
-}
-
-/// A lock that a client of the test holds, at the server itself: whoever asks for it waits.
-struct Lock {
-    pooler: Pooler,
-    holder: Client,
-    number: u32,
-}
-
-impl Lock {
-    /// `number` is of this test alone.
-    fn hold(postgres: &Postgres, number: u32) -> Self {
-        let pooler = Pooler::of(postgres, "");
-        let mut holder = pooler.client();
-        let taken = holder.query(&format!("SELECT pg_advisory_lock({number})"));
-        taken.expect("it is free");
-        Self {
-            pooler,
-            holder,
-            number,
-        }
-    }
-
-    /// The statement that waits for it, and answers with `value`.
-    fn waits(&self, value: &str) -> String {
-        let number = self.number;
-        format!("SELECT '{value}' FROM pg_advisory_xact_lock_shared({number}) AS t")
-    }
-
-    fn wait_for_waiter(&self) {
-        let mut other = self.pooler.client();
-        let sql = format!(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {} AND NOT granted",
-            self.number
-        );
-        wait_until("a statement waits for the lock", || {
-            other.query(&sql) == one(1)
-        });
-    }
-
-    fn release(mut self) {
-        let sql = format!("SELECT pg_advisory_unlock({})", self.number);
-        self.holder.query(&sql).expect("it is held");
-    }
-}
-
-/// How many clients of `db` are in this state.
-fn count_in_state(pooler: &Pooler, state: &str) -> usize {
-    let rows = pooler.admin("SHOW CLIENTS");
-    let is_in_state = |row: &&Vec<String>| row[2] == "db" && row[4] == state;
-    rows.iter().filter(is_in_state).count()
-}
-
-/// How many clients of `db` have a request outstanding.
-fn active(pooler: &Pooler) -> usize {
-    count_in_state(pooler, "active")
-}
-
-/// How many clients of `db` have a request that is not sent.
-fn waiting(pooler: &Pooler) -> usize {
-    count_in_state(pooler, "waiting")
-}
-
-/// The resident memory of the program, in kB.
-fn resident(pooler: &Pooler) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pooler.id()));
-    let status = status.expect("the program runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|text| text.trim().split(' ').next()?.parse().ok());
-    number.expect("a number")
-}
 
 /// Requests are outstanding together, on one server, and each client gets its own reply.
 #[test]
