@@ -165,7 +165,9 @@ fn emfile_recovers() {
         return;
     };
     let databases = entry("db", postgres, "");
-    let pooler = Pooler::limited(DESCRIPTORS, &databases, "pool_mode = transaction");
+    // Connections that say nothing take descriptors, too.
+    let settings = "pool_mode = transaction\ntcp_defer_accept = 0";
+    let pooler = Pooler::limited(DESCRIPTORS, &databases, settings);
     let mut present = pooler.client();
     present.query("SELECT 1").expect("a row");
     let crowd: Vec<_> = (0..2 * DESCRIPTORS)
