@@ -118,7 +118,7 @@ fn deferral(seconds: u32) -> Duration {
     })
 }
 
-/// Who may connect to the file of the Unix socket.
+/// The processes that may connect to the file of the Unix socket.
 fn rights(settings: &Settings) -> io::Result<FileRights> {
     let name = &settings.unix_socket_group;
     let is_file = !sockets::is_abstract(Path::new(&settings.unix_socket_dir));

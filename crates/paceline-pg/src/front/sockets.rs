@@ -216,7 +216,7 @@ impl Drop for UnixPath {
     }
 }
 
-/// Who may connect to the file of a Unix socket.
+/// The processes that may connect to the file of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileRights {
     /// The bits, as for `chmod`.

@@ -16,7 +16,7 @@ use crate::{
     wait_until,
 };
 
-/// Who may log in, and how.
+/// The users that may log in, and their methods.
 const RULES: &str = "local all all trust
 hostssl all by_password all scram-sha-256
 hostssl all by_certificate all cert

@@ -1,4 +1,4 @@
-//! A handle that is busy, or suspended: what comes meanwhile, and when it is told.
+//! A handle that is busy, or suspended: which events arrive meanwhile, and when they are reported.
 
 use std::{
     io,
@@ -20,8 +20,8 @@ use super::world::{held, read_until_dry, until_dry, Held, Near, Set, World};
 /// How often the peer sends to a busy handle.
 const FLOOD: u64 = 50;
 
-/// Much comes for a handle whose handler runs. No event of it is claimed until the handle is
-/// released, nobody is woken to handle it, and then all is told at once. The leader sleeps through
+/// Much input arrives at a handle whose handler runs. No event of it is claimed until the handle is
+/// released, and no thread is woken for it. Then one event reports all of it. The leader sleeps through
 /// it where the set is silent about a busy handle; edge-triggered, each piece may end a wait of the
 /// leader, and one only.
 fn a_flood_onto_a_busy_handle(set: Set) {
@@ -41,7 +41,7 @@ fn a_flood_onto_a_busy_handle(set: Set) {
     }
     let slept = leader.sleeps_so_far() - slept;
     assert_eq!(world.handled(), handled, "it is busy");
-    assert_eq!(world.pool.snapshot().wakes, wakes, "nobody is needed");
+    assert_eq!(world.pool.snapshot().wakes, wakes, "no thread is needed");
     // One more: the first sleep may not have been counted yet.
     match set {
         _ if set.is_silent_while_busy() => assert!(slept <= 1, "{slept} waits have ended"),
@@ -83,8 +83,8 @@ fn nothing_to_claim(pool: &Pool) {
 }
 
 /// A changed interest re-armed a busy handle, and two threads were in one handler (ACE 4129). Here
-/// somebody asks for room, which there is, while the handler runs: that is recorded. Nobody else
-/// gets the handle, and when it is released the handler is called for it.
+/// another thread asks for room, which there is, while the handler runs: that is recorded. No other
+/// thread gets the handle, and when it is released the handler is called for it.
 fn interest_gained_while_busy_counts_at_release(set: Set) {
     let world = World::new(set);
     let pool = world.pool.clone();
@@ -111,8 +111,8 @@ fn interest_gained_while_busy_counts_at_release(set: Set) {
 }
 on_every_set!(interest_gained_while_busy_counts_at_release);
 
-/// Interest is lost while the handler runs, and input comes. Nobody is told at the release; when
-/// interest comes back, the input is there.
+/// Interest is lost while the handler runs, and input arrives. The release reports nothing; when the
+/// interest is back, the input is reported.
 fn interest_lost_while_busy_keeps_the_input(set: Set) {
     let world = World::new(set);
     let pool = world.pool.clone();
@@ -136,8 +136,8 @@ fn interest_lost_while_busy_keeps_the_input(set: Set) {
 }
 on_every_set!(interest_lost_while_busy_keeps_the_input);
 
-/// A handle is suspended while it rests, and input comes: nobody is called, however often. When it
-/// is resumed, the input is told.
+/// A handle is suspended while it rests, and input arrives, several times: no handler is called. When
+/// it is resumed, the input is reported.
 fn suspended_while_input_comes(set: Set) {
     let world = World::new(set);
     let (handler, reads) = until_dry();
@@ -159,8 +159,8 @@ fn suspended_while_input_comes(set: Set) {
 on_every_set!(suspended_while_input_comes);
 
 /// A handle is suspended by its own handler, which has used up its last event: a set that reports
-/// once is silent about it from then on. When it is resumed, what came before and what comes after
-/// is told.
+/// once is silent about it from then on. When it is resumed, the input from before and after is
+/// reported.
 fn suspended_by_its_handler(set: Set) {
     let world = World::new(set);
     let (tell, reads) = mpsc::channel();

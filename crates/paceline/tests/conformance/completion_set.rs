@@ -56,7 +56,7 @@ where
 }
 
 /// More happens at once than the ring has room for. The kernel ends the polls that find none; each
-/// of them is told all the same, and begins anew: also the second and the third time.
+/// of them is reported nevertheless, and begins anew: also the second and the third time.
 #[test]
 fn more_than_the_ring_holds() {
     const HANDLES: usize = 300;
@@ -85,7 +85,7 @@ fn more_than_the_ring_holds() {
 }
 
 /// io_uring ends the requests of a thread when that ends. A handle that such a thread has
-/// registered is served all the same, whoever is left.
+/// registered is served nevertheless, by any thread that is left.
 #[test]
 fn a_registration_outlives_the_thread_that_made_it() {
     on_a_completion_set(|| {
@@ -155,7 +155,7 @@ fn closed_as_soon_as_registered() {
     });
 }
 
-/// The ring is torn down by the kernel some time after the pool is gone. Nobody waits for that: the
+/// The ring is torn down by the kernel some time after the pool is gone. No thread waits for that: the
 /// peers of its handles see the end, and their addresses are free.
 #[test]
 fn a_pool_that_is_gone_holds_on_to_nothing() {

@@ -31,7 +31,7 @@ fn pause(world: &World) -> Orders<Arc<Server>> {
 }
 
 /// No thread took the search for a name: the opening counted for the pool for ever, and its clients
-/// waited in vain.
+/// waited until their time-outs.
 #[test]
 fn a_refused_lookup_ends_its_opening() {
     let world = World::new("host=nowhere.invalid");
