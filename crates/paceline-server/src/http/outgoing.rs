@@ -223,9 +223,10 @@ impl Outgoing {
 
     /// Sends what is in `output`, and the next bytes behind it.
     fn send_part(&mut self, output: &mut Vec<u8>, cx: &mut Peer<'_, HttpCodec>) -> io::Result<()> {
-        let bytes = match self.content.is_bytes() {
-            true => self.content.bytes(),
-            false => &self.part,
+        let bytes = if self.content.is_bytes() {
+            self.content.bytes()
+        } else {
+            &self.part
         };
         let bytes = &bytes[self.at..];
         let room = cx.output_room().saturating_sub(output.len() + BESIDE_PART);
