@@ -2,9 +2,9 @@
 //!
 //! It joins promotion, handle set and dispatch. The turn (`turn.rs`) works on it, and the pool
 //! (`pool/`) is built around it: the hub knows neither, and the turn does not know the pool.
-//! `membership.rs` has the threads that are
-//! in the pool, `threads.rs` the pool's own ones, `visitor.rs` those of several pools, `mailbox.rs`
-//! how one of them is reached, `reports.rs` what they report.
+//! `membership.rs` has the threads that are in the pool, `threads.rs` the pool's own ones,
+//! `visitor.rs` those of several pools, `mailbox.rs` how one of them is reached, `reports.rs` what
+//! they report.
 
 mod mailbox;
 mod membership;
